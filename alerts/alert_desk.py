@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from alerts.alert_engine import AlertEngine
-from alerts.alert_message import AlertMessage
-from alerts.deliver_messages import DeliveryReport
-from alerts.findings import name_some
-from alerts.tell_alerts import Silencer, tell
-from infra.dead_letters import dead_letter
-from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent, EventKind
+from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.alert_message import AlertMessage
+from regraft.alerts.deliver_messages import DeliveryReport
+from regraft.alerts.findings import name_some
+from regraft.alerts.tell_alerts import Silencer, tell
+from regraft.infra.dead_letters import dead_letter
+from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent, EventKind
 
 log = structlog.get_logger(__name__)
 

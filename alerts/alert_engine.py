@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from alerts.findings import Finding
-from alerts.gather_windows import ROWS_WAIT_MS, SeenWindow, WindowGatherer
-from alerts.read_rules import RuleBook
-from alerts.rule_kinds import (
+from regraft.alerts.findings import Finding
+from regraft.alerts.gather_windows import ROWS_WAIT_MS, SeenWindow, WindowGatherer
+from regraft.alerts.read_rules import RuleBook
+from regraft.alerts.rule_kinds import (
     BlastRule,
     CountRule,
     FlappingRule,
@@ -31,15 +31,15 @@ from alerts.rule_kinds import (
     SilentRule,
     StalledRule,
 )
-from alerts.watch_events import CountWatcher
-from alerts.watch_fleet import FleetWatcher
-from alerts.watch_plans import FlappingWatcher, StalledWatcher
-from alerts.watch_windows import ALL_WINDOWS, GrowthWatcher, LevelWatcher, SilentWatcher, WindowWatcher
-from alerts.weigh_blast import BlastWeigher, is_single
-from schemas.alert import Alert, AlertStatus
-from schemas.order import Order
-from schemas.order_book import OrderBook
-from schemas.state import StateRow, WindowClosed
+from regraft.alerts.watch_events import CountWatcher
+from regraft.alerts.watch_fleet import FleetWatcher
+from regraft.alerts.watch_plans import FlappingWatcher, StalledWatcher
+from regraft.alerts.watch_windows import ALL_WINDOWS, GrowthWatcher, LevelWatcher, SilentWatcher, WindowWatcher
+from regraft.alerts.weigh_blast import BlastWeigher, is_single
+from regraft.schemas.alert import Alert, AlertStatus
+from regraft.schemas.order import Order
+from regraft.schemas.order_book import OrderBook
+from regraft.schemas.state import StateRow, WindowClosed
 
 CLEARED_KEPT_MAX = 1_000  # Alerts that are over; the oldest are forgotten, here and in the topic.
 RecordWatcher = CountWatcher | StalledWatcher | FlappingWatcher | FleetWatcher

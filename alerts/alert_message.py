@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from alerts.findings import NAMES_MAX, name_some
-from schemas.alert import Alert, AlertStatus
-from schemas.event import Severity
+from regraft.alerts.findings import NAMES_MAX, name_some
+from regraft.schemas.alert import Alert, AlertStatus
+from regraft.schemas.event import Severity
 
 ID_CHARACTERS = 24
 

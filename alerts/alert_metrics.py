@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra.serve_metrics import Health, Pulse
-from infra.stage_metrics import StageMetrics
+from regraft.infra.serve_metrics import Health, Pulse
+from regraft.infra.stage_metrics import StageMetrics
 
 SILENCE_S_MAX = 30.0  # A step that takes longer is ill: no call in it waits for more than some seconds.
 

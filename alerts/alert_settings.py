@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
-from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.order_keys import OrderSettings
-from infra.redis_access import RedisAccess, RedisSecurity
-from infra.run_clock import RunClock
-from infra.serve_metrics import port_faults
-from schemas.event import Severity
-from schemas.topics import DEFAULT_NAMESPACE
+from regraft.alerts.name_targets import name_target, name_webhook, target_faults, webhook_faults
+from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.order_keys import OrderSettings
+from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.run_clock import RunClock
+from regraft.infra.serve_metrics import port_faults
+from regraft.schemas.event import Severity
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, kw_only=True)

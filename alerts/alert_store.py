@@ -14,15 +14,15 @@ import msgspec
 import structlog
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from alerts.alert_desk import DeskBatch
-from infra.dead_letters import addressed
-from infra.kafka_access import KafkaAccess
-from infra.read_messages import read_to_end
-from infra.stack_error import StackError
-from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
-from schemas.alert import Alert
-from schemas.codec import UndecodableRecordError, decode, encode
-from schemas.topics import ALERTS, EVENTS, topic_name
+from regraft.alerts.alert_desk import DeskBatch
+from regraft.infra.dead_letters import addressed
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_messages import read_to_end
+from regraft.infra.stack_error import StackError
+from regraft.infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
+from regraft.schemas.alert import Alert
+from regraft.schemas.codec import UndecodableRecordError, decode, encode
+from regraft.schemas.topics import ALERTS, EVENTS, topic_name
 
 log = structlog.get_logger(__name__)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import stamina
 import structlog
 
-from alerts.alert_message import AlertMessage
-from alerts.message_senders import MessageSender, SendError
-from schemas.alert import DeliveryState
+from regraft.alerts.alert_message import AlertMessage
+from regraft.alerts.message_senders import MessageSender, SendError
+from regraft.schemas.alert import DeliveryState
 
 log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from schemas.alert import AlertStatus
+from regraft.schemas.alert import AlertStatus
 
 NAMES_MAX = 10  # So many are named, the rest are counted.
 

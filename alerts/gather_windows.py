@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow, WindowClosed
+from regraft.schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow, WindowClosed
 
 ROWS_WAIT_MS = 5_000  # A marker is written after all rows of its window; reading two topics may turn that round.
 OPEN_WINDOWS_MAX = 64

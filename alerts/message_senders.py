@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from alerts.alert_message import AlertMessage
+from regraft.alerts.alert_message import AlertMessage
 
 
 class SendError(RuntimeError):

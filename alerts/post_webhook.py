@@ -13,8 +13,8 @@ import urllib3
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError, SSLError
 from urllib3.util import make_headers, parse_url
 
-from alerts.alert_message import AlertMessage
-from alerts.message_senders import SendError
+from regraft.alerts.alert_message import AlertMessage
+from regraft.alerts.message_senders import SendError
 
 RETRIED_STATUSES = (408, 425, 429)  # As is every 5xx; other 4xx will not get better by asking again.
 

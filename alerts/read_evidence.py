@@ -23,19 +23,30 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from infra.dead_letters import RecordDecoder
-from infra.judge_orders import open_judge
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer
-from infra.order_keys import OrderSettings
-from infra.stack_error import StackError
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent
-from schemas.member import Member
-from schemas.order import Order
-from schemas.plan import Plan
-from schemas.state import StateRow, WindowClosed
-from schemas.topics import ALERTS, DEAD_LETTERS, EVENTS, MEMBERS, ORDERS, PLANS, STATE, WINDOWS, Topic, topic_name
+from regraft.infra.dead_letters import RecordDecoder
+from regraft.infra.judge_orders import open_judge
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer
+from regraft.infra.order_keys import OrderSettings
+from regraft.infra.stack_error import StackError
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.member import Member
+from regraft.schemas.order import Order
+from regraft.schemas.plan import Plan
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.topics import (
+    ALERTS,
+    DEAD_LETTERS,
+    EVENTS,
+    MEMBERS,
+    ORDERS,
+    PLANS,
+    STATE,
+    WINDOWS,
+    Topic,
+    topic_name,
+)
 
 log = structlog.get_logger(__name__)
 

@@ -17,8 +17,8 @@ from enum import EnumMeta
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from alerts.rule_kinds import KIND_OF, BlastRule, Rule
-from infra.stack_error import StackError
+from regraft.alerts.rule_kinds import KIND_OF, BlastRule, Rule
+from regraft.infra.stack_error import StackError
 
 DEFAULT_RULES = Path(__file__).parent / "default_rules.toml"
 RULES_MAX = 200

@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from alerts.check_parameters import above_0, at_least_one, finite, template_fault
-from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
-from schemas.event import Severity
+from regraft.alerts.check_parameters import above_0, at_least_one, finite, template_fault
+from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
+from regraft.schemas.event import Severity
 
 QueueScope = Literal["brokers", "links", "both"]
 

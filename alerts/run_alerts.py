@@ -13,26 +13,26 @@ from contextlib import ExitStack
 import redis
 import structlog
 
-from alerts.alert_desk import AlertDesk, DeskBatch
-from alerts.alert_engine import AlertEngine
-from alerts.alert_metrics import AlertHealth, AlertMetrics
-from alerts.alert_settings import AlertSettings
-from alerts.alert_store import AlertStore
-from alerts.deliver_messages import DeliveryLimits, MessageDelivery
-from alerts.gather_windows import ROWS_WAIT_MS
-from alerts.message_senders import MessageSender
-from alerts.name_targets import name_target, name_webhook
-from alerts.post_webhook import WebhookSender
-from alerts.read_evidence import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
-from alerts.read_rules import RuleBook, load_rules
-from alerts.show_alerts import LiveAlerts, alerts_document
-from alerts.tell_alerts import Silencer
-from infra.serve_metrics import serve_metrics
-from infra.stack_error import StackError
-from infra.transaction_writer import WriterLostError
-from schemas.alert import Alert, DeliveryState
-from schemas.status_file import StatusFile
-from schemas.topics import ALERTS, topic_name
+from regraft.alerts.alert_desk import AlertDesk, DeskBatch
+from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.alert_metrics import AlertHealth, AlertMetrics
+from regraft.alerts.alert_settings import AlertSettings
+from regraft.alerts.alert_store import AlertStore
+from regraft.alerts.deliver_messages import DeliveryLimits, MessageDelivery
+from regraft.alerts.gather_windows import ROWS_WAIT_MS
+from regraft.alerts.message_senders import MessageSender
+from regraft.alerts.name_targets import name_target, name_webhook
+from regraft.alerts.post_webhook import WebhookSender
+from regraft.alerts.read_evidence import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
+from regraft.alerts.read_rules import RuleBook, load_rules
+from regraft.alerts.show_alerts import LiveAlerts, alerts_document
+from regraft.alerts.tell_alerts import Silencer
+from regraft.infra.serve_metrics import serve_metrics
+from regraft.infra.stack_error import StackError
+from regraft.infra.transaction_writer import WriterLostError
+from regraft.schemas.alert import Alert, DeliveryState
+from regraft.schemas.status_file import StatusFile
+from regraft.schemas.topics import ALERTS, topic_name
 
 log = structlog.get_logger(__name__)
 
@@ -302,7 +302,7 @@ def _senders(settings: AlertSettings) -> dict[str, MessageSender]:
         name_webhook(url): WebhookSender(url, settings.timeout_s, settings.namespace) for url in settings.webhooks
     }
     if settings.targets:
-        from alerts.send_apprise import AppriseSender  # takes a third of a second
+        from regraft.alerts.send_apprise import AppriseSender  # takes a third of a second
 
         for url in settings.targets:
             senders[name_target(url)] = AppriseSender(url, settings.timeout_s, settings.namespace)

@@ -10,11 +10,11 @@ import re
 
 from apprise import NotifyFormat, NotifyType
 
-from alerts.alert_message import AlertMessage
-from alerts.message_senders import SendError
-from alerts.name_targets import load_apprise
-from schemas.alert import AlertStatus
-from schemas.event import Severity
+from regraft.alerts.alert_message import AlertMessage
+from regraft.alerts.message_senders import SendError
+from regraft.alerts.name_targets import load_apprise
+from regraft.schemas.alert import AlertStatus
+from regraft.schemas.event import Severity
 
 NOTIFY_TYPES = {
     Severity.INFO: NotifyType.INFO,

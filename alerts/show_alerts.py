@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from infra.live_keys import KeyClient, LiveKeys
-from schemas.alert import Alert
+from regraft.infra.live_keys import KeyClient, LiveKeys
+from regraft.schemas.alert import Alert
 
 ACTIVE_SHOWN_MAX = 500
 RECENT_SHOWN_MAX = 100

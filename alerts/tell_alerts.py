@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from alerts.alert_message import AlertMessage, message_of
-from alerts.quiet_hours import parse_quiet_hours
-from alerts.rule_kinds import Rule
-from alerts.weigh_blast import is_single
-from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
-from schemas.event import Severity
+from regraft.alerts.alert_message import AlertMessage, message_of
+from regraft.alerts.quiet_hours import parse_quiet_hours
+from regraft.alerts.rule_kinds import Rule
+from regraft.alerts.weigh_blast import is_single
+from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from regraft.schemas.event import Severity
 
 SEVERITIES = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
 

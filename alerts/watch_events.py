@@ -12,16 +12,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from alerts.findings import Finding, RaisedAlerts
-from alerts.rule_kinds import CountRule
-from schemas.alert import AlertStatus
-from schemas.dead_letter import DeadLetter
-from schemas.event import FORGED, OVER, AdaptationEvent, EventKind
-from schemas.member import Member, MemberState
-from schemas.plan import Plan, Verdict
-from schemas.plan_life import LIFE, committed_ms
-from schemas.registry import NEWER
-from schemas.topics import ALERTS
+from regraft.alerts.findings import Finding, RaisedAlerts
+from regraft.alerts.rule_kinds import CountRule
+from regraft.schemas.alert import AlertStatus
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import FORGED, OVER, AdaptationEvent, EventKind
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.plan import Plan, Verdict
+from regraft.schemas.plan_life import LIFE, committed_ms
+from regraft.schemas.registry import NEWER
+from regraft.schemas.topics import ALERTS
 
 ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
 ALL_ORDERS = "orders"

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from alerts.findings import Finding, RaisedAlerts, name_some
-from alerts.rule_kinds import FleetRule
-from schemas.alert import AlertStatus
-from schemas.member import Member, MemberState
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
+from regraft.alerts.findings import Finding, RaisedAlerts, name_some
+from regraft.alerts.rule_kinds import FleetRule
+from regraft.schemas.alert import AlertStatus
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
 
 OVERLAY = "overlay"  # The subject where it is about all of it.
 MEMBERS_MAX = 100_000  # The topic is compacted: more brokers than any fleet has had.

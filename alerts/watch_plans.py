@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from alerts.findings import Finding, RaisedAlerts
-from alerts.rule_kinds import FlappingRule, StalledRule
-from schemas.alert import AlertStatus
-from schemas.event import AdaptationEvent, EventKind
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, committed_ms
+from regraft.alerts.findings import Finding, RaisedAlerts
+from regraft.alerts.rule_kinds import FlappingRule, StalledRule
+from regraft.schemas.alert import AlertStatus
+from regraft.schemas.event import AdaptationEvent, EventKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE, committed_ms
 
 PLANS_MAX = 1_000
 THINGS_MAX = 100_000  # Links, clients and ring IDs that are remembered; those changed longest ago go first.

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Protocol
 
-from alerts.findings import Finding, RaisedAlerts, Reading, name_some
-from alerts.gather_windows import SeenWindow
-from alerts.rule_kinds import GrowthRule, LevelRule, QueueScope, Rule, SilentRule
-from schemas.alert import AlertStatus
-from schemas.clock_offsets import clock_offsets_ms, offset_text
-from schemas.state import QueueState
+from regraft.alerts.findings import Finding, RaisedAlerts, Reading, name_some
+from regraft.alerts.gather_windows import SeenWindow
+from regraft.alerts.rule_kinds import GrowthRule, LevelRule, QueueScope, Rule, SilentRule
+from regraft.schemas.alert import AlertStatus
+from regraft.schemas.clock_offsets import clock_offsets_ms, offset_text
+from regraft.schemas.state import QueueState
 
 ALL_WINDOWS = "windows"  # The subject of alerts that concern windows as such.
 GONE = "It is not reported any more."

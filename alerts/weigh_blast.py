@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from alerts.findings import Finding, name_some
-from alerts.rule_kinds import BlastRule
-from schemas.alert import AlertStatus
+from regraft.alerts.findings import Finding, name_some
+from regraft.alerts.rule_kinds import BlastRule
+from regraft.schemas.alert import AlertStatus
 
 OVERLAY = "overlay"  # The subject of the alert.
 SINGLE_SOURCES = ("queue.", "broker.")  # Alerts about these are about one broker each.

@@ -17,13 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
-from producers.recordings.read_recording import open_recording
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
+from regraft.producers.recordings.read_recording import open_recording
+from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
 from regraft.virtual_runs.record_virtual import record_virtual
-from schemas.status_file import replace_file
 
 LIMIT_S = 60.0
 LIMIT_BROKERS, LIMIT_MINUTES = 100, 60

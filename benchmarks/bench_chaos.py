@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from controller.controller_settings import ControllerSettings
-from infra.measured_figures import Figure, run_facts, write_figures
-from producers.emulator.outage_schedule import Chaos
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.producers.emulator.outage_schedule import Chaos
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.run_records.outage_story import outage_story
 from regraft.run_records.summary import percentile
 from regraft.stages.observe_run import RunObserver

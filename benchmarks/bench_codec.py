@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 from fastavro import schemaless_reader, schemaless_writer
 
-from infra.measured_figures import Figure, run_facts, write_figures
-from schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
-from schemas.registry import latest_schema
-from schemas.state import PublisherDelivery, StateRow
-from schemas.telemetry import Delivery, TelemetryBatch
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.state import PublisherDelivery, StateRow
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
 
 CELLS = 50
 BATCH = TelemetryBatch(

@@ -26,20 +26,20 @@ import httpx2
 import msgspec
 import redis
 
-from controller.ports.write_live_view import ValkeyView
-from dashboard.dashboard_metrics import DashboardMetrics
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.live_board import LiveBoard
-from dashboard.poll_view import ViewPoller
-from dashboard.read_view import SERIES
-from dashboard.run_dashboard import run_dashboard, view_client
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.redis_access import RedisAccess
-from infra.supervise import Supervisor
-from infra.valkey_server import start_valkey_service
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay, place_ring
-from schemas.live_view import LiveView
+from regraft.controller.ports.write_live_view import ValkeyView
+from regraft.dashboard.dashboard_metrics import DashboardMetrics
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.live_board import LiveBoard
+from regraft.dashboard.poll_view import ViewPoller
+from regraft.dashboard.read_view import SERIES
+from regraft.dashboard.run_dashboard import run_dashboard, view_client
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.redis_access import RedisAccess
+from regraft.infra.supervise import Supervisor
+from regraft.infra.valkey_server import start_valkey_service
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.schemas.live_view import LiveView
 
 BROKERS = 1000
 COST_POINTS = 2000

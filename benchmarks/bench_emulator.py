@@ -11,11 +11,11 @@ import random
 import time
 from pathlib import Path
 
-from infra.measured_figures import Figure, run_facts, write_figures
-from producers.emulator.emulator_ports import MemoryTelemetry
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.producers.emulator.emulator_ports import MemoryTelemetry
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 
 LIMIT_PER_S = 20_000
 DEGREE_MAX = 8

@@ -15,13 +15,13 @@ import time
 from pathlib import Path
 from statistics import quantiles
 
-from infra.kafka_server import start_kafka
-from infra.measured_figures import Figure, run_facts, write_figures
-from schemas.codec import decode
-from schemas.command import Command
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
-from schemas.topics import COMMANDS
+from regraft.infra.kafka_server import start_kafka
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.schemas.codec import decode
+from regraft.schemas.command import Command
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.topics import COMMANDS
 from tests.controller.failover_site import FailoverSite
 from tests.wait_until import wait_until
 

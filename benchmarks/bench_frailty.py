@@ -21,18 +21,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planners.steps.price_frailty import FrailtyPrice
-from controller.planners.steps.search_swaps import Search, descend
-from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
-from experiments.psoop.topologies import planetlab_costs, transit_stub_costs
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
-from overlay.configuration import Configuration
-from overlay.cut_off import tree_cut_off
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from overlay.tree_costs import TreeCosts
-from overlay.weighted_sets import WeightedSets
+from regraft.controller.planners.steps.price_frailty import FrailtyPrice
+from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.experiments.psoop.paper_workload import WorkloadSettings, draw_workload
+from regraft.experiments.psoop.topologies import planetlab_costs, transit_stub_costs
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cut_off import tree_cut_off
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.overlay.tree_costs import TreeCosts
+from regraft.overlay.weighted_sets import WeightedSets
 
 DEGREE_MAX = 8
 BROKERS_PER_TYPE = 2

@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from infra.measured_figures import Figure, run_facts, write_figures
-from schemas.live_view import decode_view
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.schemas.live_view import decode_view
 
 # Notifications per second of each of 49 publishers: with 400 brokers a notification crosses many more links, and the
 # emulator shares the cores with everything that is measured.

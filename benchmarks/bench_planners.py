@@ -8,9 +8,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from experiments.psoop.time_decisions import PLANNERS_TIMED, STARTS, WINDOW_TICKS, decision_figures
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
+from regraft.experiments.psoop.time_decisions import PLANNERS_TIMED, STARTS, WINDOW_TICKS, decision_figures
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
 
 LIMITS_MS = {("settled", 100): 100.0, ("random", 100): 1000.0, ("random", 1000): 5000.0}
 

@@ -25,9 +25,9 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.reaction_runs import COURSES, END_S, QUIET, SHIFT_S, Reaction, Saving, ShiftTask, run_shift
-from experiments.run_tasks import run_tasks
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
+from regraft.experiments.run_tasks import run_tasks
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
 
 REACHABLE_SHARE_MIN = 0.05
 ALL = "all"

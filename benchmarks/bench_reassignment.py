@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.dynatops.cut_patterns import PATTERNS, cut_figures, net_benefit_figures
-from experiments.dynatops.time_reassignment import PAPER_MS, reassignment_times
-from infra.measured_figures import Figure, run_facts, write_figures
+from regraft.experiments.dynatops.cut_patterns import PATTERNS, cut_figures, net_benefit_figures
+from regraft.experiments.dynatops.time_reassignment import PAPER_MS, reassignment_times
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
 
 SSBR_LIMITS_MS = {(100, 100): 10.0, (1000, 100): 1000.0, (100, 500): 50.0, (100, 5000): 500.0}
 ASSIGNMENT_LIMITS_MS = {(100, 100): 10.0, (1000, 100): 300.0}

@@ -23,16 +23,16 @@ from typing import Any
 import fastavro
 from fastavro import schemaless_reader
 
-from infra.measured_figures import Figure, run_facts, write_figures
-from producers.emulator.place_overlay import place_overlay
-from producers.recordings.read_recording import open_recording
-from producers.recordings.recording_format import COMPRESS_LEVEL, container_schema
-from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.codec import CONFLUENT_HEADER_BYTES, encode
-from schemas.registry import latest_schema
-from schemas.telemetry import TelemetryBatch
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.recordings.read_recording import open_recording
+from regraft.producers.recordings.recording_format import COMPRESS_LEVEL, container_schema
+from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, encode
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.telemetry import TelemetryBatch
 
 RUN_MS = 20_000
 START_MS = 1_760_000_000_000.0

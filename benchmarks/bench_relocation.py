@@ -17,27 +17,27 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
-from controller.state.closed_window import ClosedWindow
-from experiments.pop_grape.random_sessions import (
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft.controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.pop_grape.random_sessions import (
     Instance,
     random_hops,
     random_sessions,
     select_by_paper,
     select_linear,
 )
-from experiments.pop_grape.testbeds import balanced_tree
-from experiments.pop_grape.time_selection import RANDOM_INSTANCES, count_identical
-from infra.measured_figures import Figure, run_facts, write_figures
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.publisher_costs import PublisherCosts
-from overlay.tree import random_tree
-from schemas.plan import Proposal
+from regraft.experiments.pop_grape.testbeds import balanced_tree
+from regraft.experiments.pop_grape.time_selection import RANDOM_INSTANCES, count_identical
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.overlay.tree import random_tree
+from regraft.schemas.plan import Proposal
 
 SESSION_LENGTH = 100  # The paper's G_threshold.
 GRAPE_BROKERS = (63, 255, 1023)

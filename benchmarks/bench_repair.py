@@ -12,17 +12,17 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from controller.controller_settings import ControllerSettings
-from infra.measured_figures import Figure, run_facts, write_figures
-from producers.emulator.emulate_overlay import CONTROL_BYTES
-from producers.emulator.outage_schedule import Outage, OutageKind
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import USERS_SHIPPED, CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
+from regraft.producers.emulator.outage_schedule import Outage, OutageKind
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.producers.workloads.checkin_settings import USERS_SHIPPED, CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE
 
 DEGREE_MAX = 8
 START_MS = 1_700_000_000_000

@@ -18,20 +18,20 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.kinds.overlay_kind import AnyKind
-from controller.kinds.repair import Repair, RepairTask
-from controller.kinds.ring.ring_kind import RingKind
-from controller.kinds.tree.tree_kind import TreeKind
-from controller.state.closed_window import ClosedWindow
-from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
-from overlay.chord_configuration import ChordConfiguration
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from overlay.tree import random_tree
-from overlay.user_interests import UserInterests
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.kinds.repair import Repair, RepairTask
+from regraft.controller.kinds.ring.ring_kind import RingKind
+from regraft.controller.kinds.tree.tree_kind import TreeKind
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.psoop.paper_workload import WorkloadSettings, draw_workload
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.overlay.tree import random_tree
+from regraft.overlay.user_interests import UserInterests
 
 DEGREE_MAX = 8
 BROKERS_PER_TYPE = 2

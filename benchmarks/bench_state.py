@@ -16,21 +16,21 @@ from pathlib import Path
 import numpy as np
 from confluent_kafka import TopicPartition
 
-from controller.controller_settings import AssemblyLimits
-from controller.windows.assemble_state import WindowAssembler
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer
-from infra.kafka_server import start_kafka
-from infra.measured_figures import Figure, run_facts, write_figures
-from schemas.bounds import TIME_MS_MAX
-from schemas.codec import decode
-from schemas.state import BrokerCompleteness, StateRow, WindowClosed
-from schemas.topics import STATE, WINDOWS, Topic, topic_name
-from streaming.build_rows import Window, interest_row
-from streaming.close_windows import WindowRows, delivery_sets
-from streaming.merge_parts import MergedDeliveries
-from streaming.write_state import StateWriter
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.windows.assemble_state import WindowAssembler
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer
+from regraft.infra.kafka_server import start_kafka
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.codec import decode
+from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
+from regraft.schemas.topics import STATE, WINDOWS, Topic, topic_name
+from regraft.streaming.build_rows import Window, interest_row
+from regraft.streaming.close_windows import WindowRows, delivery_sets
+from regraft.streaming.merge_parts import MergedDeliveries
+from regraft.streaming.write_state import StateWriter
 
 BROKERS, PUBLISHERS, WINDOW_S, BLOCKS = 100, 50, 5, 3
 CELLS = BROKERS * PUBLISHERS * WINDOW_S  # A cell of telemetry is of one second.

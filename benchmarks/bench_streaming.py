@@ -27,24 +27,24 @@ import psutil
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, TopicPartition
 from fastavro import schemaless_reader
 
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer, open_producer
-from infra.kafka_server import start_kafka
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.spark_session import JAVA_OPTIONS, build_spark_session, end_session
-from infra.stack_error import StackError
-from schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
-from schemas.registry import latest_schema
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import Delivery, TelemetryBatch
-from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS, Topic, topic_name
-from schemas.unpack_state import unpack_window
-from streaming.build_rows import state_key, window_key
-from streaming.job_errors import StreamingJobError
-from streaming.reference_aggregator import ReferenceAggregator
-from streaming.run_job import JobStatus, run_job
-from streaming.streaming_settings import SPARK_SETTINGS, StreamingSettings
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer, open_producer
+from regraft.infra.kafka_server import start_kafka
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.spark_session import JAVA_OPTIONS, build_spark_session, end_session
+from regraft.infra.stack_error import StackError
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS, Topic, topic_name
+from regraft.schemas.unpack_state import unpack_window
+from regraft.streaming.build_rows import state_key, window_key
+from regraft.streaming.job_errors import StreamingJobError
+from regraft.streaming.reference_aggregator import ReferenceAggregator
+from regraft.streaming.run_job import JobStatus, run_job
+from regraft.streaming.streaming_settings import SPARK_SETTINGS, StreamingSettings
 
 BROKERS, PUBLISHERS, CELLS_PER_RECORD = 100, 50, 50
 NOTIFICATIONS_PER_S = 20

@@ -29,7 +29,7 @@ from typing import Any
 
 from benchmarks.transition_meter import TransitionCost
 from benchmarks.transition_runs import COMMAND_MS, PUBLISHERS, RingRun, TransitionRun, TreeRun
-from infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
 
 BROKERS = "40,100,400,1000"
 BROKERS_QUICK = "40,100"

@@ -20,13 +20,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from controller.planners.place_users_dynatops import PlacementSettings, place_users_dynatops
-from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
-from controller.state.closed_window import ClosedWindow
-from experiments.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
-from experiments.dynatops.user_changes import UserChanges
-from experiments.dynatops.user_model import (
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
+from regraft.controller.planners.place_users_dynatops import PlacementSettings, place_users_dynatops
+from regraft.controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
+from regraft.experiments.dynatops.user_changes import UserChanges
+from regraft.experiments.dynatops.user_model import (
     UserHomes,
     UserTotals,
     hops_to_roots,
@@ -34,12 +34,12 @@ from experiments.dynatops.user_model import (
     total_steps,
     user_steps,
 )
-from infra.measured_figures import Figure, run_facts, write_figures
-from overlay.chord_configuration import ChordConfiguration
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.user_clusters import UserClusters
-from overlay.user_interests import UserInterests
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.user_clusters import UserClusters
+from regraft.overlay.user_interests import UserInterests
 
 Result = TypeVar("Result")
 

@@ -18,24 +18,24 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.decide.find_planners import planner_of
-from controller.decision_settings import DecisionSettings
-from controller.kinds.find_kind import kind_of
-from controller.kinds.overlay_kind import AnyKind
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PlanLog
-from experiments.run_tasks import TellWork
-from overlay.configuration import Configuration
-from producers.workloads.stock_settings import RegimeChange
 from regraft.commands.parse_assignments import parse_assignments
+from regraft.controller.decide.find_planners import planner_of
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.find_kind import kind_of
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_log import PlanLog
 from regraft.demo.run_demo import demo_flags
+from regraft.experiments.run_tasks import TellWork
+from regraft.overlay.configuration import Configuration
+from regraft.producers.workloads.stock_settings import RegimeChange
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, load_settings
 from regraft.stages.run_stage import configure_logs
 from regraft.virtual_runs.record_virtual import START_MS, virtual_settings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE
 
 SECOND_MS = 1_000
 SHIFT_S = 60

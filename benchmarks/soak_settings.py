@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from schemas.topics import TOPICS, Topic
+from regraft.schemas.topics import TOPICS, Topic
 
 WINDOW_WALL_S = 1.5  # A micro-batch takes some tenths of a second, a decision less.
 GRACE_WINDOWS = 0.6

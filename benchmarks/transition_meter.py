@@ -19,16 +19,16 @@ from typing import Any
 
 import msgspec
 
-from controller.controller_settings import TransitionLimits
-from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
-from producers.brokers.broker_messages import Bundle, Deliver, Notification, Send
-from producers.virtual_overlay import VirtualOverlay
-from schemas.client import Role
-from schemas.codec import encode
-from schemas.command import Command, CommandResult
-from schemas.event import EventKind
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
+from regraft.producers.brokers.broker_messages import Bundle, Deliver, Notification, Send
+from regraft.producers.virtual_overlay import VirtualOverlay
+from regraft.schemas.client import Role
+from regraft.schemas.codec import encode
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
 
 TICK_MS = 100.0
 STEP_MS = 10.0

@@ -13,17 +13,17 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.transition_meter import CoreObserver, PlanDriver, TransitionCost
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import DEFAULT_BITS
-from overlay.configuration import Configuration, link
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
-from overlay.tree import cycle_links, random_tree
-from producers.emulator.ledger import LedgerSnapshot
-from producers.emulator.user_clients import topic_filter
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data
-from schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import DEFAULT_BITS
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.tree import cycle_links, random_tree
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 
 Draw = Callable[[random.Random], tuple[OverlayConfiguration, list[ClientMove]]]
 

@@ -9,39 +9,39 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from controller.control_loop import ControlLoop, LoopSteps
-from controller.control_ports import ControlPorts
-from controller.controller_settings import TERM_FIRST, ControllerSettings
-from controller.decide.find_planners import planners_of
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.review_plans import PlanReviewer
-from controller.execute.take_orders import OrderTaker
-from controller.execute.verify_plans import PlanVerifier
-from controller.kinds.find_kind import kind_of
-from controller.loop_state import LoopState
-from controller.loop_steps.begin_shadows import ShadowStarter
-from controller.loop_steps.bound_cost import BoundCost
-from controller.loop_steps.carry_on import CarryOn
-from controller.loop_steps.correct_links import CorrectLinks
-from controller.loop_steps.decide_once import DecideOnce
-from controller.loop_steps.decision_timer import DecisionTimer
-from controller.loop_steps.find_situation import SituationFinder
-from controller.loop_steps.follow_members import FollowMembers
-from controller.loop_steps.follow_review import FollowReview
-from controller.loop_steps.repair_overlay import RepairOverlay
-from controller.loop_steps.run_shadows import RunShadows
-from controller.loop_steps.show_state import SettlePlans, ShowState
-from controller.loop_steps.start_loop import StartLoop
-from controller.loop_steps.take_windows import TakeWindows
-from controller.loop_steps.watch_changes import ChangeWatch
-from controller.report.loop_metrics import LoopMetrics
-from controller.report.note_effects import CommandNotes, NotedEvents
-from controller.report.tell_refusals import RefusalTeller
-from controller.state.plan_log import PlanLog
-from controller.state.planner_interface import Planner
-from controller.windows.read_windows import WindowReader
-from overlay.inventory import Inventory
-from overlay.members import FleetView
+from regraft.controller.control_loop import ControlLoop, LoopSteps
+from regraft.controller.control_ports import ControlPorts
+from regraft.controller.controller_settings import TERM_FIRST, ControllerSettings
+from regraft.controller.decide.find_planners import planners_of
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.review_plans import PlanReviewer
+from regraft.controller.execute.take_orders import OrderTaker
+from regraft.controller.execute.verify_plans import PlanVerifier
+from regraft.controller.kinds.find_kind import kind_of
+from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.begin_shadows import ShadowStarter
+from regraft.controller.loop_steps.bound_cost import BoundCost
+from regraft.controller.loop_steps.carry_on import CarryOn
+from regraft.controller.loop_steps.correct_links import CorrectLinks
+from regraft.controller.loop_steps.decide_once import DecideOnce
+from regraft.controller.loop_steps.decision_timer import DecisionTimer
+from regraft.controller.loop_steps.find_situation import SituationFinder
+from regraft.controller.loop_steps.follow_members import FollowMembers
+from regraft.controller.loop_steps.follow_review import FollowReview
+from regraft.controller.loop_steps.repair_overlay import RepairOverlay
+from regraft.controller.loop_steps.run_shadows import RunShadows
+from regraft.controller.loop_steps.show_state import SettlePlans, ShowState
+from regraft.controller.loop_steps.start_loop import StartLoop
+from regraft.controller.loop_steps.take_windows import TakeWindows
+from regraft.controller.loop_steps.watch_changes import ChangeWatch
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.report.note_effects import CommandNotes, NotedEvents
+from regraft.controller.report.tell_refusals import RefusalTeller
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.state.planner_interface import Planner
+from regraft.controller.windows.read_windows import WindowReader
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
 
 
 def compose_loop(

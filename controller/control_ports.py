@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from overlay.user_interests import UserInterests
-from schemas.announcement import Announcement
-from schemas.audit import AuditEntry, GivenOrder
-from schemas.command import Command, CommandResult
-from schemas.event import AdaptationEvent
-from schemas.live_view import LiveView
-from schemas.member import Member
-from schemas.plan import Plan
-from schemas.state import StateRow, WindowClosed
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.audit import AuditEntry, GivenOrder
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.live_view import LiveView
+from regraft.schemas.member import Member
+from regraft.schemas.plan import Plan
+from regraft.schemas.state import StateRow, WindowClosed
 
 
 class DeposedError(RuntimeError):

@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
-from controller.member_settings import MemberSettings
-from controller.state.planner_interface import PlannerSettings
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.order_keys import OrderSettings
-from infra.redis_access import RedisAccess, RedisSecurity
-from infra.run_clock import RunClock
-from infra.serve_metrics import port_faults
-from schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
-from schemas.topics import DEFAULT_NAMESPACE
+from regraft.controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
+from regraft.controller.member_settings import MemberSettings
+from regraft.controller.state.planner_interface import PlannerSettings
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.order_keys import OrderSettings
+from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.run_clock import RunClock
+from regraft.infra.serve_metrics import port_faults
+from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 SESSION_MS_MIN, SESSION_MS_MAX = 1_000, 60_000
 TERM_FIRST = 1  # Of the first leader; 0 is what controllers send that know of no terms.

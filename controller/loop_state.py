@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from controller.controller_settings import TERM_FIRST
-from controller.decide.decide_plan import Decision
-from controller.decide.judge_proposals import Situation
-from controller.decide.shadow_planners import ShadowPlanner
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PlanLog
-from overlay.members import FleetView
-from schemas.event import AdaptationEvent
-from schemas.live_view import CostPoint, DecisionTimes, Horizon
-from schemas.plan import Plan
-from schemas.shown_fleet import ShownAnnounced
+from regraft.controller.controller_settings import TERM_FIRST
+from regraft.controller.decide.decide_plan import Decision
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decide.shadow_planners import ShadowPlanner
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.members import FleetView
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.live_view import CostPoint, DecisionTimes, Horizon
+from regraft.schemas.plan import Plan
+from regraft.schemas.shown_fleet import ShownAnnounced
 
 COST_POINTS_MAX = 2000
 EVENTS_MAX = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.decision_settings import MINUTE_MS, values_below
+from regraft.controller.decision_settings import MINUTE_MS, values_below
 
 
 @dataclass(frozen=True, kw_only=True)

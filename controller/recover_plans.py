@@ -14,22 +14,22 @@ from contextlib import ExitStack, closing
 
 import msgspec
 
-from controller.controller_settings import ControllerSettings
-from controller.execute.carry_out_plan import TERM_LEAP_MAX
-from controller.ports.kafka_links import LetterSender, TopicReader
-from controller.ports.leadership import HeldTerm, Leadership
-from controller.state.compare_epochs import BROKERS_NAMED_MAX
-from controller.state.plan_log import PlanLog
-from infra.read_messages import find_names
-from infra.stack_error import StackError
-from overlay.configuration import link
-from overlay.inventory import Inventory
-from overlay.members import FleetView
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.member import MemberState
-from schemas.plan import PhaseChange, Plan, PlanPhase
-from schemas.topics import COMMANDS, RESULTS
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.execute.carry_out_plan import TERM_LEAP_MAX
+from regraft.controller.ports.kafka_links import LetterSender, TopicReader
+from regraft.controller.ports.leadership import HeldTerm, Leadership
+from regraft.controller.state.compare_epochs import BROKERS_NAMED_MAX
+from regraft.controller.state.plan_log import PlanLog
+from regraft.infra.read_messages import find_names
+from regraft.infra.stack_error import StackError
+from regraft.overlay.configuration import link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.member import MemberState
+from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
+from regraft.schemas.topics import COMMANDS, RESULTS
 
 LEAD_S_MAX = 60.0
 ANSWER_S_MAX = 20.0

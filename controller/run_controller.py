@@ -15,33 +15,33 @@ from functools import partial
 import redis
 import structlog
 
-from controller.compose_loop import compose_loop
-from controller.control_loop import ControlLoop
-from controller.control_ports import ControlPorts, DeposedError, ViewSink
-from controller.controller_settings import ControllerSettings
-from controller.decide.find_planners import kind_faults, own_faults, planner_faults
-from controller.execute.check_plan_log import check_plan_log
-from controller.loop_state import LoopState
-from controller.ports.announcement_reader import AnnouncementReader
-from controller.ports.client_register import KafkaClientRegister
-from controller.ports.kafka_links import LetterSender, TopicReader
-from controller.ports.leadership import HeldTerm, Leadership
-from controller.ports.measure_ports import measured
-from controller.ports.order_topic import KafkaOrders
-from controller.ports.plan_store import KafkaPlanStore
-from controller.ports.result_reader import ResultReader
-from controller.ports.write_live_view import ValkeyView
-from controller.ports.write_status import StatusView
-from controller.report.loop_metrics import LoopHealth, LoopMetrics
-from controller.report.render_view import render_view
-from controller.state.plan_log import PlanLog
-from infra.serve_metrics import serve_metrics
-from overlay.inventory import Inventory
-from overlay.members import FleetView
-from schemas.announcement import STANDS_MS
-from schemas.order_book import OrderBook
-from schemas.state import StateRow, WindowClosed
-from schemas.topics import (
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.control_loop import ControlLoop
+from regraft.controller.control_ports import ControlPorts, DeposedError, ViewSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.find_planners import kind_faults, own_faults, planner_faults
+from regraft.controller.execute.check_plan_log import check_plan_log
+from regraft.controller.loop_state import LoopState
+from regraft.controller.ports.announcement_reader import AnnouncementReader
+from regraft.controller.ports.client_register import KafkaClientRegister
+from regraft.controller.ports.kafka_links import LetterSender, TopicReader
+from regraft.controller.ports.leadership import HeldTerm, Leadership
+from regraft.controller.ports.measure_ports import measured
+from regraft.controller.ports.order_topic import KafkaOrders
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.result_reader import ResultReader
+from regraft.controller.ports.write_live_view import ValkeyView
+from regraft.controller.ports.write_status import StatusView
+from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
+from regraft.controller.report.render_view import render_view
+from regraft.controller.state.plan_log import PlanLog
+from regraft.infra.serve_metrics import serve_metrics
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
+from regraft.schemas.announcement import STANDS_MS
+from regraft.schemas.order_book import OrderBook
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.topics import (
     ANNOUNCEMENTS,
     AUDIT,
     CLIENTS,

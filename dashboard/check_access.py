@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import READ_SCOPE, SCOPE, Operator, TokenRefusedError, check_token, read_secret
-from dashboard.revoked_tokens import RevokedFileError, RevokedTokens
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.operator_tokens import READ_SCOPE, SCOPE, Operator, TokenRefusedError, check_token, read_secret
+from regraft.dashboard.revoked_tokens import RevokedFileError, RevokedTokens
 
 
 class AccessCheck:

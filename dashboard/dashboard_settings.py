@@ -6,10 +6,10 @@ import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.order_keys import OrderSettings
-from infra.redis_access import RedisAccess, RedisSecurity
-from schemas.topics import DEFAULT_NAMESPACE
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.order_keys import OrderSettings
+from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
 SECRET_BYTES_MIN = 32  # As many as an HS256 signature has: a shorter key is easier to guess than that.

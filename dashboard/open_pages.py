@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 
 from fastapi import HTTPException, Request
 
-from dashboard.dashboard_metrics import DashboardMetrics
+from regraft.dashboard.dashboard_metrics import DashboardMetrics
 
 IPV6_SITE_BITS = 64  # A single person has so many addresses that counting each would count nobody.
 

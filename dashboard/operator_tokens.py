@@ -13,8 +13,8 @@ from pathlib import Path
 
 import jwt
 
-from dashboard.dashboard_settings import DashboardSettings, secret_faults
-from infra.stack_error import StackError
+from regraft.dashboard.dashboard_settings import DashboardSettings, secret_faults
+from regraft.infra.stack_error import StackError
 
 ALGORITHM = "HS256"
 ISSUER = "regraft"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import eigsh
 from scipy.spatial import cKDTree
 
-from overlay.inventory import Inventory
+from regraft.overlay.inventory import Inventory
 
 MAP_WIDTH, MAP_HEIGHT = 1000.0, 560.0  # About the form of the page's map.
 SQUEEZE = 0.5  # Power of a cost that becomes a distance.

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import structlog
 
-from dashboard.dashboard_metrics import DashboardMetrics
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.live_board import LiveBoard
-from dashboard.read_view import KEYS, ViewReader
+from regraft.dashboard.dashboard_metrics import DashboardMetrics
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.live_board import LiveBoard
+from regraft.dashboard.read_view import KEYS, ViewReader
 
 log = structlog.get_logger(__name__)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from dashboard.live_board import Key
-from dashboard.window_series import WindowSeries
-from schemas.live_view import (
+from regraft.dashboard.live_board import Key
+from regraft.dashboard.window_series import WindowSeries
+from regraft.schemas.live_view import (
     COUNTS,
     VIEW_KEYS,
     LiveViewError,

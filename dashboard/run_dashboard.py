@@ -19,14 +19,14 @@ from fastapi import FastAPI
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.take_order import Send
-from dashboard.web_app import DashboardParts, build_app
-from infra.redis_access import RedisAccess
-from infra.send_orders import send_order
-from infra.stack_error import StackError
-from schemas.order import Order
-from schemas.status_file import StatusFile
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.take_order import Send
+from regraft.dashboard.web_app import DashboardParts, build_app
+from regraft.infra.redis_access import RedisAccess
+from regraft.infra.send_orders import send_order
+from regraft.infra.stack_error import StackError
+from regraft.schemas.order import Order
+from regraft.schemas.status_file import StatusFile
 
 STATUS_S = 2.0
 STOP_S_MAX = 5  # How long open pages may take to be let go.

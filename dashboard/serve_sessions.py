@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Request, Response
 
-from dashboard.check_access import AccessCheck
-from dashboard.operator_tokens import Operator, TokenRefusedError
+from regraft.dashboard.check_access import AccessCheck
+from regraft.dashboard.operator_tokens import Operator, TokenRefusedError
 
 COOKIE_PATH = "/api"
 

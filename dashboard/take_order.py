@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
-from dashboard.live_board import LiveBoard
-from infra.stack_error import StackError
-from schemas.live_view import ShownConfiguration, ShownPlan
-from schemas.member import Member, MemberState
-from schemas.member_life import against_member_order
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.plan_life import against_order
-from schemas.shown_fleet import ShownFleet
+from regraft.dashboard.live_board import LiveBoard
+from regraft.infra.stack_error import StackError
+from regraft.schemas.live_view import ShownConfiguration, ShownPlan
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.member_life import against_member_order
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.schemas.plan_life import against_order
+from regraft.schemas.shown_fleet import ShownFleet
 
 REASON_LENGTH_MIN = 3
 ORDERS_AT_ONCE_MAX = 4

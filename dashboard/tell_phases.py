@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
 
 FACTS_TOLD = ("is_moving", "is_under_way", "is_committed", "is_in_force", "is_aborted", "is_final")
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import structlog
 
-from dashboard.live_board import LiveBoard
-from dashboard.place_brokers import place_brokers
-from overlay.inventory import Inventory, InventoryError
+from regraft.dashboard.live_board import LiveBoard
+from regraft.dashboard.place_brokers import place_brokers
+from regraft.overlay.inventory import Inventory, InventoryError
 
 LOOK_S = 5.0
 

@@ -20,20 +20,20 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from fastapi.staticfiles import StaticFiles
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from dashboard.check_access import AccessCheck
-from dashboard.dashboard_metrics import DashboardMetrics
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.guard_requests import RequestGuard
-from dashboard.live_board import LiveBoard
-from dashboard.open_pages import OpenPages
-from dashboard.operator_tokens import Operator, TokenRefusedError
-from dashboard.poll_view import LIVE, ViewPoller, ViewSource
-from dashboard.read_view import SERIES
-from dashboard.revoked_tokens import RevokedFileError
-from dashboard.serve_sessions import add_sessions, reader_of
-from dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
-from dashboard.tell_phases import phases_part
-from dashboard.watch_inventory import InventoryWatcher
+from regraft.dashboard.check_access import AccessCheck
+from regraft.dashboard.dashboard_metrics import DashboardMetrics
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.guard_requests import RequestGuard
+from regraft.dashboard.live_board import LiveBoard
+from regraft.dashboard.open_pages import OpenPages
+from regraft.dashboard.operator_tokens import Operator, TokenRefusedError
+from regraft.dashboard.poll_view import LIVE, ViewPoller, ViewSource
+from regraft.dashboard.read_view import SERIES
+from regraft.dashboard.revoked_tokens import RevokedFileError
+from regraft.dashboard.serve_sessions import add_sessions, reader_of
+from regraft.dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
+from regraft.dashboard.tell_phases import phases_part
+from regraft.dashboard.watch_inventory import InventoryWatcher
 
 STATIC = Path(__file__).parent / "static"
 BEAT_S = 5.0  # A page that has heard nothing for several of these says that it is cut off.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemas.live_view import CostPoint, ShownWindow
+from regraft.schemas.live_view import CostPoint, ShownWindow
 
 
 @dataclass(frozen=True)

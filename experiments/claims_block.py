@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.claim_evidence import Claim, Measured
-from infra.measured_figures import Figure
-from schemas.status_file import replace_file
+from regraft.experiments.claim_evidence import Claim, Measured
+from regraft.infra.measured_figures import Figure
+from regraft.schemas.status_file import replace_file
 
 END = "<!-- claims: end -->"
 EXIT_CALL = 2

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from schemas.status_file import replace_file
+from regraft.schemas.status_file import replace_file
 
 PACKAGES = ("experiments", "overlay", "controller", "producers", "streaming", "schemas")  # What results depend on.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")

@@ -21,10 +21,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_admin
-from infra.stack_error import StackError
-from schemas.topics import NAMES_OF, NO_AGENT, TOPICS, Role, Topic, topic_names
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_admin
+from regraft.infra.stack_error import StackError
+from regraft.schemas.topics import NAMES_OF, NO_AGENT, TOPICS, Role, Topic, topic_names
 
 TIMEOUT_S = 30.0
 SEEN_S_MAX = 30.0

@@ -4,7 +4,7 @@ import errno
 import shutil
 from pathlib import Path
 
-from infra.stack_error import StackError
+from regraft.infra.stack_error import StackError
 
 FREE_MB_MIN = 500
 

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     AdminClient,
 )
 
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.kafka_clients import open_admin
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka_clients import open_admin
 
 TIMEOUT_S = 5.0
 SHOWN_MAX = 5

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from schemas.topics import Topic
+from regraft.schemas.topics import Topic
 
 TIMESTAMP_TYPE = "message.timestamp.type"
 MIN_INSYNC = "min.insync.replicas"

@@ -18,12 +18,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
-from infra.compare_topics import TIMESTAMP_TYPE, configuration_of, durability_of, shape_faults, wrong_options
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_admin
-from infra.kafka_server import is_kafka_ready
-from infra.stack_error import StackError
-from schemas.topics import CREATE_TIME, DEFAULT_NAMESPACE, NO_AGENT, TOPICS, Topic, topic_names
+from regraft.infra.compare_topics import TIMESTAMP_TYPE, configuration_of, durability_of, shape_faults, wrong_options
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_admin
+from regraft.infra.kafka_server import is_kafka_ready
+from regraft.infra.stack_error import StackError
+from regraft.schemas.topics import CREATE_TIME, DEFAULT_NAMESPACE, NO_AGENT, TOPICS, Topic, topic_names
 
 TIMEOUT_S = 30.0
 SEEN_WAIT_S_MAX = 10.0

@@ -14,10 +14,10 @@ import msgspec
 import structlog
 from confluent_kafka import Message
 
-from schemas.bounds import TIME_MS_MAX
-from schemas.codec import UndecodableRecordError, decode
-from schemas.dead_letter import DeadLetter
-from schemas.topics import DEAD_LETTERS, topic_name
+from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.topics import DEAD_LETTERS, topic_name
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 import msgspec
 from confluent_kafka import Message
 
-from infra.stack_error import StackError
-from schemas.codec import UndecodableRecordError, decode
+from regraft.infra.stack_error import StackError
+from regraft.schemas.codec import UndecodableRecordError, decode
 
 KEY_CHARACTERS_MAX = 200
 

@@ -16,19 +16,19 @@ from pathlib import Path
 
 import psutil
 
-from infra.check_disk import FREE_MB_MIN, free_mb
-from infra.check_kafka import KafkaFault, check_kafka
-from infra.compare_topics import durability_note
-from infra.create_topics import count_brokers
-from infra.fetch_jars import check_jars, jar_dir, read_lock
-from infra.find_cache import find_cache, find_checkout
-from infra.find_java import NoJavaError, find_java
-from infra.kafka_access import KafkaAccess
-from infra.read_clocks import read_clock_offsets_ms
-from infra.redis_access import RedisAccess
-from infra.valkey_server import NoRedisError, find_valkey, is_redis_ready
-from schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, farthest_clocks
-from schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
+from regraft.infra.check_disk import FREE_MB_MIN, free_mb
+from regraft.infra.check_kafka import KafkaFault, check_kafka
+from regraft.infra.compare_topics import durability_note
+from regraft.infra.create_topics import count_brokers
+from regraft.infra.fetch_jars import check_jars, jar_dir, read_lock
+from regraft.infra.find_cache import find_cache, find_checkout
+from regraft.infra.find_java import NoJavaError, find_java
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_clocks import read_clock_offsets_ms
+from regraft.infra.redis_access import RedisAccess
+from regraft.infra.valkey_server import NoRedisError, find_valkey, is_redis_ready
+from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, farthest_clocks
+from regraft.schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
 
 PYTHON_MIN = (3, 11)
 MEMORY_MB_MIN = 3_000
@@ -147,7 +147,7 @@ def _jars(set_name: str) -> Finding:
         parts.append(f"{len(check.missing)} of {len(jar_set.jars)} jars are missing")
     if check.mismatched:
         parts.append(f"{', '.join(check.mismatched[:SHOWN_MAX])} do not match infra/jars.lock")
-    to_do = "Run `python -m infra.set_up` with a network: it removes what does not match and fetches what is missing."
+    to_do = "Run `python -m regraft.infra.set_up` with a network: it removes what does not match and fetches what is missing."
     return Finding(name, FindingStatus.MISSING, "; ".join(parts), to_do)
 
 

@@ -2,7 +2,7 @@
 
 In: ``infra/jars.lock`` (roots and SHA-256 of each jar), the Ivy that pyspark ships, a Java. Out: jars in the cache.
 Ivy resolves with its own default repository, or with the settings file that ``REGRAFT_IVY_SETTINGS`` names.
-``python -m infra.fetch_jars --relock`` is the maintainer's command that resolves the roots afresh.
+``python -m regraft.infra.fetch_jars --relock`` is the maintainer's command that resolves the roots afresh.
 """
 
 import argparse
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from infra.find_cache import find_cache
-from infra.find_java import ensure_java
-from infra.hold_lock import hold_lock
-from infra.show_progress import Advance, show_progress
-from infra.stack_error import StackError
-from infra.write_trust_store import system_certificates, write_trust_store
+from regraft.infra.find_cache import find_cache
+from regraft.infra.find_java import ensure_java
+from regraft.infra.hold_lock import hold_lock
+from regraft.infra.show_progress import Advance, show_progress
+from regraft.infra.stack_error import StackError
+from regraft.infra.write_trust_store import system_certificates, write_trust_store
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 SETTINGS_VARIABLE = "REGRAFT_IVY_SETTINGS"

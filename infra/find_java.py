@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from infra.find_cache import find_cache, find_checkout
-from infra.stack_error import StackError
+from regraft.infra.find_cache import find_cache, find_checkout
+from regraft.infra.stack_error import StackError
 
 SUPPORTED_VERSIONS = (17, 21)
 PROBE_TIMEOUT_S = 30

@@ -6,7 +6,7 @@ A port may be taken between the choice and its use: whoever starts a server on i
 import socket
 from contextlib import ExitStack
 
-from infra.stack_error import StackError
+from regraft.infra.stack_error import StackError
 
 LOOPBACK = "127.0.0.1"
 

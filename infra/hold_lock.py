@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from infra.stack_error import StackError
+from regraft.infra.stack_error import StackError
 
 POLL_S = 0.1
 

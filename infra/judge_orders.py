@@ -9,9 +9,9 @@ from __future__ import annotations
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from cryptography.exceptions import InvalidSignature
 
-from infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys, utc
-from schemas.audit import GivenOrder
-from schemas.order import Order
+from regraft.infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys, utc
+from regraft.schemas.audit import GivenOrder
+from regraft.schemas.order import Order
 
 ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy of it is refused for that later.
 ORDER_AHEAD_MS_MAX = 60_000  # By so much the clock of who orders may be ahead of Kafka's.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from infra.connection_security import ConnectionSecurity
+from regraft.infra.connection_security import ConnectionSecurity
 
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)

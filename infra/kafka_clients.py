@@ -15,7 +15,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_access import KafkaAccess
 
 log = structlog.get_logger(__name__)
 

@@ -14,17 +14,17 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 
-from infra.fetch_jars import kafka_class_path
-from infra.find_java import JavaRuntime, find_java
-from infra.find_port import LOOPBACK, choose_ports, is_listening
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.kafka_clients import open_admin
-from infra.make_certificates import write_private
-from infra.secure_kafka import SecuredKafka
-from infra.service import SERVER_VARIABLES, RestartPolicy, Service
-from infra.stack_error import StackError
-from infra.start_on_port import start_on_port
-from infra.supervise import Supervisor
+from regraft.infra.fetch_jars import kafka_class_path
+from regraft.infra.find_java import JavaRuntime, find_java
+from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka_clients import open_admin
+from regraft.infra.make_certificates import write_private
+from regraft.infra.secure_kafka import SecuredKafka
+from regraft.infra.service import SERVER_VARIABLES, RestartPolicy, Service
+from regraft.infra.stack_error import StackError
+from regraft.infra.start_on_port import start_on_port
+from regraft.infra.supervise import Supervisor
 
 HEAP_MB = 320
 FORMAT_TIMEOUT_S = 120

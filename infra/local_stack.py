@@ -15,18 +15,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Self
 
-from infra.check_disk import FREE_MB_MIN, check_disk
-from infra.find_java import find_java
-from infra.hold_lock import LockHeldError, hold_lock
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.kafka_server import HEAP_MB, is_kafka_ready, start_kafka_service
-from infra.redis_access import RedisSecurity
-from infra.secure_kafka import SecuredKafka, secure_kafka
-from infra.secure_valkey import start_secured_valkey
-from infra.service import RestartPolicy, Service, ServiceEvent, always_ready
-from infra.stack_error import StackError
-from infra.supervise import Supervisor
-from infra.valkey_server import URL_VARIABLES, external_redis_url, is_redis_ready, start_valkey_service
+from regraft.infra.check_disk import FREE_MB_MIN, check_disk
+from regraft.infra.find_java import find_java
+from regraft.infra.hold_lock import LockHeldError, hold_lock
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka_server import HEAP_MB, is_kafka_ready, start_kafka_service
+from regraft.infra.redis_access import RedisSecurity
+from regraft.infra.secure_kafka import SecuredKafka, secure_kafka
+from regraft.infra.secure_valkey import start_secured_valkey
+from regraft.infra.service import RestartPolicy, Service, ServiceEvent, always_ready
+from regraft.infra.stack_error import StackError
+from regraft.infra.supervise import Supervisor
+from regraft.infra.valkey_server import URL_VARIABLES, external_redis_url, is_redis_ready, start_valkey_service
 
 BOOTSTRAP_VARIABLE = "REGRAFT_KAFKA_BOOTSTRAP"
 REDIS_VARIABLE = "REGRAFT_REDIS_URL"

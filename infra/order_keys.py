@@ -31,8 +31,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from msgspec import structs
 
-from infra.stack_error import StackError
-from schemas.order import Order, OrderKind
+from regraft.infra.stack_error import StackError
+from regraft.schemas.order import Order, OrderKind
 
 NAME_LENGTH_MAX = 100
 NAME_LINE = "Regraft-Key: "  # Above the key in its file: whose it is.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import leave_to_caller, open_consumer
-from schemas.clock_offsets import clock_offsets_ms
-from schemas.codec import UndecodableRecordError, decode
-from schemas.state import WindowClosed
-from schemas.topics import WINDOWS, topic_name
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.schemas.clock_offsets import clock_offsets_ms
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.state import WindowClosed
+from regraft.schemas.topics import WINDOWS, topic_name
 
 ANSWER_S_MAX = 5.0
 

@@ -11,10 +11,10 @@ from contextlib import closing
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import Option, open_consumer
-from infra.stack_error import StackError
-from schemas.topics import Topic, topic_name
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import Option, open_consumer
+from regraft.infra.stack_error import StackError
+from regraft.schemas.topics import Topic, topic_name
 
 RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0

@@ -11,9 +11,9 @@ from typing import TypeVar
 import msgspec
 from confluent_kafka import Message
 
-from infra.decode_strictly import decode_strictly
-from infra.kafka_access import KafkaAccess
-from infra.read_messages import read_to_end
+from regraft.infra.decode_strictly import decode_strictly
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_messages import read_to_end
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 

@@ -12,9 +12,9 @@ import msgspec
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import close_producer, open_producer
-from schemas.codec import encode
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import close_producer, open_producer
+from regraft.schemas.codec import encode
 
 log = structlog.get_logger(__name__)
 

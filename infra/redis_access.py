@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from infra.connection_security import ConnectionSecurity
+from regraft.infra.connection_security import ConnectionSecurity
 
 
 @dataclass(frozen=True)

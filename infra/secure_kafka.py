@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.kafka_access import JAAS_MODULES, KafkaSecurity
-from infra.make_certificates import IssuedCertificate, LocalAuthority, write_private
+from regraft.infra.kafka_access import JAAS_MODULES, KafkaSecurity
+from regraft.infra.make_certificates import IssuedCertificate, LocalAuthority, write_private
 
 MECHANISM = "SCRAM-SHA-512"
 SERVER_USER = "kafka"  # As which the broker logs in at itself.

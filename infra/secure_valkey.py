@@ -12,14 +12,14 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from infra.find_port import LOOPBACK, choose_ports
-from infra.make_certificates import write_private
-from infra.redis_access import RedisAccess, RedisSecurity
-from infra.secure_kafka import LOCAL_USER, PASSWORD_BYTES, SecuredKafka
-from infra.service import SERVER_VARIABLES, Service
-from infra.start_on_port import start_on_port
-from infra.supervise import Supervisor
-from infra.valkey_server import MEMORY_MB_MAX, STORE_SETTINGS, find_valkey, is_redis_ready
+from regraft.infra.find_port import LOOPBACK, choose_ports
+from regraft.infra.make_certificates import write_private
+from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.secure_kafka import LOCAL_USER, PASSWORD_BYTES, SecuredKafka
+from regraft.infra.service import SERVER_VARIABLES, Service
+from regraft.infra.start_on_port import start_on_port
+from regraft.infra.supervise import Supervisor
+from regraft.infra.valkey_server import MEMORY_MB_MAX, STORE_SETTINGS, find_valkey, is_redis_ready
 
 SOCKET = "valkey.sock"  # Without its directory, which the processes work in: a path of a socket has at most 107 bytes.
 RELAY = Path(__file__).with_name("relay_tls.py")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import close_producer, leave_to_caller, open_producer
-from infra.stack_error import StackError
-from schemas.codec import encode
-from schemas.order import Order
-from schemas.topics import DEFAULT_NAMESPACE, ORDERS, topic_name
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import close_producer, leave_to_caller, open_producer
+from regraft.infra.stack_error import StackError
+from regraft.schemas.codec import encode
+from regraft.schemas.order import Order
+from regraft.schemas.topics import DEFAULT_NAMESPACE, ORDERS, topic_name
 
 WAIT_S_MAX = 10.0
 

@@ -1,16 +1,16 @@
 """Finish the set-up after the Python packages: a Java, and the jars of Spark and Kafka.
 
-``python -m infra.set_up`` is called by the Makefile; it is quick when everything is there.
+``python -m regraft.infra.set_up`` is called by the Makefile; it is quick when everything is there.
 """
 
 import sys
 
 from rich.console import Console
 
-from infra.fetch_jars import kafka_class_path, read_lock, spark_jars
-from infra.find_cache import find_cache
-from infra.find_java import ensure_java
-from infra.stack_error import StackError
+from regraft.infra.fetch_jars import kafka_class_path, read_lock, spark_jars
+from regraft.infra.find_cache import find_cache
+from regraft.infra.find_java import ensure_java
+from regraft.infra.stack_error import StackError
 
 
 def main() -> None:

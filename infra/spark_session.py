@@ -13,8 +13,8 @@ from pathlib import Path
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from infra.fetch_jars import spark_jars
-from infra.find_java import find_java
+from regraft.infra.fetch_jars import spark_jars
+from regraft.infra.find_java import find_java
 
 DRIVER_MEMORY_MB = 1_024
 LOCAL_MASTER = "local[2]"

@@ -6,9 +6,9 @@ In: what makes ready a server on some port. Out: its address once it serves. Whi
 from collections.abc import Callable
 from typing import TypeVar
 
-from infra.find_port import check_port
-from infra.service import Service
-from infra.supervise import ServiceFailedError, Supervisor
+from regraft.infra.find_port import check_port
+from regraft.infra.service import Service
+from regraft.infra.supervise import ServiceFailedError, Supervisor
 
 TRIES = 3
 BIND_FAULT = "Address already in use"

@@ -22,8 +22,8 @@ from typing import Self
 import psutil
 import structlog
 
-from infra.service import Service, ServiceEvent, ServiceEventKind
-from infra.stack_error import StackError
+from regraft.infra.service import Service, ServiceEvent, ServiceEventKind
+from regraft.infra.stack_error import StackError
 
 TICK_S = 0.05
 MEMORY_INTERVAL_S = 1.0

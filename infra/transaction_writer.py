@@ -13,8 +13,8 @@ from collections.abc import Callable
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import close_producer, open_transactional_producer
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import close_producer, open_transactional_producer
 
 log = structlog.get_logger(__name__)
 

@@ -19,12 +19,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from infra.find_port import LOOPBACK, choose_ports, is_listening
-from infra.redis_access import RedisAccess, RedisSecurity
-from infra.service import SERVER_VARIABLES, Service
-from infra.stack_error import StackError
-from infra.start_on_port import start_on_port
-from infra.supervise import Supervisor
+from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.service import SERVER_VARIABLES, Service
+from regraft.infra.stack_error import StackError
+from regraft.infra.start_on_port import start_on_port
+from regraft.infra.supervise import Supervisor
 
 URL_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
 MEMORY_MB_MAX = 256

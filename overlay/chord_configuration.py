@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
-from overlay.configuration import link
-from overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
-from schemas.plan import OFF_RING, ClientMove, IdMove, Plan, RingId
+from regraft.overlay.chord_ring import ChordRing, RingError, chord_ring, hashed_ids, ring_key
+from regraft.overlay.configuration import link
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
+from regraft.schemas.plan import OFF_RING, ClientMove, IdMove, Plan, RingId
 
 TARGETS_KEPT_MAX = 4
 UNKNOWN = -2  # The place of a broker that a ring does not have; -1 is the parent of a root.

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
-from schemas.plan import ClientMove, Plan
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
+from regraft.schemas.plan import ClientMove, Plan
 
 
 class NotATreeError(ValueError):

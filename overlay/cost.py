@@ -9,11 +9,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, link
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.link_sides import HungTree, link_sides
-from overlay.overlay_configuration import Link
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.overlay_configuration import Link
 
 Key = TypeVar("Key")
 

@@ -12,11 +12,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.link_sides import HungTree
-from overlay.ring_costs import at_positions, topic_roots
-from overlay.user_interests import UserInterests
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.link_sides import HungTree
+from regraft.overlay.ring_costs import at_positions, topic_roots
+from regraft.overlay.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 

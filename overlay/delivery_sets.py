@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.distinct_sets import Counts, Words, digit_planes, distinct_sets
+from regraft.overlay.distinct_sets import Counts, Words, digit_planes, distinct_sets
 
 ALL_BITS = (1 << 64) - 1
 OWNER_DIGITS = 32  # Of a publisher's position among those of a span.

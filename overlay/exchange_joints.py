@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, link
-from overlay.inventory import Inventory
-from overlay.link_sides import HungTree, link_sides
-from overlay.overlay_configuration import Link
-from overlay.publisher_costs import costs_at_homes
-from overlay.weighted_sets import WeightedSets
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.publisher_costs import costs_at_homes
+from regraft.overlay.weighted_sets import WeightedSets
 
 WORDS_MAX = 50_000_000  # Words of brokers swept over: at a thousand brokers some fifty looks at a link, seconds.
 GAIN_SHARE_MIN = 1e-9  # A gain below this share is the rounding of floats.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration
+from regraft.overlay.configuration import Configuration
 
 Paths = NDArray[np.intp]
 

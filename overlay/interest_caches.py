@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.bloom_filters import FilterShape, bit_positions, claimed_rows, notification_ids
-from overlay.delivery_sets import DeliverySets
+from regraft.overlay.bloom_filters import FilterShape, bit_positions, claimed_rows, notification_ids
+from regraft.overlay.delivery_sets import DeliverySets
 
 Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, NotATreeError
-from overlay.kinds import read_configuration
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.broker_topics import BrokerTopics
-from schemas.status_file import replace_file
-from schemas.topics import AGENT_PATTERN, NO_AGENT
+from regraft.overlay.configuration import Configuration, NotATreeError
+from regraft.overlay.kinds import read_configuration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.status_file import replace_file
+from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT
 
 
 class InventoryError(ValueError):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 
 CONFIGURATIONS = (ChordConfiguration, Configuration)
 KINDS = tuple(sorted(each.KIND for each in CONFIGURATIONS))

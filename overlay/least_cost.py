@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.delivery_sets import DeliverySets
-from overlay.distinct_sets import Words, merge_sets
-from overlay.inventory import Inventory
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.distinct_sets import Words, merge_sets
+from regraft.overlay.inventory import Inventory
 
 SLACK_SHARE = 1e-9  # What sums of floats may be above the true ones.
 JOINED_MAX = 30_000  # Brokers joined, over all sets: some 0.2 s. What is not looked at lowers the bound, no more.

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration
-from overlay.distinct_sets import Words
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.distinct_sets import Words
 
 WORDS_AT_ONCE = 1 << 17  # Words that are swept over together, so that they stay in the processor's cache.
 

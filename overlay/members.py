@@ -18,9 +18,9 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
-from schemas.member import BrokerFacts, Member, MemberState
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
+from regraft.schemas.member import BrokerFacts, Member, MemberState
 
 UNKNOWN_COST_FACTOR = 100.0
 FIRST_FILL = "of the inventory"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-from schemas.plan import ClientMove, Plan
+from regraft.schemas.plan import ClientMove, Plan
 
 Link = tuple[str, str]
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from overlay.link_sides import HungTree, Places, link_sides
-from overlay.publisher_costs import Floats, costs_at_homes
-from overlay.publisher_sets import PublisherSets
-from overlay.tree_costs import LinkSwap, TreeCosts
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_sides import HungTree, Places, link_sides
+from regraft.overlay.publisher_costs import Floats, costs_at_homes
+from regraft.overlay.publisher_sets import PublisherSets
+from regraft.overlay.tree_costs import LinkSwap, TreeCosts
 
 
 class OverlayCosts:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import Plan
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import Plan
 
 BETWEEN = "-"  # The digest of the overlay stands before it: a broker works that out itself.
 

@@ -18,11 +18,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.distinct_sets import Words
-from overlay.inventory import Inventory
-from overlay.link_sides import HungTree, Places, link_sides
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_sides import HungTree, Places, link_sides
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.link_sides import HungTree, Places
+from regraft.overlay.link_sides import HungTree, Places
 
 ROUNDING_SHARE = 1e-9  # Loads that differ by less than this share are the same but for the rounding of floats.
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.delivery_sets import DeliverySets
-from overlay.distinct_sets import Words, digit_planes, merge_sets
-from overlay.link_sides import Places
-from overlay.weighted_sets import WeightedSets
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.distinct_sets import Words, digit_planes, merge_sets
+from regraft.overlay.link_sides import Places
+from regraft.overlay.weighted_sets import WeightedSets
 
 Floats = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_ring import ChordRing
+from regraft.overlay.chord_ring import ChordRing
 
 Numbers = NDArray[np.int64]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import link
-from overlay.cost import CostBreakdown
-from overlay.ring_costs import Floats, at_positions, topic_roots
-from overlay.user_interests import UserInterests
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import link
+from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.ring_costs import Floats, at_positions, topic_roots
+from regraft.overlay.user_interests import UserInterests
 
 
 def ring_breakdown(

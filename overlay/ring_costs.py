@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import ChordRing, ring_key
-from overlay.user_interests import UserInterests
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import ChordRing, ring_key
+from regraft.overlay.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

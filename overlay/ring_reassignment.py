@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_ring import ChordRing
-from overlay.ring_arcs import RingArcs, ring_arcs
-from overlay.ring_costs import topic_costs
+from regraft.overlay.chord_ring import ChordRing
+from regraft.overlay.ring_arcs import RingArcs, ring_arcs
+from regraft.overlay.ring_costs import topic_costs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

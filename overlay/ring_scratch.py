@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring_reassignment import Mapping, RingProblem
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,7 @@ from copy import copy
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring_reassignment import Mapping, RingProblem
 
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from overlay.delivery_sets import DeliverySets
+from regraft.overlay.delivery_sets import DeliverySets
 
 BITS = 64
 

@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.distinct_sets import Words
-from overlay.link_sides import HungTree, Places, link_sides
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.link_sides import HungTree, Places, link_sides
 
 Floats = NDArray[np.float64]
 

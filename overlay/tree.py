@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from itertools import pairwise
 
-from overlay.configuration import Configuration, link
-from overlay.overlay_configuration import Link
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import Link
 
 
 def random_tree(brokers: Sequence[str], degree_max: int, rng: random.Random, epoch: int = 0) -> Configuration:

@@ -1,7 +1,7 @@
 """The one cost of a tree, and of the tree after swaps of links made one by one.
 
-In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``overlay.cost``) and loads.
-Pricing all swaps at once belongs to :mod:`overlay.walk_cuts`, choosing them to neither.
+In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``regraft.overlay.cost``) and loads.
+Pricing all swaps at once belongs to :mod:`regraft.overlay.walk_cuts`, choosing them to neither.
 
 What a swap does. Removing link a-b cuts the tree into the side A of a and the side B of b; the notifications C that
 both sides want crossed a-b and will cross the new link i-j. Let the place in A where B hangs move from v over one link
@@ -19,12 +19,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, NotATreeError, link
-from overlay.distinct_sets import Words
-from overlay.inventory import Inventory
-from overlay.link_sides import HungTree, link_sides
-from overlay.overlay_configuration import Link
-from overlay.weighted_sets import WeightedSets, weighed
+from regraft.overlay.configuration import Configuration, NotATreeError, link
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_sides import HungTree, link_sides
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.weighted_sets import WeightedSets, weighed
 
 WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
 

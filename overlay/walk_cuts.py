@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.distinct_sets import Words
-from overlay.tree_costs import WORDS_AT_ONCE, Floats, Places, TreeCosts
-from overlay.weighted_sets import weighed
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.tree_costs import WORDS_AT_ONCE, Floats, Places, TreeCosts
+from regraft.overlay.weighted_sets import weighed
 
 
 def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Places, Places, Floats]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.delivery_sets import DeliverySets, rows_over
-from overlay.distinct_sets import Words, digit_planes, merge_sets
+from regraft.overlay.delivery_sets import DeliverySets, rows_over
+from regraft.overlay.distinct_sets import Words, digit_planes, merge_sets
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
 
 
 def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration:

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.emulator_settings import EmulatorSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.checkin_workload import CheckinWorkload
-from producers.workloads.stock_settings import WorkloadSettings
-from producers.workloads.stock_workload import StockWorkload
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.checkin_workload import CheckinWorkload
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.producers.workloads.stock_workload import StockWorkload
 
 
 class Workload(Protocol):

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.run_clock import RunClock
-from infra.serve_metrics import port_faults
-from producers.emulator.newcomers import newcomer_of
-from producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings, too_small
-from schemas.topics import DEFAULT_NAMESPACE
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.run_clock import RunClock
+from regraft.infra.serve_metrics import port_faults
+from regraft.producers.emulator.newcomers import newcomer_of
+from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings, too_small
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)

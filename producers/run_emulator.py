@@ -19,24 +19,30 @@ from typing import Any, Protocol
 import structlog
 from simpy.rt import RealtimeEnvironment
 
-from infra.serve_metrics import serve_metrics
-from overlay.inventory import Inventory, InventoryError
-from producers.emulated_kinds import EMULATED_KINDS, workload_of
-from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
-from producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
-from producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
-from producers.emulator.emulator_ports import ClientSink, CommandSource, MembershipPort, ResultSink, TelemetrySink
-from producers.emulator.kafka_ports import KafkaPorts
-from producers.emulator.ledger import Ledger, LedgerSnapshot
-from producers.emulator.log_transitions import TransitionLog
-from producers.emulator.newcomers import newcomer_of, with_newcomers
-from producers.emulator.outage_schedule import named, outage_of
-from producers.emulator.play_newcomers import NewcomerPlayer
-from producers.emulator.play_outages import OutagePlayer
-from producers.emulator.starting_point import StartingPoint, starting_point
-from producers.emulator_settings import EmulatorSettings
-from schemas.broker_topics import BrokerTopics
-from schemas.status_file import StatusFile
+from regraft.infra.serve_metrics import serve_metrics
+from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.producers.emulated_kinds import EMULATED_KINDS, workload_of
+from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
+from regraft.producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
+from regraft.producers.emulator.emulator_ports import (
+    ClientSink,
+    CommandSource,
+    MembershipPort,
+    ResultSink,
+    TelemetrySink,
+)
+from regraft.producers.emulator.kafka_ports import KafkaPorts
+from regraft.producers.emulator.ledger import Ledger, LedgerSnapshot
+from regraft.producers.emulator.log_transitions import TransitionLog
+from regraft.producers.emulator.newcomers import newcomer_of, with_newcomers
+from regraft.producers.emulator.outage_schedule import named, outage_of
+from regraft.producers.emulator.play_newcomers import NewcomerPlayer
+from regraft.producers.emulator.play_outages import OutagePlayer
+from regraft.producers.emulator.starting_point import StartingPoint, starting_point
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
 

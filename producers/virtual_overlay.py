@@ -13,32 +13,32 @@ from typing import cast
 
 import simpy
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.brokers.broker_protocol import BrokerProtocol
-from producers.brokers.chord_parts import RingBroker
-from producers.brokers.tree_publishers import TreeBroker
-from producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
-from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
-from producers.emulator.emulator_ports import (
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.chord_parts import RingBroker
+from regraft.producers.brokers.tree_publishers import TreeBroker
+from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
+from regraft.producers.emulator.emulator_ports import (
     MemoryClients,
     MemoryMembership,
     MemoryResults,
     MemoryTelemetry,
     TelemetrySink,
 )
-from producers.emulator.ledger import Ledger, LedgerSnapshot
-from producers.emulator.newcomers import Newcomer, with_newcomers
-from producers.emulator.outage_schedule import Chaos, Outage, named
-from producers.emulator.play_newcomers import NewcomerPlayer
-from producers.emulator.play_outages import OutagePlayer
-from producers.emulator.starting_point import StartingPoint
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.checkin_workload import CheckinWorkload
-from producers.workloads.stock_settings import WorkloadSettings
-from producers.workloads.stock_workload import StockWorkload
-from schemas.command import Command
+from regraft.producers.emulator.ledger import Ledger, LedgerSnapshot
+from regraft.producers.emulator.newcomers import Newcomer, with_newcomers
+from regraft.producers.emulator.outage_schedule import Chaos, Outage, named
+from regraft.producers.emulator.play_newcomers import NewcomerPlayer
+from regraft.producers.emulator.play_outages import OutagePlayer
+from regraft.producers.emulator.starting_point import StartingPoint
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.checkin_workload import CheckinWorkload
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.producers.workloads.stock_workload import StockWorkload
+from regraft.schemas.command import Command
 
 SECOND_MS = 1_000.0
 CELLS_KEPT_S = 120

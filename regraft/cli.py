@@ -198,7 +198,9 @@ def run(
     configure_logs(level="warning")
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
     settings = _settings(flags, settings_file)
-    if emulate and "controller.dry_run" not in settings.chosen:  # The emulator is ours: nobody needs to be asked.
+    if (
+        emulate and "regraft.controller.dry_run" not in settings.chosen
+    ):  # The emulator is ours: nobody needs to be asked.
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
@@ -365,10 +367,10 @@ _register()
 
 def main() -> None:
     """Run the command line; faults that a person can mend end in one sentence each, without a traceback."""
-    from infra.check_disk import is_disk_full, tell_disk_full
-    from infra.stack_error import StackError
+    from regraft.infra.check_disk import is_disk_full, tell_disk_full
+    from regraft.infra.stack_error import StackError
+    from regraft.schemas.remote_registry import RegistryError
     from regraft.settings.run_settings import SettingsError
-    from schemas.remote_registry import RegistryError
 
     try:
         app()

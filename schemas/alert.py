@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.bounds import Entity, Name, Number, TimeMs
-from schemas.event import Severity
+from regraft.schemas.bounds import Entity, Name, Number, TimeMs
+from regraft.schemas.event import Severity
 
 
 class AlertStatus(StrEnum):

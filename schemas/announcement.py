@@ -7,9 +7,9 @@ from collections.abc import Container
 
 from msgspec import Struct
 
-from schemas.bounds import Name, TimeMs
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.topics import ANNOUNCEMENTS, NO_AGENT, topic_name
+from regraft.schemas.bounds import Name, TimeMs
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.topics import ANNOUNCEMENTS, NO_AGENT, topic_name
 
 LINKS_MAX = 1_000  # That one announcement may name: the nearest are enough, and all who ask are kept in memory.
 CAPABILITIES_MAX = 100

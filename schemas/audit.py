@@ -5,8 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from schemas.bounds import SEQUENCE_MAX, TEXT_LENGTH_MAX, TIME_MS_MAX, Name, NameOrNone, Text, TimeMs
-from schemas.order import Order
+from regraft.schemas.bounds import SEQUENCE_MAX, TEXT_LENGTH_MAX, TIME_MS_MAX, Name, NameOrNone, Text, TimeMs
+from regraft.schemas.order import Order
 
 
 class AuditOutcome(StrEnum):

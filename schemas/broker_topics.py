@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from schemas.member import Member
-from schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
+from regraft.schemas.member import Member
+from regraft.schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
 
 # For broker, agent and topic: Spark fills it in, too.
 NOBODY = "no agent"

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.bounds import Measure, Name, Number, Text, TimeMs
+from regraft.schemas.bounds import Measure, Name, Number, Text, TimeMs
 
 
 class Role(StrEnum):

@@ -6,7 +6,7 @@ In: the clocks of a marker. Out: offsets in ms, and the words for one. Pure; who
 from collections.abc import Iterable, Mapping
 from statistics import median_low
 
-from schemas.state import BrokerClock
+from regraft.schemas.state import BrokerClock
 
 CLOCK_OFFSET_MS_MAX = 500  # What a clock must keep; NTP and chrony keep it within some tens of ms.
 

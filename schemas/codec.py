@@ -12,9 +12,9 @@ from typing import TypeVar
 import msgspec
 from fastavro import schemaless_reader, schemaless_writer
 
-from schemas.bounds import RECORD_BYTES_MAX
-from schemas.overlong_numbers import check_numbers
-from schemas.registry import SCHEMAS, Schema, latest_schema, newer_ids, schema_by_fingerprint, schema_by_id
+from regraft.schemas.bounds import RECORD_BYTES_MAX
+from regraft.schemas.overlong_numbers import check_numbers
+from regraft.schemas.registry import SCHEMAS, Schema, latest_schema, newer_ids, schema_by_fingerprint, schema_by_id
 
 CONFLUENT_MAGIC = b"\x00"
 SINGLE_OBJECT_MAGIC = b"\xc3\x01"

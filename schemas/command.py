@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.bounds import Epoch, Name, NameOrNone, Sum, Text, TimeMs
-from schemas.plan import ClientMove, IdMove, LinkPair, RingId
+from regraft.schemas.bounds import Epoch, Name, NameOrNone, Sum, Text, TimeMs
+from regraft.schemas.plan import ClientMove, IdMove, LinkPair, RingId
 
 
 class CommandPhase(StrEnum):
@@ -46,7 +46,7 @@ class Refusal(StrEnum):
 class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, digest, phase, broker).
 
-    ``digest`` tells the plan from every other (:func:`overlay.plan_digest.plan_digest`), in every phase. A prepare
+    ``digest`` tells the plan from every other (:func:`regraft.overlay.plan_digest.plan_digest`), in every phase. A prepare
     carries the change as links removed and added, ring IDs reassigned, clients moved, brokers that join and that leave;
     on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest holds that of the target overlay, so that a broker
     that holds another epoch refuses instead of guessing. On a ring it names only the users that come to or leave this

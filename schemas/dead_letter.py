@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from schemas.bounds import Length, Name, Offset, Text, TimeMs
+from regraft.schemas.bounds import Length, Name, Offset, Text, TimeMs
 
 
 class DeadLetter(Struct, frozen=True):

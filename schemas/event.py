@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.bounds import Entity, NameOrNone, TimeMs
+from regraft.schemas.bounds import Entity, NameOrNone, TimeMs
 
 FORGED = "forged"  # Among the details of an order_refused: the order was not its giver's own.
 OVER = "over"  # Among the details of a join_asked: the broker asks no longer.

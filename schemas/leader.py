@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from schemas.bounds import Epoch, Name, TimeMs
+from regraft.schemas.bounds import Epoch, Name, TimeMs
 
 
 class LeaderTerm(Struct, frozen=True):

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from schemas.event import AdaptationEvent
-from schemas.order_book import StandingOrders
-from schemas.plan import ClientMove, IdMove, LinkPair
-from schemas.shown_fleet import ShownFleet
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.order_book import StandingOrders
+from regraft.schemas.plan import ClientMove, IdMove, LinkPair
+from regraft.schemas.shown_fleet import ShownFleet
 
 VIEW_VERSION = 1
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.bounds import Epoch, Items, Measure, Name, NameOrNone, Number, Text, TimeMs
+from regraft.schemas.bounds import Epoch, Items, Measure, Name, NameOrNone, Number, Text, TimeMs
 
 
 class MemberState(StrEnum):

@@ -6,9 +6,9 @@ belongs to the controller.
 
 from __future__ import annotations
 
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.order import OrderKind
-from schemas.topics import AGENT_PATTERN
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.order import OrderKind
+from regraft.schemas.topics import AGENT_PATTERN
 
 FOLLOWS: dict[OrderKind, dict[MemberState, MemberState]] = {
     OrderKind.DRAIN: {MemberState.IN_SERVICE: MemberState.LEAVING},

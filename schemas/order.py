@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs, to_builtins
 
-from schemas.bounds import Name, NameOrNone, Text, TimeMs
-from schemas.member import BrokerFacts
+from regraft.schemas.bounds import Name, NameOrNone, Text, TimeMs
+from regraft.schemas.member import BrokerFacts
 
 SIGNED_AS = "regraft.order.2"  # Begins what is signed, so that no signature over anything else fits an order.
 WHOLE_OVERLAY = "overlay"  # The subject of orders that concern all of it.

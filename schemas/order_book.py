@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 
 PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest are about plans long over.
 BROKER_ORDERS_KEPT_MAX = 10_000  # More brokers than any overlay has; the oldest orders go first.

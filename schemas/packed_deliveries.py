@@ -26,7 +26,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from schemas.bounds import BLOCK_MAX, NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
+from regraft.schemas.bounds import BLOCK_MAX, NAME_LENGTH_MAX, UNCLEAN_ANYWHERE
 
 Longs = NDArray[np.int64]
 Column = bytes

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct, to_builtins
 
-from schemas.bounds import Epoch, Name, NameOrNone, Number, Sum, TimeMs
+from regraft.schemas.bounds import Epoch, Name, NameOrNone, Number, Sum, TimeMs
 
 LinkPair = tuple[Name, Name]
 
@@ -77,7 +77,7 @@ class Proposal(Struct, frozen=True):
     """One change that a planner suggests: links exchanged for others, clients moved, or the IDs of a ring reassigned.
 
     ``moves`` names publishers, on a ring users, with their homes before and after. Costs are per second
-    (``overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The proposals of one planner
+    (``regraft.overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The proposals of one planner
     call are a sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None
     until the plan is verified.
     """
@@ -171,7 +171,7 @@ class Plan(Struct, frozen=True):
         """Return what a person approves: it tells this plan from any other, in all its phases, and orders carry it.
 
         It covers when the plan was made, so nobody knows it before, and all that carrying it out changes. Commands
-        carry another one, by which brokers tell plans apart (:mod:`overlay.plan_digest`).
+        carry another one, by which brokers tell plans apart (:mod:`regraft.overlay.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0
         deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from schemas.command import CommandPhase, Outcome
-from schemas.order import OrderKind
-from schemas.plan import PhaseChange, Plan, PlanPhase
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.order import OrderKind
+from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
 
 HISTORY_MAX = 64  # Phase changes kept in a plan; the longest way through the table has seven.
 FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # With which a plan begins: it waits for a person, or not.

@@ -13,7 +13,7 @@ from typing import Any
 from fastavro import parse_schema
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from schemas.topics import TOPICS
+from regraft.schemas.topics import TOPICS
 
 VERSIONS_MAX = 100  # Ids of one record are so far apart from those of the next.
 NEWER = "was written by a newer Regraft"

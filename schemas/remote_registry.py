@@ -15,9 +15,9 @@ import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from schemas.codec import use_wire_ids
-from schemas.registry import Schema, schema_by_id, schema_ids_of
-from schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
+from regraft.schemas.codec import use_wire_ids
+from regraft.schemas.registry import Schema, schema_by_id, schema_ids_of
+from regraft.schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_names
 
 URL_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_URL"
 USERNAME_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_USERNAME"

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from schemas.bounds import (
+from regraft.schemas.bounds import (
     Block,
     DifferenceMs,
     Entity,
@@ -17,7 +17,7 @@ from schemas.bounds import (
     TimeMs,
     span_fault,
 )
-from schemas.packed_deliveries import PackedDeliveries
+from regraft.schemas.packed_deliveries import PackedDeliveries
 
 
 class Interest(Struct, frozen=True):
@@ -37,7 +37,7 @@ class PublisherDelivery(Struct, frozen=True):
     """Which notifications of a publisher one broker delivered and published in the window.
 
     ``blocks[k]`` is a block number, ``masks[k]`` the signed 64-bit mask of what was handed to local subscribers and
-    ``published[k]`` that of what a local client published (:class:`schemas.telemetry.Delivery`); blocks are ascending
+    ``published[k]`` that of what a local client published (:class:`regraft.schemas.telemetry.Delivery`); blocks are ascending
     and unique. ``notifications`` counts the bits of ``masks[k] | published[k]``. ``published`` is empty in a record of
     version 1, whose ``masks`` hold both kinds of bits.
     """
@@ -63,7 +63,7 @@ class QueueState(Struct, frozen=True):
     ``congestion`` is CE * queue_length_last, with CE = messages in / messages out over the window (Shafique, Eq. 10),
     CE = 1 when nothing moved. ``busy_share`` is busy time over time between the samples.
     ``notifications_out`` is the number over the span of the samples, ``span_ms`` that span. ``wait_ms_mean`` is how
-    long a message that went out in the span had waited (:class:`schemas.telemetry.QueueSample`), 0 when none did.
+    long a message that went out in the span had waited (:class:`regraft.schemas.telemetry.QueueSample`), 0 when none did.
     """
 
     broker: Name

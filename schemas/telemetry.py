@@ -5,7 +5,7 @@ Every measure can be aggregated idempotently, so a record that arrives twice cha
 
 from msgspec import Struct
 
-from schemas.bounds import (
+from regraft.schemas.bounds import (
     Block,
     Epoch,
     Items,

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 
-from schemas.packed_deliveries import DeliveryColumns
-from schemas.state import PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.packed_deliveries import DeliveryColumns
+from regraft.schemas.state import PublisherDelivery, StateRow, WindowClosed
 
 PACKED, UNPACKED = "packed_deliveries", "delivery"
 

@@ -8,7 +8,7 @@ idempotent: a batch that arrives twice is in it once. What is inside the parts (
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from streaming.read_telemetry import LEAD_MS, part_of
+from regraft.streaming.read_telemetry import LEAD_MS, part_of
 
 
 def aggregate_windows(rows: DataFrame, window_ms: int, grace_ms: int) -> DataFrame:

@@ -6,8 +6,8 @@ congestion. How figures are merged is not shared, so that one can check the othe
 
 from dataclasses import dataclass
 
-from schemas.packed_deliveries import PackedDeliveries
-from schemas.state import Churn, Interest, LinkRtt, PublisherDelivery, QueueState, StateRow
+from regraft.schemas.packed_deliveries import PackedDeliveries
+from regraft.schemas.state import Churn, Interest, LinkRtt, PublisherDelivery, QueueState, StateRow
 
 ROW_KINDS = ("interest", "delivery", "queue", "rtt", "churn")
 

@@ -5,12 +5,12 @@ In: settings. Out: nothing, or StreamingJobError. The stages of ``regraft`` chec
 
 import structlog
 
-from infra.compare_topics import TIMESTAMP_TYPE
-from infra.create_topics import alter_hint, timestamp_type
-from schemas.topics import LOG_APPEND_TIME
-from streaming.job_errors import EXIT_REFUSED, StreamingJobError
-from streaming.source_topics import source_topics
-from streaming.streaming_settings import StreamingSettings
+from regraft.infra.compare_topics import TIMESTAMP_TYPE
+from regraft.infra.create_topics import alter_hint, timestamp_type
+from regraft.schemas.topics import LOG_APPEND_TIME
+from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError
+from regraft.streaming.source_topics import source_topics
+from regraft.streaming.streaming_settings import StreamingSettings
 
 log = structlog.get_logger(__name__)
 

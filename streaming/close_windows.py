@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from overlay.delivery_sets import DeliverySets
-from schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
-from streaming.build_rows import (
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from regraft.streaming.build_rows import (
     ROW_KINDS,
     QueueSpan,
     Window,
@@ -21,8 +21,8 @@ from streaming.build_rows import (
     queue_row,
     rtt_row,
 )
-from streaming.merge_parts import QUEUE_COUNTERS, MergedDeliveries, MergedWindows, distinct, window_slice
-from streaming.streaming_settings import QUERY_VERSION, SECOND_MS
+from regraft.streaming.merge_parts import QUEUE_COUNTERS, MergedDeliveries, MergedWindows, distinct, window_slice
+from regraft.streaming.streaming_settings import QUERY_VERSION, SECOND_MS
 
 
 @dataclass(frozen=True, eq=False, slots=True)

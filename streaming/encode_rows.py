@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from schemas.codec import encode
-from schemas.state import StateRow
-from streaming.build_rows import packed_row, state_key, window_key
-from streaming.close_windows import WindowRows
-from streaming.pack_deliveries import pack_deliveries
+from regraft.schemas.codec import encode
+from regraft.schemas.state import StateRow
+from regraft.streaming.build_rows import packed_row, state_key, window_key
+from regraft.streaming.close_windows import WindowRows
+from regraft.streaming.pack_deliveries import pack_deliveries
 
 Message = dict[str, bytes]  # key and value, the form of confluent_kafka's produce_batch
 

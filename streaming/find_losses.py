@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import leave_to_caller, open_consumer
-from schemas.event import AdaptationEvent, EventKind, Severity
-from streaming.source_topics import Offsets, Place, place_text
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.streaming.source_topics import Offsets, Place, place_text
 
 ASK_TIMEOUT_S = 10.0
 PARTITIONS_TOLD_MAX = 20

@@ -10,9 +10,9 @@ import subprocess
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from streaming.job_errors import EXIT_FAILED, StreamingJobError
-from streaming.measure_backlog import batch_records_max
-from streaming.streaming_settings import StreamingSettings
+from regraft.streaming.job_errors import EXIT_FAILED, StreamingJobError
+from regraft.streaming.measure_backlog import batch_records_max
+from regraft.streaming.streaming_settings import StreamingSettings
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "GC overhead limit exceeded")
 EXIT_OUT_OF_MEMORY = 52  # Spark's own, when a thread finds no memory.

@@ -6,8 +6,8 @@ In: what Spark, Kafka or the file system said. Out: StreamingJobError. When the 
 
 import re
 
-from streaming.source_topics import source_topics
-from streaming.streaming_settings import StreamingSettings
+from regraft.streaming.source_topics import source_topics
+from regraft.streaming.streaming_settings import StreamingSettings
 
 EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST = 1, 2, 3
 

@@ -1,7 +1,7 @@
 """Prometheus metrics and health of the streaming job; names start with ``regraft_streaming_``. Durations are in ms.
 
 In: Spark's progress reports and the job's own counts. Out: a registry that another thread scrapes. What the job does
-with a report belongs to :mod:`streaming.run_job`.
+with a report belongs to :mod:`regraft.streaming.run_job`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from infra.serve_metrics import Health, Pulse
-from infra.stage_metrics import StageMetrics
-from streaming.read_telemetry import LEAD_MS
+from regraft.infra.serve_metrics import Health, Pulse
+from regraft.infra.stage_metrics import StageMetrics
+from regraft.streaming.read_telemetry import LEAD_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

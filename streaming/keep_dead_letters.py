@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from pyspark.sql import Row, SparkSession
 
-from infra.dead_letters import dead_letter
-from schemas.dead_letter import DeadLetter
-from schemas.status_file import replace_file
-from streaming.read_telemetry import dead_letters
-from streaming.source_topics import Offsets, topics_of
-from streaming.streaming_settings import StreamingSettings
+from regraft.infra.dead_letters import dead_letter
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.status_file import replace_file
+from regraft.streaming.read_telemetry import dead_letters
+from regraft.streaming.source_topics import Offsets, topics_of
+from regraft.streaming.streaming_settings import StreamingSettings
 
 EARLIEST = -2
 LETTERS_AT_ONCE_MAX = 100  # Each may have VALUE_BYTES_MAX bytes, and so many are in memory at once.

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import structlog
 from confluent_kafka import KafkaException, TopicPartition
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import leave_to_caller, open_consumer
-from streaming.source_topics import Offsets, Place, known_brokers, topics_of
-from streaming.streaming_settings import StreamingSettings
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.streaming.source_topics import Offsets, Place, known_brokers, topics_of
+from regraft.streaming.streaming_settings import StreamingSettings
 
 ASK_TIMEOUT_S = 10.0
 DRIVER_MEMORY_MB_MIN = 1_024

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from streaming.reduce_groups import added, reduced
+from regraft.streaming.reduce_groups import added, reduced
 
 Longs = NDArray[np.int64]
 Doubles = NDArray[np.float64]

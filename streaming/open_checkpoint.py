@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from schemas.status_file import replace_file
-from streaming.streaming_settings import QUERY_VERSION, StreamingSettings
+from regraft.schemas.status_file import replace_file
+from regraft.streaming.streaming_settings import QUERY_VERSION, StreamingSettings
 
 MARKER = "query.json"
 ASIDE = "before"

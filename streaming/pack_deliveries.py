@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from schemas.packed_deliveries import BLOCK_BYTES, ROW_BYTES, DeliveryColumns, PackedDeliveries
-from streaming.merge_parts import Longs, MergedDeliveries
+from regraft.schemas.packed_deliveries import BLOCK_BYTES, ROW_BYTES, DeliveryColumns, PackedDeliveries
+from regraft.streaming.merge_parts import Longs, MergedDeliveries
 
 # A quarter of what Kafka's default takes in one record: no larger buffers are needed, and one that is lost costs less.
 PACKED_BYTES_MAX = 1 << 18

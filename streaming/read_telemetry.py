@@ -12,9 +12,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
 from pyspark.sql.avro.functions import from_avro
 
-from infra.dead_letters import VALUE_BYTES_MAX
-from schemas.bounds import RECORD_BYTES_MAX, TIME_MS_MAX
-from schemas.codec import (
+from regraft.infra.dead_letters import VALUE_BYTES_MAX
+from regraft.schemas.bounds import RECORD_BYTES_MAX, TIME_MS_MAX
+from regraft.schemas.codec import (
     CONFLUENT_HEADER_BYTES,
     CONFLUENT_MAGIC,
     SINGLE_OBJECT_HEADER_BYTES,
@@ -22,11 +22,11 @@ from schemas.codec import (
     accepted_ids,
     newer_wire_ids,
 )
-from schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
-from streaming.measure_backlog import batch_records_max
-from streaming.refuse_batches import foreigners, implausible, strangers
-from streaming.source_topics import broker_topics, known_brokers, source_topics
-from streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
+from regraft.schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
+from regraft.streaming.measure_backlog import batch_records_max
+from regraft.streaming.refuse_batches import foreigners, implausible, strangers
+from regraft.streaming.source_topics import broker_topics, known_brokers, source_topics
+from regraft.streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
 LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahead of them; the watermark takes it off.
@@ -236,7 +236,7 @@ def _near_deliveries(bounds: EventBounds) -> Column:
 
 
 def _undecodable_reason() -> Column:
-    """Return why the bytes are no telemetry, in the words of ``schemas.codec``."""
+    """Return why the bytes are no telemetry, in the words of ``regraft.schemas.codec``."""
     value = F.col("value")
     known = [accepted for schema_id in schema_ids_of(RECORD) for accepted in accepted_ids(schema_id)]
     schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)

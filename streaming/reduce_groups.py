@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.bounds import SUM_MAX
+from regraft.schemas.bounds import SUM_MAX
 
 HALF_BITS, HALF_MASK = 32, (1 << 32) - 1
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.bounds import SUM_MAX
-from schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
-from streaming.build_rows import (
+from regraft.schemas.bounds import SUM_MAX
+from regraft.schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
+from regraft.streaming.build_rows import (
     ROW_KINDS,
     QueueSpan,
     Window,
@@ -21,7 +21,7 @@ from streaming.build_rows import (
     queue_row,
     rtt_row,
 )
-from streaming.streaming_settings import QUERY_VERSION, SECOND_MS, EventBounds
+from regraft.streaming.streaming_settings import QUERY_VERSION, SECOND_MS, EventBounds
 
 Batch = Mapping[str, Any]
 Moment = tuple[int, int, int, int]  # boot, time_ms, sequence, place in the batch: the order of "last"

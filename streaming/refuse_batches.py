@@ -10,10 +10,10 @@ from functools import partial
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from schemas.bounds import UNCLEAN, FieldBound, field_bounds
-from schemas.broker_topics import ANOTHERS, NOBODY, BrokerTopics
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import TELEMETRY, topic_name
+from regraft.schemas.bounds import UNCLEAN, FieldBound, field_bounds
+from regraft.schemas.broker_topics import ANOTHERS, NOBODY, BrokerTopics
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import TELEMETRY, topic_name
 
 SEPARATOR = ","
 PEERS = ("queues.peer", "probes.peer")

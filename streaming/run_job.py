@@ -27,21 +27,21 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from infra.serve_metrics import serve_metrics
-from schemas.status_file import StatusFile
-from streaming.close_windows import WindowRows
-from streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
-from streaming.find_memory_faults import heap_of, memory_fault
-from streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
-from streaming.job_metrics import JobHealth, JobMetrics
-from streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
-from streaming.measure_backlog import batch_records_max, records_behind, topics_anew
-from streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
-from streaming.source_topics import Offsets, source_topics, topics_of
-from streaming.streaming_settings import StreamingSettings
-from streaming.watch_members import MemberWatcher
-from streaming.window_job import OBSERVATION, start_query
-from streaming.write_state import StateWriteError, StateWriter
+from regraft.infra.serve_metrics import serve_metrics
+from regraft.schemas.status_file import StatusFile
+from regraft.streaming.close_windows import WindowRows
+from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
+from regraft.streaming.find_memory_faults import heap_of, memory_fault
+from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
+from regraft.streaming.job_metrics import JobHealth, JobMetrics
+from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
+from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
+from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
+from regraft.streaming.source_topics import Offsets, source_topics, topics_of
+from regraft.streaming.streaming_settings import StreamingSettings
+from regraft.streaming.watch_members import MemberWatcher
+from regraft.streaming.window_job import OBSERVATION, start_query
+from regraft.streaming.write_state import StateWriteError, StateWriter
 
 POLL_S = 0.2
 IDLE_POLL_S = 0.005
@@ -90,7 +90,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     """Run until ``stop`` is set, then finish the micro-batch in hand; return the last status.
 
     A crash at any point is healed by starting again: the last micro-batch writes the same keys with the same rows.
-    Whose clock gave records their time is checked before (:mod:`streaming.check_timestamps`).
+    Whose clock gave records their time is checked before (:mod:`regraft.streaming.check_timestamps`).
     Raises StreamingJobError, and MetricsPortError when the metrics port is in use.
     """
     if faults := settings.faults():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from overlay.inventory import Inventory
-from schemas.broker_topics import BrokerTopics
-from schemas.topics import NO_AGENT, TELEMETRY
-from streaming.streaming_settings import StreamingSettings
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.topics import NO_AGENT, TELEMETRY
+from regraft.streaming.streaming_settings import StreamingSettings
 
 Place = tuple[str, int]  # topic and partition
 Offsets = dict[Place, int]  # The next offset of each.

@@ -6,10 +6,10 @@ Neither reads files nor the environment; ``regraft`` and ``submit_job.main`` fil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.serve_metrics import port_faults
-from schemas.bounds import ITEMS_MAX
-from schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.serve_metrics import port_faults
+from regraft.schemas.bounds import ITEMS_MAX
+from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 
 # Bump with every change of keys, windows or aggregates: a checkpoint holds state that only its own query understands.
 QUERY_VERSION = 3

@@ -16,14 +16,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from infra.kafka_access import KafkaSecurity
-from overlay.inventory import InventoryError
-from schemas.remote_registry import RegistryError, use_registry
-from streaming.check_timestamps import check_timestamps
-from streaming.job_errors import EXIT_REFUSED, StreamingJobError
-from streaming.run_job import run_job
-from streaming.source_topics import broker_topics
-from streaming.streaming_settings import CATCH_UP_GRACE_MS, StreamingSettings
+from regraft.infra.kafka_access import KafkaSecurity
+from regraft.overlay.inventory import InventoryError
+from regraft.schemas.remote_registry import RegistryError, use_registry
+from regraft.streaming.check_timestamps import check_timestamps
+from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError
+from regraft.streaming.run_job import run_job
+from regraft.streaming.source_topics import broker_topics
+from regraft.streaming.streaming_settings import CATCH_UP_GRACE_MS, StreamingSettings
 
 
 def parse_settings(arguments: list[str]) -> StreamingSettings:

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.bounds import SECOND_MAX, FieldBound, field_bounds
-from schemas.telemetry import TelemetryBatch
-from streaming.merge_parts import Longs, distinct
-from streaming.streaming_settings import SECOND_MS, EventBounds
+from regraft.schemas.bounds import SECOND_MAX, FieldBound, field_bounds
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.streaming.merge_parts import Longs, distinct
+from regraft.streaming.streaming_settings import SECOND_MS, EventBounds
 
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
 

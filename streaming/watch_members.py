@@ -12,13 +12,13 @@ import time
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
-from infra.kafka_clients import leave_to_caller, open_consumer
-from schemas.codec import UndecodableRecordError, decode
-from schemas.member import Member
-from schemas.status_file import replace_file
-from schemas.topics import MEMBERS, TELEMETRY, topic_name
-from streaming.source_topics import added_brokers
-from streaming.streaming_settings import StreamingSettings
+from regraft.infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.member import Member
+from regraft.schemas.status_file import replace_file
+from regraft.schemas.topics import MEMBERS, TELEMETRY, topic_name
+from regraft.streaming.source_topics import added_brokers
+from regraft.streaming.streaming_settings import StreamingSettings
 
 READ_S_MAX = 10.0  # At the start; whoever is added later is found while the query runs.
 LOOK_S = 5.0  # Between two looks for topics that are not there yet.

@@ -1,7 +1,7 @@
 """The one query: telemetry in Kafka -> whole windows -> state rows and markers in Kafka.
 
 ``start_query`` starts it on a session that is passed in; running it until told to stop belongs to
-:mod:`streaming.run_job`.
+:mod:`regraft.streaming.run_job`.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.aggregate_windows import aggregate_windows
-from streaming.close_windows import WindowRows, close_windows
-from streaming.merge_parts import merge_parts
-from streaming.read_telemetry import read_kafka, telemetry_rows
-from streaming.streaming_settings import AVRO_LIMITS, StreamingSettings
+from regraft.streaming.aggregate_windows import aggregate_windows
+from regraft.streaming.close_windows import WindowRows, close_windows
+from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.read_telemetry import read_kafka, telemetry_rows
+from regraft.streaming.streaming_settings import AVRO_LIMITS, StreamingSettings
 
 OBSERVATION = "telemetry"
 

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
 
-from infra.dead_letters import addressed
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import close_producer, open_producer
-from schemas.codec import encode
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent
-from schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
-from streaming.close_windows import WindowRows
-from streaming.encode_rows import Message, encode_window
+from regraft.infra.dead_letters import addressed
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import close_producer, open_producer
+from regraft.schemas.codec import encode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
+from regraft.streaming.close_windows import WindowRows
+from regraft.streaming.encode_rows import Message, encode_window
 
 QUEUE_MESSAGES_MAX = 200_000
 POLL_S = 0.1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.decide.judge_proposals import (
+from regraft.controller.decide.judge_proposals import (
     Situation,
     frailty_price_per_s,
     frailty_text,
@@ -17,12 +17,12 @@ from controller.decide.judge_proposals import (
     judge_maintenance,
     judge_state,
 )
-from controller.decision_settings import DecisionSettings
-from controller.kinds.overlay_kind import EVACUATION, HomeError, Reached, RingIdError
-from controller.state.overlay_state import OverlayState
-from overlay.configuration import NotATreeError
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import EVACUATION, HomeError, Reached, RingIdError
+from regraft.controller.state.overlay_state import OverlayState
+from regraft.overlay.configuration import NotATreeError
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 
 REFUSED_KEPT_MAX = 32  # Refused proposals that a plan keeps, to be looked at with it.
 REFUSED_MOVES_KEPT_MAX = 24  # Moves of each: on a ring one may have hundreds, and a plan is stored at every phase.

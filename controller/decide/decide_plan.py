@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.choose_proposals import PlanDraft, plan_of
-from controller.decide.judge_proposals import Situation, judge_state
-from controller.state.planner_interface import Planner
-from schemas.plan import Plan, Proposal, Verdict
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.choose_proposals import PlanDraft, plan_of
+from regraft.controller.decide.judge_proposals import Situation, judge_state
+from regraft.controller.state.planner_interface import Planner
+from regraft.schemas.plan import Plan, Proposal, Verdict
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
 
-from controller.controller_settings import ControllerSettings
-from controller.planners import BUILT_IN
-from controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
-from overlay.kinds import KINDS
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.planners import BUILT_IN
+from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+from regraft.overlay.kinds import KINDS
 
 CHAIN = "+"  # Joins the names of planners that decide one after the other on one plan.
 GROUP = "regraft.planners"

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
-from controller.state.overlay_state import Span
+from regraft.controller.state.overlay_state import Span
 
 Floats = NDArray[np.float64]
 

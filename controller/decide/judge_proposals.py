@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.decide.gain_noise import MeanGain, mean_gain
-from controller.decide.recent_changes import RecentChanges
-from controller.decision_settings import DecisionSettings
-from controller.kinds.overlay_kind import AnyKind, Reached
-from controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
-from controller.state.overlay_state import OverlayState
-from overlay.cut_off import CutOff
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import Proposal, Verdict
+from regraft.controller.decide.gain_noise import MeanGain, mean_gain
+from regraft.controller.decide.recent_changes import RecentChanges
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import AnyKind, Reached
+from regraft.controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
+from regraft.controller.state.overlay_state import OverlayState
+from regraft.overlay.cut_off import CutOff
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import Proposal, Verdict
 
 COMMANDS_PER_BROKER = 4  # Prepare and activate and retire and one repetition: what a transition tells each broker.
 COST_MIN_PER_S = 1e-9  # A span without traffic saves no share of anything.

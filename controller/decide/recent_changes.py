@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from schemas.plan import Plan, Proposal
+from regraft.schemas.plan import Plan, Proposal
 
 
 @dataclass(frozen=True)

@@ -14,19 +14,19 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import structlog
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.decide_plan import decide_plan
-from controller.decide.judge_proposals import Situation
-from controller.decide.recent_changes import RecentChanges
-from controller.decide.verify_gain import verify_gain
-from controller.kinds.overlay_kind import AnyKind, HomesBefore
-from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_after, homes_before
-from controller.state.overlays_in_window import time_shares
-from controller.state.plan_target import configuration_after
-from controller.state.planner_interface import Planner
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import Plan
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decide.recent_changes import RecentChanges
+from regraft.controller.decide.verify_gain import verify_gain
+from regraft.controller.kinds.overlay_kind import AnyKind, HomesBefore
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import homes_after, homes_before
+from regraft.controller.state.overlays_in_window import time_shares
+from regraft.controller.state.plan_target import configuration_after
+from regraft.controller.state.planner_interface import Planner
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import Plan
 
 log = structlog.get_logger(__name__)
 

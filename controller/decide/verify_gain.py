@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.decide.gain_noise import mean_gain
-from controller.decision_settings import DecisionSettings
-from controller.kinds.overlay_kind import AnyKind, Reached
-from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_in
-from controller.state.overlay_state import cut_spans
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
+from regraft.controller.decide.gain_noise import mean_gain
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import AnyKind, Reached
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import homes_in
+from regraft.controller.state.overlay_state import cut_spans
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
 
 UNDO_PLANNER = "undo"
 MISSED_SHARE = 0.5  # A plan that saves less than this share of what was predicted is told as a missed gain.

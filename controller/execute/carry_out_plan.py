@@ -12,9 +12,9 @@ from itertools import takewhile
 
 import msgspec
 
-from controller.control_ports import ControlPorts
-from controller.controller_settings import TERM_FIRST, TransitionLimits
-from controller.execute.transition import (
+from regraft.controller.control_ports import ControlPorts
+from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.execute.transition import (
     EmitEvent,
     PersistMember,
     PersistPlan,
@@ -22,9 +22,9 @@ from controller.execute.transition import (
     Transition,
     TransitionEffect,
 )
-from controller.state.plan_log import PlanLog
-from schemas.command import Command, CommandPhase, CommandResult, Refusal
-from schemas.plan import Plan, PlanPhase
+from regraft.controller.state.plan_log import PlanLog
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal
+from regraft.schemas.plan import Plan, PlanPhase
 
 # No site had so many leaders. The next term is above any that is believed, so one answer must not use the numbers up.
 TERM_LEAP_MAX = 1_000_000

@@ -6,9 +6,9 @@ In: the loop's state. Out: nothing, or a sentence that says what to do. Building
 
 from __future__ import annotations
 
-from controller.loop_state import LoopState
-from controller.state.compare_epochs import elsewhere_text
-from infra.stack_error import StackError
+from regraft.controller.loop_state import LoopState
+from regraft.controller.state.compare_epochs import elsewhere_text
+from regraft.infra.stack_error import StackError
 
 
 class PlanLogBehindError(StackError):

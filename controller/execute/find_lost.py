@@ -5,10 +5,10 @@ In: the plans so far and the fleet. Out: names of brokers. Whether a broker is d
 
 from __future__ import annotations
 
-from controller.state.plan_log import PlanLog
-from overlay.members import FleetView
-from schemas.member import Member, MemberState
-from schemas.plan import Plan
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.members import FleetView
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.plan import Plan
 
 
 def lost_brokers(plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.transition import SendCommand
-from controller.state.plan_log import PlanLog
-from overlay.plan_digest import plan_digest
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.transition import SendCommand
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
 FIRST = "bootstrap"  # In place of a plan's name: none led to the overlay of epoch 0.
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.choose_proposals import recheck_plan
-from controller.decide.judge_proposals import Situation, judge_state
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.take_orders import OrderTaker
-from controller.execute.transition import EmitEvent, PersistPlan
-from controller.loop_state import LoopState
-from controller.state.plan_log import PlanLog
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.order import OrderKind
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, entered
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.choose_proposals import recheck_plan
+from regraft.controller.decide.judge_proposals import Situation, judge_state
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.take_orders import OrderTaker
+from regraft.controller.execute.transition import EmitEvent, PersistPlan
+from regraft.controller.loop_state import LoopState
+from regraft.controller.state.plan_log import PlanLog
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.order import OrderKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE, entered
 
 NOT_KNOWN = "what people have ordered is not known yet: is the topic of orders there and readable?"
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from controller.control_ports import AnnouncementSource, EventSink
-from controller.loop_state import LoopState
-from controller.member_settings import MemberSettings
-from controller.report.loop_metrics import LoopMetrics
-from overlay.members import FleetView
-from schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
-from schemas.event import OVER, AdaptationEvent, EventKind, Severity
-from schemas.member import Member, MemberState
-from schemas.shown_fleet import ShownAnnounced
+from regraft.controller.control_ports import AnnouncementSource, EventSink
+from regraft.controller.loop_state import LoopState
+from regraft.controller.member_settings import MemberSettings
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.overlay.members import FleetView
+from regraft.schemas.announcement import STANDS_MS, Announcement, against_announced, may_ask, way_in
+from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.shown_fleet import ShownAnnounced
 
 ADMITTED = "it has announced itself (members.admit_announced)"
 NEVER_CAME = "it was let in as it had announced itself, and was not heard for members.come_ms_max"

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.control_ports import AuditSink, EventSink, OrderSource
-from controller.state.plan_log import PlanLog
-from schemas.audit import AuditOutcome, GivenOrder
-from schemas.event import FORGED, AdaptationEvent, EventKind, Severity
-from schemas.member import Member
-from schemas.member_life import against_member_order
-from schemas.order import Order, OrderKind
-from schemas.order_book import OrderBook, order_text
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, against_order
+from regraft.controller.control_ports import AuditSink, EventSink, OrderSource
+from regraft.controller.state.plan_log import PlanLog
+from regraft.schemas.audit import AuditOutcome, GivenOrder
+from regraft.schemas.event import FORGED, AdaptationEvent, EventKind, Severity
+from regraft.schemas.member import Member
+from regraft.schemas.member_life import against_member_order
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.order_book import OrderBook, order_text
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE, against_order
 
 CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
 OPEN_MAX = 1_000  # Orders about the one plan that is open, of which it is not known yet what comes of them.

@@ -3,7 +3,7 @@
 Nothing here sends or stores: every step returns effects that the control loop carries out in order. A plan and its
 phase are persisted before any command of that phase is sent, so that a controller that restarts resumes from the
 persisted phase by asking again; brokers answer a repeated command as they answered the first. What each phase leads
-to, its command, answer and limit stand in :mod:`schemas.plan_life`.
+to, its command, answer and limit stand in :mod:`regraft.schemas.plan_life`.
 
 Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
 plan can undo.
@@ -22,15 +22,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.controller_settings import TERM_FIRST, TransitionLimits
-from controller.report.describe_changes import changes_text
-from overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
-from overlay.plan_digest import plan_digest
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import Member
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, PhaseFacts, entered
+from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.report.describe_changes import changes_text
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
+from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.member import Member
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE, PhaseFacts, entered
 
 NAMED_BROKERS_MAX = 5  # Brokers named in a message before the rest is only counted.
 ELSEWHERE = (Refusal.PLAN, Refusal.EPOCH)  # The broker does not hold our plan in that epoch, and never will.

@@ -10,21 +10,21 @@ from collections.abc import Callable
 
 import msgspec
 
-from controller.control_ports import EventSink
-from controller.controller_settings import ControllerSettings
-from controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.transition import EmitEvent, PersistPlan
-from controller.kinds.overlay_kind import AnyKind, is_evacuation
-from controller.kinds.repair import is_membership
-from controller.loop_state import LoopState
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_target import configuration_before
-from controller.windows.read_windows import WindowReader
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, entered
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.transition import EmitEvent, PersistPlan
+from regraft.controller.kinds.overlay_kind import AnyKind, is_evacuation
+from regraft.controller.kinds.repair import is_membership
+from regraft.controller.loop_state import LoopState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_target import configuration_before
+from regraft.controller.windows.read_windows import WindowReader
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE, entered
 
 
 class PlanVerifier:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.kinds.overlay_kind import AnyKind
-from controller.state.closed_window import ClosedWindow
-from overlay.members import FleetView
-from overlay.overlay_configuration import OverlayConfiguration
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.members import FleetView
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 
 
 def cost_over_per_s(kind: AnyKind, fleet: FleetView, overlay: OverlayConfiguration, window: ClosedWindow) -> float:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.controller_settings import ControllerSettings
-from controller.kinds.overlay_kind import AnyKind
-from controller.kinds.ring.ring_kind import RingKind
-from controller.kinds.tree.tree_kind import TreeKind
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.kinds.ring.ring_kind import RingKind
+from regraft.controller.kinds.tree.tree_kind import TreeKind
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
 
 
 def tree_kind(inventory: Inventory, settings: ControllerSettings) -> TreeKind:

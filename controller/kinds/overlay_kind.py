@@ -14,16 +14,16 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.decision_settings import DecisionSettings
-from controller.kinds.repair import Repair, RepairTask
-from controller.state.closed_window import ClosedWindow
-from controller.state.overlay_state import OverlayState, Span
-from controller.state.planner_interface import PlannerContext
-from overlay.cost import CostBreakdown
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
-from overlay.user_interests import UserInterests
-from schemas.plan import Plan, Proposal, Verdict
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.repair import Repair, RepairTask
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.overlay_state import OverlayState, Span
+from regraft.controller.state.planner_interface import PlannerContext
+from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import Plan, Proposal, Verdict
 
 Floats = NDArray[np.float64]
 Against = tuple[Verdict, str]  # A verdict against a proposal, and why.

@@ -1,6 +1,6 @@
 """Repair: an overlay over other brokers than the present one, and the plan that leads there. Pure.
 
-What the overlay is like is the kind's to work out (:meth:`controller.kinds.overlay_kind.OverlayKind.repaired`).
+What the overlay is like is the kind's to work out (:meth:`regraft.controller.kinds.overlay_kind.OverlayKind.repaired`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.state.closed_window import ClosedWindow
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from schemas.plan import ClientMove, Plan, PlanPhase, Proposal
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal
 
 REPAIR = "repair"  # In place of a planner's name: the plan mends what a death has cut.
 MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.controller_settings import ControllerSettings
-from controller.kinds.overlay_kind import AnyKind
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
-from controller.report.set_metrics import set_costs
-from overlay.members import FleetView
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.report.set_metrics import set_costs
+from regraft.overlay.members import FleetView
 
 BOUND_EVERY_MS = 60_000
 

@@ -5,10 +5,10 @@ In: orders, answers of brokers. Out: commands, stored plans, events.
 
 from __future__ import annotations
 
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.review_plans import PlanReviewer
-from controller.execute.take_orders import OrderTaker
-from controller.loop_state import LoopState
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.review_plans import PlanReviewer
+from regraft.controller.execute.take_orders import OrderTaker
+from regraft.controller.loop_state import LoopState
 
 
 class CarryOn:

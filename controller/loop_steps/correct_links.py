@@ -10,14 +10,14 @@ import statistics
 from collections import deque
 from collections.abc import Mapping
 
-from controller.control_ports import EventSink
-from controller.controller_settings import ControllerSettings
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
-from controller.state.closed_window import ClosedWindow
-from controller.windows.measure_links import LinkMeter, counted_drift
-from overlay.overlay_configuration import Link
-from schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.measure_links import LinkMeter, counted_drift
+from regraft.overlay.overlay_configuration import Link
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the model: subjects of MODEL_DRIFT.
 DRIFT_WINDOWS = 3  # Of one epoch each; their median drifts, so that no single window tells.

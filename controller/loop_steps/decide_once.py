@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.control_ports import EventSink
-from controller.controller_settings import ControllerSettings
-from controller.decide.decide_plan import Decision, decide_plan
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.review_plans import PlanReviewer
-from controller.loop_state import LoopState
-from controller.loop_steps.decision_timer import ACTING, DecisionTimer
-from controller.loop_steps.find_situation import SituationFinder
-from controller.report.loop_metrics import LoopMetrics
-from controller.report.tell_refusals import RefusalTeller
-from controller.state.planner_interface import Planner
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.decide_plan import Decision, decide_plan
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.review_plans import PlanReviewer
+from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.decision_timer import ACTING, DecisionTimer
+from regraft.controller.loop_steps.find_situation import SituationFinder
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.report.tell_refusals import RefusalTeller
+from regraft.controller.state.planner_interface import Planner
 
 
 class DecideOnce:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
 
 ACTING, SHADOW = "acting", "shadow"
 

@@ -5,19 +5,19 @@ In: the loop's state. Out: a Situation, and in the state how far it looks back. 
 
 from __future__ import annotations
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.judge_proposals import Situation, transition_price_per_s
-from controller.decide.recent_changes import RecentChanges
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.find_lost import lost_brokers
-from controller.execute.review_plans import PlanReviewer
-from controller.kinds.overlay_kind import AnyKind
-from controller.loop_state import LoopState
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PlanLog
-from controller.windows.read_windows import WindowReader
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.member import MemberState
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
+from regraft.controller.decide.recent_changes import RecentChanges
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.find_lost import lost_brokers
+from regraft.controller.execute.review_plans import PlanReviewer
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.loop_state import LoopState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.windows.read_windows import WindowReader
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.member import MemberState
 
 
 class SituationFinder:

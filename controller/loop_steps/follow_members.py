@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.control_ports import AnnouncementSource, EventSink
-from controller.controller_settings import ControllerSettings
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
-from controller.execute.take_announcements import ADMITTED, NEVER_CAME, AnnouncementTaker, is_awaited_unasked
-from controller.execute.take_orders import OrderTaker
-from controller.execute.transition import EmitEvent, PersistMember
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
-from controller.state.closed_window import ClosedWindow
-from controller.state.compare_epochs import brokers_elsewhere
-from controller.state.heard_brokers import HeardBrokers
-from controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, started_again
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import Member, MemberState
-from schemas.member_life import state_after
-from schemas.order import Order, OrderKind
+from regraft.controller.control_ports import AnnouncementSource, EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.find_lost import lost_brokers, lost_to, taken_in_by
+from regraft.controller.execute.take_announcements import ADMITTED, NEVER_CAME, AnnouncementTaker, is_awaited_unasked
+from regraft.controller.execute.take_orders import OrderTaker
+from regraft.controller.execute.transition import EmitEvent, PersistMember
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.compare_epochs import brokers_elsewhere
+from regraft.controller.state.heard_brokers import HeardBrokers
+from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, started_again
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.member_life import state_after
+from regraft.schemas.order import Order, OrderKind
 
 NAMED_MAX = 5
 SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All others are told as information.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.decide.judge_proposals import Situation
-from controller.execute.review_plans import PlanReviewer
-from controller.loop_state import LoopState
-from controller.loop_steps.find_situation import SituationFinder
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.execute.review_plans import PlanReviewer
+from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.find_situation import SituationFinder
 
 
 class FollowReview:

@@ -13,23 +13,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from controller.control_ports import EventSink
-from controller.controller_settings import ControllerSettings
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.find_lost import lost_brokers
-from controller.execute.install_brokers import BrokerInstaller
-from controller.execute.review_plans import PlanReviewer
-from controller.kinds.overlay_kind import AnyKind
-from controller.kinds.repair import RepairTask, change_text, is_membership
-from controller.loop_state import LoopState
-from controller.state.closed_window import ClosedWindow
-from controller.state.member_changes import is_dead_by_order
-from controller.state.plan_log import PlanLog
-from controller.windows.read_windows import WindowReader
-from overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import MemberState
-from schemas.plan import PlanPhase
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.find_lost import lost_brokers
+from regraft.controller.execute.install_brokers import BrokerInstaller
+from regraft.controller.execute.review_plans import PlanReviewer
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.kinds.repair import RepairTask, change_text, is_membership
+from regraft.controller.loop_state import LoopState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.member_changes import is_dead_by_order
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.windows.read_windows import WindowReader
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, OverlayConfiguration
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.member import MemberState
+from regraft.schemas.plan import PlanPhase
 
 
 class RepairOverlay:

@@ -6,12 +6,12 @@ time. What they do belongs to :mod:`controller.decide.shadow_planners`.
 
 from __future__ import annotations
 
-from controller.control_ports import EventSink
-from controller.loop_state import LoopState
-from controller.loop_steps.begin_shadows import ShadowStarter
-from controller.loop_steps.decision_timer import SHADOW, DecisionTimer
-from controller.loop_steps.find_situation import SituationFinder
-from schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.controller.control_ports import EventSink
+from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.begin_shadows import ShadowStarter
+from regraft.controller.loop_steps.decision_timer import SHADOW, DecisionTimer
+from regraft.controller.loop_steps.find_situation import SituationFinder
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 
 class RunShadows:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.control_ports import ControlPorts
-from controller.controller_settings import ControllerSettings
-from controller.execute.carry_out_plan import PlanRunner
-from controller.execute.take_orders import OrderTaker
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
-from controller.report.render_view import render_view
-from controller.report.set_metrics import set_metrics
-from controller.windows.read_windows import WindowReader
+from regraft.controller.control_ports import ControlPorts
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.execute.take_orders import OrderTaker
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.report.render_view import render_view
+from regraft.controller.report.set_metrics import set_metrics
+from regraft.controller.windows.read_windows import WindowReader
 
 
 class SettlePlans:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import structlog
 
-from controller.control_ports import EventSink, PlanStore
-from controller.execute.take_orders import OrderTaker
-from controller.loop_state import LoopState
-from controller.loop_steps.begin_shadows import ShadowStarter
-from infra.stack_error import StackError
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
+from regraft.controller.control_ports import EventSink, PlanStore
+from regraft.controller.execute.take_orders import OrderTaker
+from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.begin_shadows import ShadowStarter
+from regraft.infra.stack_error import StackError
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
 
 log = structlog.get_logger(__name__)
 

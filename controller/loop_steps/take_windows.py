@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.control_ports import EventSink
-from controller.controller_settings import ControllerSettings
-from controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
-from controller.kinds.overlay_kind import AnyKind
-from controller.loop_state import LoopState
-from controller.loop_steps.watch_changes import ChangeWatch
-from controller.report.loop_metrics import LoopMetrics
-from controller.report.set_metrics import set_costs
-from controller.report.tell_refusals import RefusalTeller
-from controller.state.closed_window import ClosedWindow
-from controller.state.overlays_in_window import overlays_in
-from controller.windows.read_windows import WindowReader
-from schemas.live_view import CostPoint
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.watch_changes import ChangeWatch
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.report.set_metrics import set_costs
+from regraft.controller.report.tell_refusals import RefusalTeller
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.overlays_in_window import overlays_in
+from regraft.controller.windows.read_windows import WindowReader
+from regraft.schemas.live_view import CostPoint
 
 
 class TakeWindows:

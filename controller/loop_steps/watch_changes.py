@@ -6,15 +6,15 @@ found belongs to :mod:`controller.windows.find_changes`; who lets go of what was
 
 from __future__ import annotations
 
-from controller.control_ports import EventSink
-from controller.controller_settings import ControllerSettings
-from controller.kinds.overlay_kind import AnyKind
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
-from controller.state.closed_window import ClosedWindow
-from controller.windows.detect_changes import ChangeFound
-from controller.windows.find_changes import ChangeFinder
-from schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.detect_changes import ChangeFound
+from regraft.controller.windows.find_changes import ChangeFinder
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 SUBJECT = "traffic"
 

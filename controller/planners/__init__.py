@@ -4,15 +4,15 @@ Each file ends with its ``SPEC``. Which of them are ours stands here; :mod:`cont
 """
 
 BUILT_IN = (
-    "controller.planners.search_overlay_cost",
-    "controller.planners.swap_links_cost",
-    "controller.planners.swap_links_ci",
-    "controller.planners.swap_links_lmst",
-    "controller.planners.swap_links_lmit",
-    "controller.planners.relocate_publisher_pop",
-    "controller.planners.relocate_publisher_grape",
-    "controller.planners.relocate_publishers_joint",
-    "controller.planners.reassign_ids_ssbr",
-    "controller.planners.reassign_ids_assignment",
-    "controller.planners.place_users_dynatops",
+    "regraft.controller.planners.search_overlay_cost",
+    "regraft.controller.planners.swap_links_cost",
+    "regraft.controller.planners.swap_links_ci",
+    "regraft.controller.planners.swap_links_lmst",
+    "regraft.controller.planners.swap_links_lmit",
+    "regraft.controller.planners.relocate_publisher_pop",
+    "regraft.controller.planners.relocate_publisher_grape",
+    "regraft.controller.planners.relocate_publishers_joint",
+    "regraft.controller.planners.reassign_ids_ssbr",
+    "regraft.controller.planners.reassign_ids_assignment",
+    "regraft.controller.planners.place_users_dynatops",
 )

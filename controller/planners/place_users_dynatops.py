@@ -14,14 +14,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, choose_homes, place_in_turn
-from controller.state.planner_interface import PlannerSettings, PlannerSpec, moving_proposal
-from overlay.chord_configuration import ChordConfiguration
-from overlay.ring_costs import overlay_ring_cost
-from overlay.user_clusters import UserClusters
-from overlay.user_interests import UserInterests
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
+from regraft.controller.planners.steps.place_users import (
+    AskingUsers,
+    BrokerStates,
+    PlacementRules,
+    choose_homes,
+    place_in_turn,
+)
+from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, moving_proposal
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring_costs import overlay_ring_cost
+from regraft.overlay.user_clusters import UserClusters
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "place_users_dynatops"
 BROKERS_PER_ASKING_USER = 10  # So many brokers of a cluster for each user that is answered by the same states.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import random
 
-from controller.kinds.ring.ring_state import RingContext, RingState
-from controller.planners.steps.propose_ring_ids import reassigning_proposals
-from controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
-from controller.planners.steps.shared_settings import ReassignmentSettings
-from controller.state.planner_interface import PlannerSpec
-from overlay.chord_configuration import ChordConfiguration
-from schemas.plan import Proposal
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.planners.steps.propose_ring_ids import reassigning_proposals
+from regraft.controller.planners.steps.search_ring_ids import best_on_path, improve_greedily, swaps_of
+from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.schemas.plan import Proposal
 
 PLANNER = "reassign_ids_ssbr"
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.rank_moves import rank_moves
-from controller.planners.steps.select_home_grape import GrapeSelection, Priority
-from controller.planners.steps.shared_settings import OrderSettings, SessionSettings
-from controller.state.planner_interface import PlannerSpec
-from overlay.configuration import Configuration
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.rank_moves import rank_moves
+from regraft.controller.planners.steps.select_home_grape import GrapeSelection, Priority
+from regraft.controller.planners.steps.shared_settings import OrderSettings, SessionSettings
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publisher_grape"
 

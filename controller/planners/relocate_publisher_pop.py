@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.rank_moves import rank_moves
-from controller.planners.steps.shared_settings import OrderSettings
-from controller.planners.steps.trace_publishers import columns_by_publisher, subscribers_mean
-from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import PlannerSpec
-from overlay.configuration import Configuration
-from overlay.link_sides import HungTree
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.rank_moves import rank_moves
+from regraft.controller.planners.steps.shared_settings import OrderSettings
+from regraft.controller.planners.steps.trace_publishers import columns_by_publisher, subscribers_mean
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.link_sides import HungTree
+from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publisher_pop"
 NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.describe_moves import effect_text
-from controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.order_moves import steps_to
-from controller.planners.steps.search_homes import HomeSearch
-from controller.planners.steps.select_home_grape import GrapeSelection, Priority
-from controller.planners.steps.shared_settings import SessionSettings
-from controller.planners.steps.trace_publishers import hop_delays, trace_sessions
-from controller.state.planner_interface import PlannerSpec, moving_proposal
-from overlay.configuration import Configuration
-from overlay.publisher_placement import PublisherPlacement
-from overlay.trace_sessions import SessionMetrics
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.tree.describe_moves import effect_text
+from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.order_moves import steps_to
+from regraft.controller.planners.steps.search_homes import HomeSearch
+from regraft.controller.planners.steps.select_home_grape import GrapeSelection, Priority
+from regraft.controller.planners.steps.shared_settings import SessionSettings
+from regraft.controller.planners.steps.trace_publishers import hop_delays, trace_sessions
+from regraft.controller.state.planner_interface import PlannerSpec, moving_proposal
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.publisher_placement import PublisherPlacement
+from regraft.overlay.trace_sessions import SessionMetrics
+from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publishers_joint"
 HOMES_LOOKED_AT_MAX = 20_000_000  # Of publishers, by all descents of one call: half a second, when caps bind hard.

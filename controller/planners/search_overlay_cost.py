@@ -10,16 +10,16 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.order_changes import ChangeOrder, Step
-from controller.planners.steps.price_frailty import FrailtyPrice, OverlayFrailty
-from controller.planners.steps.search_overlay import OverlaySearch
-from controller.planners.steps.search_swaps import Search, descend
-from controller.state.planner_interface import PlannerSettings, PlannerSpec
-from overlay.configuration import Configuration
-from overlay.overlay_costs import OverlayCosts
-from overlay.tree_costs import LinkSwap
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.order_changes import ChangeOrder, Step
+from regraft.controller.planners.steps.price_frailty import FrailtyPrice, OverlayFrailty
+from regraft.controller.planners.steps.search_overlay import OverlaySearch
+from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_costs import OverlayCosts
+from regraft.overlay.tree_costs import LinkSwap
+from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "search_overlay_cost"
 

@@ -14,16 +14,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.rank_swaps import rank_swaps
-from controller.planners.steps.shared_settings import HorizonSettings
-from controller.state.planner_interface import PlannerSpec
-from overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
-from overlay.configuration import Configuration, link
-from overlay.horizon_paths import Paths, paths_within
-from overlay.interest_caches import InterestCaches
-from overlay.tree_costs import LinkSwap
-from schemas.plan import Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.rank_swaps import rank_swaps
+from regraft.controller.planners.steps.shared_settings import HorizonSettings
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.bloom_filters import HASHES_MAX, PAPER_HASHES, FilterShape
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.horizon_paths import Paths, paths_within
+from regraft.overlay.interest_caches import InterestCaches
+from regraft.overlay.tree_costs import LinkSwap
+from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_ci"
 TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: sums of floats differ in their last digits by order alone.

@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.price_frailty import FrailtyPrice
-from controller.planners.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
-from controller.state.planner_interface import PlannerSettings, PlannerSpec
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import Link
-from schemas.plan import Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.price_frailty import FrailtyPrice
+from regraft.controller.planners.steps.search_swaps import Search, descend, escape, is_worth_its_frailty
+from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import Link
+from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_cost"
 
@@ -46,7 +46,7 @@ def swap_links_cost(
 ) -> list[Proposal]:
     """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
 
-    Each look prices every swap of the tree at once (:mod:`overlay.walk_cuts`) and takes the best for each link that
+    Each look prices every swap of the tree at once (:mod:`regraft.overlay.walk_cuts`) and takes the best for each link that
     could go; they are then made best first, each priced anew before, until what is left is worth a new look. Where no
     single swap helps, random kicks with a descent after each look for a better tree; the whole way to it is then one
     proposal of several links, since no part of it need pay.

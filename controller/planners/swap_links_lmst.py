@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.find_lighter_swaps import lighter_swaps
-from controller.planners.steps.rank_swaps import rank_swaps
-from controller.planners.steps.shared_settings import HorizonSettings
-from controller.state.planner_interface import PlannerSpec
-from overlay.configuration import Configuration
-from schemas.plan import Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.find_lighter_swaps import lighter_swaps
+from regraft.controller.planners.steps.rank_swaps import rank_swaps
+from regraft.controller.planners.steps.shared_settings import HorizonSettings
+from regraft.controller.state.planner_interface import PlannerSpec
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.plan import Proposal
 
 PLANNER = "swap_links_lmst"
 

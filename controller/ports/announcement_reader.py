@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaException
 
-from controller.ports.kafka_links import CALL_S, TopicReader
-from controller.ports.plan_store import KafkaPlanStore
-from infra.kafka_access import KafkaAccess
-from infra.read_messages import names_found
-from schemas.announcement import Announcement, announcement_fault
-from schemas.dead_letter import DeadLetter
-from schemas.topics import ANNOUNCEMENTS
+from regraft.controller.ports.kafka_links import CALL_S, TopicReader
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_messages import names_found
+from regraft.schemas.announcement import Announcement, announcement_fault
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.topics import ANNOUNCEMENTS
 
 LOOK_S = 10.0  # Between two looks for topics of agents that have come: each asks Kafka for all its topics.
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 import structlog
 from confluent_kafka import Message
 
-from controller.ports.kafka_links import TopicReader
-from controller.windows.registered_clients import RegisteredClients
-from infra.kafka_access import KafkaAccess
-from overlay.user_interests import UserInterests
-from schemas.client import Client
-from schemas.dead_letter import DeadLetter
-from schemas.topics import CLIENTS, topic_name
+from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.client import Client
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.topics import CLIENTS, topic_name
 
 log = structlog.get_logger(__name__)
 

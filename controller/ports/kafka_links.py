@@ -1,7 +1,7 @@
 """The controller's readers on Kafka, and the way out for what they cannot use.
 
 Nothing here decides anything. While Kafka is away readers return nothing and dead letters wait in a bounded buffer;
-both go on by themselves when it is back. What the controller writes belongs to :mod:`controller.ports.plan_store`.
+both go on by themselves when it is back. What the controller writes belongs to :mod:`regraft.controller.ports.plan_store`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from infra.dead_letters import RecordDecoder, addressed
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import Option, open_consumer
-from infra.record_writer import RecordWriter
-from schemas.dead_letter import DeadLetter
+from regraft.infra.dead_letters import RecordDecoder, addressed
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import Option, open_consumer
+from regraft.infra.record_writer import RecordWriter
+from regraft.schemas.dead_letter import DeadLetter
 
 log = structlog.get_logger(__name__)
 

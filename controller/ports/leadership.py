@@ -13,17 +13,17 @@ from dataclasses import dataclass
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from controller.control_ports import DeposedError
-from controller.ports.kafka_links import TopicReader
-from controller.ports.plan_store import KafkaPlanStore
-from infra.decode_strictly import decode_strictly
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer
-from infra.read_messages import read_to_end
-from infra.stack_error import StackError
-from schemas.dead_letter import DeadLetter
-from schemas.leader import LeaderTerm
-from schemas.topics import LEADER, topic_name
+from regraft.controller.control_ports import DeposedError
+from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.infra.decode_strictly import decode_strictly
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer
+from regraft.infra.read_messages import read_to_end
+from regraft.infra.stack_error import StackError
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.leader import LeaderTerm
+from regraft.schemas.topics import LEADER, topic_name
 
 log = structlog.get_logger(__name__)
 

@@ -12,16 +12,16 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
-from controller.control_ports import AuditSink, ControlPorts, EventSink, PlanStore
-from controller.report.bind_plan import PlanBinder
-from controller.report.loop_metrics import LoopHealth, LoopMetrics
-from schemas.audit import AuditEntry
-from schemas.command import Command, CommandResult
-from schemas.event import AdaptationEvent, Severity
-from schemas.live_view import LiveView
-from schemas.member import Member
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
+from regraft.controller.control_ports import AuditSink, ControlPorts, EventSink, PlanStore
+from regraft.controller.report.bind_plan import PlanBinder
+from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
+from regraft.schemas.audit import AuditEntry
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.event import AdaptationEvent, Severity
+from regraft.schemas.live_view import LiveView
+from regraft.schemas.member import Member
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
 
 log = structlog.get_logger(__name__)
 

@@ -6,19 +6,19 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.control_ports import ControlPorts
-from controller.windows.registered_clients import RegisteredClients
-from overlay.user_interests import UserInterests
-from schemas.announcement import Announcement
-from schemas.audit import AuditEntry, GivenOrder
-from schemas.client import Client
-from schemas.command import Command, CommandResult
-from schemas.event import AdaptationEvent
-from schemas.live_view import LiveView, decode_view, encode_view
-from schemas.member import Member
-from schemas.order import Order
-from schemas.plan import Plan
-from schemas.state import StateRow, WindowClosed
+from regraft.controller.control_ports import ControlPorts
+from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.audit import AuditEntry, GivenOrder
+from regraft.schemas.client import Client
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.live_view import LiveView, decode_view, encode_view
+from regraft.schemas.member import Member
+from regraft.schemas.order import Order
+from regraft.schemas.plan import Plan
+from regraft.schemas.state import StateRow, WindowClosed
 
 RECORDS_KEPT_MAX = 100_000  # Enough for any test; a longer run must take its records out.
 

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from confluent_kafka import Message
 from msgspec.structs import replace
 
-from controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
-from infra.decode_strictly import decode_strictly
-from infra.judge_orders import open_judge
-from infra.kafka_access import KafkaAccess
-from infra.order_keys import OrderSettings
-from schemas.audit import GivenOrder
-from schemas.dead_letter import DeadLetter
-from schemas.order import Order
-from schemas.topics import ORDERS, topic_name
+from regraft.controller.ports.kafka_links import RECORDS_PER_POLL_MAX, TopicReader
+from regraft.infra.decode_strictly import decode_strictly
+from regraft.infra.judge_orders import open_judge
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.order_keys import OrderSettings
+from regraft.schemas.audit import GivenOrder
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.order import Order
+from regraft.schemas.topics import ORDERS, topic_name
 
 
 class KafkaOrders:

@@ -16,19 +16,19 @@ import msgspec
 import structlog
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
-from controller.control_ports import DeposedError
-from infra.kafka_access import KafkaAccess
-from infra.read_newest import Record, read_newest
-from infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
-from schemas.audit import AuditEntry
-from schemas.broker_topics import BrokerTopics
-from schemas.codec import encode
-from schemas.command import Command
-from schemas.event import AdaptationEvent
-from schemas.leader import LeaderTerm
-from schemas.member import Member
-from schemas.plan import Plan
-from schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLANS, Topic, topic_name
+from regraft.controller.control_ports import DeposedError
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_newest import Record, read_newest
+from regraft.infra.transaction_writer import CALL_S, TransactionWriter, WriterLostError
+from regraft.schemas.audit import AuditEntry
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.codec import encode
+from regraft.schemas.command import Command
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.leader import LeaderTerm
+from regraft.schemas.member import Member
+from regraft.schemas.plan import Plan
+from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLANS, Topic, topic_name
 
 log = structlog.get_logger(__name__)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.ports.kafka_links import TopicReader
-from controller.ports.plan_store import KafkaPlanStore
-from infra.kafka_access import KafkaAccess
-from schemas.command import CommandResult
-from schemas.dead_letter import DeadLetter
-from schemas.topics import RESULTS
+from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.schemas.command import CommandResult
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.topics import RESULTS
 
 
 class ResultReader(TopicReader[CommandResult]):

@@ -8,8 +8,8 @@ Keys, each a JSON text: ``<namespace>:live:<part>``; which parts there are, :mod
 
 from __future__ import annotations
 
-from infra.live_keys import KeyClient, LiveKeys
-from schemas.live_view import LiveView, encode_keys
+from regraft.infra.live_keys import KeyClient, LiveKeys
+from regraft.schemas.live_view import LiveView, encode_keys
 
 
 class ValkeyView:

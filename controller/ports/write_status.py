@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.live_view import LiveView
-from schemas.status_file import StatusFile
+from regraft.schemas.live_view import LiveView
+from regraft.schemas.status_file import StatusFile
 
 
 class StatusView:

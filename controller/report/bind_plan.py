@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
 
 
 class PlanBinder:

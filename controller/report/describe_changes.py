@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from schemas.plan import ClientMove, IdMove, LinkPair
+from regraft.schemas.plan import ClientMove, IdMove, LinkPair
 
 NAMED_MAX = 3  # Brokers with another ID, and clients that move, that are named before the rest is only counted.
 

@@ -5,8 +5,8 @@ What the loop decides it counts here itself; what passes its ports is counted by
 
 from __future__ import annotations
 
-from infra.serve_metrics import Health, Pulse
-from infra.stage_metrics import StageMetrics
+from regraft.infra.serve_metrics import Health, Pulse
+from regraft.infra.stage_metrics import StageMetrics
 
 LATENCY_MS_BUCKETS = (100, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
 

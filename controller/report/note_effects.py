@@ -5,11 +5,11 @@ In: events and commands on their way. Out: the same on their way, and the state.
 
 from __future__ import annotations
 
-from controller.control_ports import EventSink
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
-from schemas.command import Command
-from schemas.event import AdaptationEvent
+from regraft.controller.control_ports import EventSink
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.schemas.command import Command
+from regraft.schemas.event import AdaptationEvent
 
 
 class NotedEvents:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.controller_settings import ControllerSettings
-from controller.loop_state import PLANS_MAX, LoopState
-from controller.report.show_fleet import shown_fleet
-from controller.report.show_parts import (
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.loop_state import PLANS_MAX, LoopState
+from regraft.controller.report.show_fleet import shown_fleet
+from regraft.controller.report.show_parts import (
     shown_configuration,
     shown_decision,
     shown_network,
@@ -19,9 +19,9 @@ from controller.report.show_parts import (
     shown_shadow,
     shown_window,
 )
-from schemas.live_view import LiveView
-from schemas.order_book import StandingOrders
-from schemas.plan import PlanPhase
+from regraft.schemas.live_view import LiveView
+from regraft.schemas.order_book import StandingOrders
+from regraft.schemas.plan import PlanPhase
 
 
 def render_view(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.loop_state import LoopState
-from controller.report.loop_metrics import LoopMetrics
-from schemas.live_view import CostPoint
-from schemas.member import MemberState
-from schemas.plan import PlanPhase
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.schemas.live_view import CostPoint
+from regraft.schemas.member import MemberState
+from regraft.schemas.plan import PlanPhase
 
 
 def set_costs(metrics: LoopMetrics, point: CostPoint) -> None:

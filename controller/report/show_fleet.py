@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.loop_state import LoopState
-from schemas.member import Member, MemberState
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
-from schemas.shown_fleet import ShownFleet, ShownMember, ShownRepair
+from regraft.controller.loop_state import LoopState
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.shown_fleet import ShownFleet, ShownMember, ShownRepair
 
 REPAIRS_SHOWN_MAX = 20
 LATE_MS = 3_600_000

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from controller.decide.decide_plan import Decision
-from controller.decide.shadow_planners import ShadowPlanner
-from controller.state.closed_window import ClosedWindow
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.clock_offsets import farthest_clocks
-from schemas.live_view import (
+from regraft.controller.decide.decide_plan import Decision
+from regraft.controller.decide.shadow_planners import ShadowPlanner
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.clock_offsets import farthest_clocks
+from regraft.schemas.live_view import (
     ShadowPlan,
     ShownBroker,
     ShownConfiguration,
@@ -27,9 +27,9 @@ from schemas.live_view import (
     ShownShadow,
     ShownWindow,
 )
-from schemas.plan import Plan, Proposal
-from schemas.plan_life import LIFE
-from schemas.state import QueueState
+from regraft.schemas.plan import Plan, Proposal
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.state import QueueState
 
 REFUSALS_SHOWN_MAX = 20
 CLOCKS_SHOWN_MAX = 20

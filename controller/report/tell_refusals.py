@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.decide.decide_plan import Decision
-from controller.report.describe_changes import changes_text
-from controller.state.closed_window import ClosedWindow
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import Verdict
+from regraft.controller.decide.decide_plan import Decision
+from regraft.controller.report.describe_changes import changes_text
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.plan import Verdict
 
 REPEAT_EVERY = 30  # The same thing is told again after so many times, so that it is not forgotten.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from overlay.delivery_sets import DeliverySets
-from overlay.user_interests import UserInterests
-from schemas.state import LinkRtt, QueueState
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.state import LinkRtt, QueueState
 
 
 @dataclass(frozen=True, eq=False)

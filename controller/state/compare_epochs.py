@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from controller.state.closed_window import ClosedWindow
+from regraft.controller.state.closed_window import ClosedWindow
 
 BROKERS_NAMED_MAX = 5
 

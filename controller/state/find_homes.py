@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from overlay.user_interests import UserInterests
-from schemas.plan import Plan
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import Plan
 
 
 def homes_in(interests: UserInterests, users: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.state.closed_window import ClosedWindow
+from regraft.controller.state.closed_window import ClosedWindow
 
 
 class HeardBrokers:

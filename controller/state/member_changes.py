@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.member_settings import MemberSettings
-from schemas.bounds import TIME_MS_MAX
-from schemas.member import Member, MemberState
+from regraft.controller.member_settings import MemberSettings
+from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.member import Member, MemberState
 
 HOUR_MS = 3_600_000
 NEVER_MS = TIME_MS_MAX  # When a broker comes back that was to leave before it died.

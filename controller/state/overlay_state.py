@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controller.state.closed_window import ClosedWindow
-from overlay.cut_off import CutOff
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.cut_off import CutOff
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 
 Span = tuple[float, float]  # From and to, in seconds.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_after, homes_before
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import Plan, PlanPhase
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import homes_after, homes_before
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import Plan, PlanPhase
 
 Share = tuple[float, OverlayConfiguration]
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.state.find_homes import homes_after, homes_before
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE
+from regraft.controller.state.find_homes import homes_after, homes_before
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
 
 # The phases that end a transition: no broker is at work any more.
 TRANSITION_ENDS = frozenset(

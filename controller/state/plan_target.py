@@ -6,9 +6,9 @@ carried out is not known here (:mod:`controller.state.plan_log`).
 
 from __future__ import annotations
 
-from controller.state.find_homes import homes_after, homes_before
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import Plan
+from regraft.controller.state.find_homes import homes_after, homes_before
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import Plan
 
 
 def configuration_after(plan: Plan, before: OverlayConfiguration) -> OverlayConfiguration:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from controller.state.overlay_state import OverlayState
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.state.overlay_state import OverlayState
+from regraft.schemas.plan import ClientMove, Proposal
 
 
 @dataclass(frozen=True)

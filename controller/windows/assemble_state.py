@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.controller_settings import AssemblyLimits
-from controller.state.closed_window import ClosedWindow
-from controller.windows.gather_deliveries import gather_deliveries
-from schemas.clock_offsets import clock_offsets_ms
-from schemas.state import BrokerCompleteness, StateRow, WindowClosed
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.gather_deliveries import gather_deliveries
+from regraft.schemas.clock_offsets import clock_offsets_ms
+from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
 
 BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counted.
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from controller.state.closed_window import ClosedWindow
+from regraft.controller.state.closed_window import ClosedWindow
 
 REFERENCE_WINDOWS_MIN = 5  # Fewer say nothing of the spread.
 REFERENCE_WINDOWS_MAX = 60

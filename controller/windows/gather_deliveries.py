@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.delivery_sets import DeliverySets, MaskCells
-from schemas.packed_deliveries import DeliveryColumns
-from schemas.state import PublisherDelivery, StateRow
-from schemas.telemetry import BLOCK_SIZE
+from regraft.overlay.delivery_sets import DeliverySets, MaskCells
+from regraft.schemas.packed_deliveries import DeliveryColumns
+from regraft.schemas.state import PublisherDelivery, StateRow
+from regraft.schemas.telemetry import BLOCK_SIZE
 
 Longs = NDArray[np.int64]
 

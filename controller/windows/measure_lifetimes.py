@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from controller.state.closed_window import ClosedWindow
+from regraft.controller.state.closed_window import ClosedWindow
 
 ENDS_MIN = 10  # Fewer ends say too little: their number alone has a standard error of 1 / sqrt(ends), here 32 %.
 

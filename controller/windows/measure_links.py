@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.controller_settings import LinkSettings
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import link
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
+from regraft.controller.controller_settings import LinkSettings
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
 
 VALUES_KEPT = 3  # A single odd value is outvoted, and a change is seen with the second value after it.
 VALUES_MIN = 2

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from controller.control_ports import ControlPorts
-from controller.controller_settings import ControllerSettings
-from controller.kinds.overlay_kind import AnyKind
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PlanLog
-from controller.windows.assemble_state import WindowAssembler
-from controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
-from overlay.members import FleetView
-from schemas.live_view import Horizon
+from regraft.controller.control_ports import ControlPorts
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.windows.assemble_state import WindowAssembler
+from regraft.controller.windows.measure_lifetimes import LifetimeMeter, horizon_window_count
+from regraft.overlay.members import FleetView
+from regraft.schemas.live_view import Horizon
 
 REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the register of clients to be read once.
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from overlay.user_interests import UserInterests
-from schemas.client import Client, PredicateRecord, Role
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.client import Client, PredicateRecord, Role
 
 DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows yet to be closed.
 TOPIC_ATTRIBUTE, TOPIC_OPERATOR = "topic", "eq"  # A publisher's topic is its predicate "topic eq T".

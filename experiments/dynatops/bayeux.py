@@ -33,8 +33,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.dissemination import Floats, Positions, RootedTrees
-from overlay.chord_ring import ring_key
+from regraft.experiments.dynatops.dissemination import Floats, Positions, RootedTrees
+from regraft.overlay.chord_ring import ring_key
 
 BASE = 16
 DIGITS = 8

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.user_changes import AT_START, Ints, Offsets, UserChanges
+from regraft.experiments.dynatops.user_changes import AT_START, Ints, Offsets, UserChanges
 
 
 @dataclass(frozen=True, eq=False)

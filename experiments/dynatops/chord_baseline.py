@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from experiments.dynatops.dissemination import Positions, RootedTrees
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import DEFAULT_BITS, NO_PARENT
-from overlay.ring_costs import topic_roots
+from regraft.experiments.dynatops.dissemination import Positions, RootedTrees
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import DEFAULT_BITS, NO_PARENT
+from regraft.overlay.ring_costs import topic_roots
 
 
 def random_configuration(

@@ -17,15 +17,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.bayeux import TapestryMesh, draw_mesh
-from experiments.dynatops.broker_interests import InterestStep
-from experiments.dynatops.connected_dissemination import connected_measures
-from experiments.dynatops.dissemination import Flags, Floats, RootedTrees, TopicMeasures, topic_measures
-from experiments.dynatops.geops import GeoOverlay
-from experiments.dynatops.reassign_over_time import WAYS, Reassigner
-from experiments.dynatops.topic_connected import build_overlay, rebuild_overlay
-from overlay.chord_configuration import ChordConfiguration
-from overlay.ring_costs import topic_roots
+from regraft.experiments.dynatops.bayeux import TapestryMesh, draw_mesh
+from regraft.experiments.dynatops.broker_interests import InterestStep
+from regraft.experiments.dynatops.connected_dissemination import connected_measures
+from regraft.experiments.dynatops.dissemination import Flags, Floats, RootedTrees, TopicMeasures, topic_measures
+from regraft.experiments.dynatops.geops import GeoOverlay
+from regraft.experiments.dynatops.reassign_over_time import WAYS, Reassigner
+from regraft.experiments.dynatops.topic_connected import build_overlay, rebuild_overlay
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring_costs import topic_roots
 
 Ints = NDArray[np.integer]
 

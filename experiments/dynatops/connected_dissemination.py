@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.connect_topics import unconnected_topics
-from experiments.dynatops.dissemination import Flags, Floats, TopicMeasures
+from regraft.experiments.dynatops.connect_topics import unconnected_topics
+from regraft.experiments.dynatops.dissemination import Flags, Floats, TopicMeasures
 
 ENTRIES = 8
 

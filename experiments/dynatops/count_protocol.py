@@ -22,19 +22,19 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from experiments.dynatops.random_streams import random_of
-from infra.measured_figures import Figure
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
-from producers.brokers.chord_routing import RingRouting
-from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay
-from producers.brokers.two_epochs import TwoEpochBroker
-from producers.emulator.user_clients import topic_filter
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import ClientMove
-from schemas.plan_life import answers_to
+from regraft.experiments.dynatops.random_streams import random_of
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import Bundle, ClientRequest, Effect, Message, Send
+from regraft.producers.brokers.chord_routing import RingRouting
+from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
+from regraft.schemas.plan_life import answers_to
 
 Where = dict[str, str | int | float]
 

@@ -12,12 +12,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from experiments.claim_evidence import Measured, Value
-from experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
-from experiments.dynatops.dynatops_tasks import CLAIM_WEIGHTS
-from experiments.dynatops.judge_readings import DYNATOPS, GRIDS, MULTIMODAL
-from experiments.dynatops.judge_reassignment import PERIODS
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Measured, Value
+from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
+from regraft.experiments.dynatops.dynatops_tasks import CLAIM_WEIGHTS
+from regraft.experiments.dynatops.judge_readings import DYNATOPS, GRIDS, MULTIMODAL
+from regraft.experiments.dynatops.judge_reassignment import PERIODS
+from regraft.infra.measured_figures import Figure
 
 # Okabe-Ito: told apart with any colour vision, and by line style besides.
 SYSTEMS: dict[tuple[str, str], Look] = {

@@ -6,9 +6,9 @@ ours do not belong here.
 
 from __future__ import annotations
 
-from experiments.claim_evidence import Claim
-from experiments.dynatops.dynatops_tasks import CLUSTER
-from experiments.dynatops.judge_location import (
+from regraft.experiments.claim_evidence import Claim
+from regraft.experiments.dynatops.dynatops_tasks import CLUSTER
+from regraft.experiments.dynatops.judge_location import (
     GREATLY,
     judge_against_bayeux,
     judge_against_geops,
@@ -22,7 +22,7 @@ from experiments.dynatops.judge_location import (
     judge_management,
     judge_u_shape,
 )
-from experiments.dynatops.judge_poisson import (
+from regraft.experiments.dynatops.judge_poisson import (
     DRAMATIC,
     LOW_SHARE,
     SIGNIFICANT,
@@ -37,8 +37,8 @@ from experiments.dynatops.judge_poisson import (
     judge_less_sensitive,
     judge_saved,
 )
-from experiments.dynatops.judge_readings import BELOW_MAX
-from experiments.dynatops.judge_reassignment import (
+from regraft.experiments.dynatops.judge_readings import BELOW_MAX
+from regraft.experiments.dynatops.judge_reassignment import (
     SLIGHTLY,
     judge_always_improves,
     judge_commands,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.dynatops.run_dynatops import TaskResult
-from experiments.mean_figures import with_interval
-from infra.measured_figures import Figure
+from regraft.experiments.dynatops.run_dynatops import TaskResult
+from regraft.experiments.mean_figures import with_interval
+from regraft.infra.measured_figures import Figure
 
 Setting = tuple[tuple[str, str | int | float], ...]
 

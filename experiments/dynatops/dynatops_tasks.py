@@ -10,15 +10,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from experiments.dynatops.count_protocol import ProtocolTask
-from experiments.dynatops.location_setting import Placement
-from experiments.dynatops.poisson_workload import PATTERNS, Pattern
-from experiments.dynatops.run_clusters import ClusterTask
-from experiments.dynatops.run_dynatops import Task
-from experiments.dynatops.run_location import LocationTask
-from experiments.dynatops.run_location_users import LocationUsersTask
-from experiments.dynatops.run_patterns import PatternTask
-from experiments.dynatops.run_poisson import PoissonTask
+from regraft.experiments.dynatops.count_protocol import ProtocolTask
+from regraft.experiments.dynatops.location_setting import Placement
+from regraft.experiments.dynatops.poisson_workload import PATTERNS, Pattern
+from regraft.experiments.dynatops.run_clusters import ClusterTask
+from regraft.experiments.dynatops.run_dynatops import Task
+from regraft.experiments.dynatops.run_location import LocationTask
+from regraft.experiments.dynatops.run_location_users import LocationUsersTask
+from regraft.experiments.dynatops.run_patterns import PatternTask
+from regraft.experiments.dynatops.run_poisson import PoissonTask
 
 PERIOD_H = 10.0  # T_free of Figs. 7 and 8.
 HEADLINE_RATE = 0.1  # Of Fig. 8.

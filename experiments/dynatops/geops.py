@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.dissemination import Flags, Positions, RootedTrees
+from regraft.experiments.dynatops.dissemination import Flags, Positions, RootedTrees
 
 SIDE = 32  # Cells on each edge, Zhao13.
 UNREACHED = -1

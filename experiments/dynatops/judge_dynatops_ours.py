@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable
 from itertools import product
 
-from experiments.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
-from experiments.dynatops.count_protocol import TOPICS_PER_USER
-from experiments.dynatops.cut_patterns import EVENTS
-from experiments.dynatops.cut_patterns import PATTERNS as CUT_PATTERNS
-from experiments.dynatops.dynatops_tasks import CLUSTER
-from experiments.dynatops.judge_readings import (
+from regraft.experiments.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.dynatops.count_protocol import TOPICS_PER_USER
+from regraft.experiments.dynatops.cut_patterns import EVENTS
+from regraft.experiments.dynatops.cut_patterns import PATTERNS as CUT_PATTERNS
+from regraft.experiments.dynatops.dynatops_tasks import CLUSTER
+from regraft.experiments.dynatops.judge_readings import (
     DYNATOPS,
     LOCATION,
     STRICTLY,
@@ -24,9 +24,9 @@ from experiments.dynatops.judge_readings import (
     over_readings,
     poisson_cut,
 )
-from experiments.dynatops.judge_reassignment import at_most, cuts_of, judge_step_bound, slowest_ms, within_bound
-from experiments.dynatops.poisson_workload import PATTERNS
-from experiments.dynatops.time_reassignment import TIMED_PATTERNS
+from regraft.experiments.dynatops.judge_reassignment import at_most, cuts_of, judge_step_bound, slowest_ms, within_bound
+from regraft.experiments.dynatops.poisson_workload import PATTERNS
+from regraft.experiments.dynatops.time_reassignment import TIMED_PATTERNS
 
 CUT_RATIO_MIN = 1.5
 CHANGES_CUT_MIN, CLUSTER_MIN = 0.8, 5

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
-from experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
-from experiments.dynatops.dynatops_tasks import CLUSTER, LOCATION_PERIOD_H
-from experiments.dynatops.judge_poisson import cuts_by_pattern, management_cuts
-from experiments.dynatops.judge_readings import (
+from regraft.experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.dynatops.dynatops_tasks import CLUSTER, LOCATION_PERIOD_H
+from regraft.experiments.dynatops.judge_poisson import cuts_by_pattern, management_cuts
+from regraft.experiments.dynatops.judge_readings import (
     BASES,
     BELOW_MAX,
     GRIDS,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
-from experiments.dynatops.judge_readings import (
+from regraft.experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.dynatops.judge_readings import (
     BASES,
     BELOW_MAX,
     BNR,
@@ -24,7 +24,7 @@ from experiments.dynatops.judge_readings import (
     poisson_cut,
     rates,
 )
-from experiments.dynatops.poisson_workload import PATTERNS
+from regraft.experiments.dynatops.poisson_workload import PATTERNS
 
 SIGNIFICANT = 0.1  # "significantly less": at least so much.
 DRAMATIC = 0.5  # "increases dramatically": where the rate is n times as high, at least so many times n.

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
-from experiments.dynatops.dynatops_tasks import ASKS, CLAIM_WEIGHTS, CLUSTER, HEADLINE_RATE, LOCATION_PERIOD_H, PERIOD_H
+from regraft.experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.dynatops.dynatops_tasks import (
+    ASKS,
+    CLAIM_WEIGHTS,
+    CLUSTER,
+    HEADLINE_RATE,
+    LOCATION_PERIOD_H,
+    PERIOD_H,
+)
 
 BELOW_MAX = 0.05  # A workload drawn anew may come to a little less than the paper's.
 STRICTLY = 1e-9  # "Less", where no number is given: by more than rounding.

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-from experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
-from experiments.dynatops.cut_patterns import PATTERNS
-from experiments.dynatops.dynatops_tasks import ASKS, CLAIM_WEIGHTS, CLUSTER, PERIODS_CLUSTER, PERIODS_RATE
-from experiments.dynatops.judge_readings import GRIDS, STRICTLY, Readings, over_readings
-from experiments.dynatops.time_reassignment import PAPER_MS, TIMED_PATTERNS
+from regraft.experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.dynatops.cut_patterns import PATTERNS
+from regraft.experiments.dynatops.dynatops_tasks import ASKS, CLAIM_WEIGHTS, CLUSTER, PERIODS_CLUSTER, PERIODS_RATE
+from regraft.experiments.dynatops.judge_readings import GRIDS, STRICTLY, Readings, over_readings
+from regraft.experiments.dynatops.time_reassignment import PAPER_MS, TIMED_PATTERNS
 
 SLIGHTLY = 0.05  # "degrades slightly": at most so much more.
 SKEWED = (("5 topics of one mode", "uniform 5%"), ("10 topics of one mode", "uniform 10%"))  # As many topics each.

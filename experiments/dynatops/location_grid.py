@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.user_changes import Floats, Ints
+from regraft.experiments.dynatops.user_changes import Floats, Ints
 
 KM_PER_DEGREE = 111.195  # Of latitude, on a sphere with a radius of 6371 km.
 # Light in fibre makes 200 km in a ms, and a round trip goes there and back. The paper gives no factor; figures that

@@ -17,11 +17,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from controller.planners.steps.place_users import PlacementRules
-from experiments.dynatops.chord_baseline import random_configuration
-from experiments.dynatops.dissemination import Floats
-from experiments.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms
-from experiments.dynatops.location_workload import (
+from regraft.controller.planners.steps.place_users import PlacementRules
+from regraft.experiments.dynatops.chord_baseline import random_configuration
+from regraft.experiments.dynatops.dissemination import Floats
+from regraft.experiments.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms
+from regraft.experiments.dynatops.location_workload import (
     LocationWorkload,
     VisitStatistics,
     draw_location_changes,
@@ -29,11 +29,11 @@ from experiments.dynatops.location_workload import (
     read_checkins,
     visit_statistics,
 )
-from experiments.dynatops.random_streams import random_of
-from experiments.dynatops.user_model import UserHomes, place_by_utility
-from overlay.chord_configuration import ChordConfiguration
-from overlay.user_clusters import UserClusters
-from producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
+from regraft.experiments.dynatops.random_streams import random_of
+from regraft.experiments.dynatops.user_model import UserHomes, place_by_utility
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.user_clusters import UserClusters
+from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
 
 CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each told to 5, in 92 days at 1,200 brokers (Zhao13, section 6.1.1).
 DAY_H = 24.0

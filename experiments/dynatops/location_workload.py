@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.location_grid import LocationGrid
-from experiments.dynatops.user_changes import Floats, Ints, UserChanges, changes_of_tables, differing
-from producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of, load_checkins
+from regraft.experiments.dynatops.location_grid import LocationGrid
+from regraft.experiments.dynatops.user_changes import Floats, Ints, UserChanges, changes_of_tables, differing
+from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of, load_checkins
 
 FRIENDS = 4
 DAY_H, WEEK_H = 24.0, 168.0

@@ -24,7 +24,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.user_changes import Floats, Ints, UserChanges, changes_of_tables
+from regraft.experiments.dynatops.user_changes import Floats, Ints, UserChanges, changes_of_tables
 
 Pattern = Literal["uniform", "zipf", "multimodal"]
 PATTERNS: tuple[Pattern, ...] = get_args(Pattern)

@@ -15,8 +15,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.ring_reassignment import Mapping, RingProblem
-from overlay.ring_swaps import RingSwaps
+from regraft.overlay.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring_swaps import RingSwaps
 
 Floats = NDArray[np.float64]
 

@@ -16,12 +16,12 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.ring.ring_state import PAPER_RATE_FILTER
-from controller.planners.steps.assign_ring_ids import assign_ids
-from controller.planners.steps.search_ring_ids import Reassignment, best_on_path, improve_greedily, swaps_of
-from experiments.dynatops.price_delay_swaps import DelaySwaps
-from overlay.chord_ring import ChordRing
-from overlay.ring_reassignment import RingProblem
+from regraft.controller.kinds.ring.ring_state import PAPER_RATE_FILTER
+from regraft.controller.planners.steps.assign_ring_ids import assign_ids
+from regraft.controller.planners.steps.search_ring_ids import Reassignment, best_on_path, improve_greedily, swaps_of
+from regraft.experiments.dynatops.price_delay_swaps import DelaySwaps
+from regraft.overlay.chord_ring import ChordRing
+from regraft.overlay.ring_reassignment import RingProblem
 
 Floats = NDArray[np.float64]
 Way = Literal["ssbr", "assignment"]

@@ -11,15 +11,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from controller.planners.steps.place_users import PlacementRules
-from experiments.dynatops.chord_baseline import random_configuration
-from experiments.dynatops.poisson_workload import Pattern
-from experiments.dynatops.random_streams import random_of
-from experiments.dynatops.run_poisson import STEP_H, UPDATE_H, PoissonTask, draw_users
-from experiments.dynatops.user_model import UserHomes, hops_to_roots, place_by_utility, total_steps, user_steps
-from experiments.dynatops.watch_systems import Where
-from infra.measured_figures import Figure
-from overlay.user_clusters import UserClusters
+from regraft.controller.planners.steps.place_users import PlacementRules
+from regraft.experiments.dynatops.chord_baseline import random_configuration
+from regraft.experiments.dynatops.poisson_workload import Pattern
+from regraft.experiments.dynatops.random_streams import random_of
+from regraft.experiments.dynatops.run_poisson import STEP_H, UPDATE_H, PoissonTask, draw_users
+from regraft.experiments.dynatops.user_model import UserHomes, hops_to_roots, place_by_utility, total_steps, user_steps
+from regraft.experiments.dynatops.watch_systems import Where
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.user_clusters import UserClusters
 
 
 class ClusterTask(msgspec.Struct, frozen=True, tag="clusters"):

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from experiments.dynatops.count_protocol import ProtocolTask, run_protocol
-from experiments.dynatops.run_clusters import ClusterTask, run_clusters
-from experiments.dynatops.run_location import LocationTask, run_location
-from experiments.dynatops.run_location_users import LocationUsersTask, run_location_users
-from experiments.dynatops.run_patterns import PatternTask, run_patterns
-from experiments.dynatops.run_poisson import PoissonTask, run_poisson
-from infra.measured_figures import Figure
+from regraft.experiments.dynatops.count_protocol import ProtocolTask, run_protocol
+from regraft.experiments.dynatops.run_clusters import ClusterTask, run_clusters
+from regraft.experiments.dynatops.run_location import LocationTask, run_location
+from regraft.experiments.dynatops.run_location_users import LocationUsersTask, run_location_users
+from regraft.experiments.dynatops.run_patterns import PatternTask, run_patterns
+from regraft.experiments.dynatops.run_poisson import PoissonTask, run_poisson
+from regraft.infra.measured_figures import Figure
 
 Task = PoissonTask | ClusterTask | LocationTask | LocationUsersTask | PatternTask | ProtocolTask
 

@@ -18,18 +18,18 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from experiments.dynatops.broker_interests import interest_steps
-from experiments.dynatops.compared_systems import RootedSystem, System, bayeux_systems, ring_systems
-from experiments.dynatops.geops import draw_geo_overlay
-from experiments.dynatops.location_setting import (
+from regraft.experiments.dynatops.broker_interests import interest_steps
+from regraft.experiments.dynatops.compared_systems import RootedSystem, System, bayeux_systems, ring_systems
+from regraft.experiments.dynatops.geops import draw_geo_overlay
+from regraft.experiments.dynatops.location_setting import (
     DAY_H,
     LocationSetting,
     Placement,
     draw_location_setting,
 )
-from experiments.dynatops.random_streams import random_of
-from experiments.dynatops.user_model import UserHomes
-from experiments.dynatops.watch_systems import (
+from regraft.experiments.dynatops.random_streams import random_of
+from regraft.experiments.dynatops.user_model import UserHomes
+from regraft.experiments.dynatops.watch_systems import (
     Name,
     Schedule,
     SystemTotals,
@@ -38,7 +38,7 @@ from experiments.dynatops.watch_systems import (
     total_samples,
     watch_systems,
 )
-from infra.measured_figures import Figure
+from regraft.infra.measured_figures import Figure
 
 TellWork = Callable[[int], None]
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from experiments.dynatops.broker_interests import interest_steps
-from experiments.dynatops.compared_systems import System
-from experiments.dynatops.location_setting import DAY_H, LocationSetting, Placement, draw_location_setting
-from experiments.dynatops.random_streams import random_of
-from experiments.dynatops.run_location import WORK_CELLS, other_systems
-from experiments.dynatops.user_model import UserHomes, UserTotals, hops_to_roots, total_steps, user_steps
-from experiments.dynatops.watch_systems import Name, Where
-from infra.measured_figures import Figure
+from regraft.experiments.dynatops.broker_interests import interest_steps
+from regraft.experiments.dynatops.compared_systems import System
+from regraft.experiments.dynatops.location_setting import DAY_H, LocationSetting, Placement, draw_location_setting
+from regraft.experiments.dynatops.random_streams import random_of
+from regraft.experiments.dynatops.run_location import WORK_CELLS, other_systems
+from regraft.experiments.dynatops.user_model import UserHomes, UserTotals, hops_to_roots, total_steps, user_steps
+from regraft.experiments.dynatops.watch_systems import Name, Where
+from regraft.infra.measured_figures import Figure
 
 
 class LocationUsersTask(msgspec.Struct, frozen=True, tag="location-users"):

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import msgspec
 
-from experiments.dynatops.cut_patterns import EVENTS, PATTERNS, cut_figures, net_benefit_figures
-from infra.measured_figures import Figure
+from regraft.experiments.dynatops.cut_patterns import EVENTS, PATTERNS, cut_figures, net_benefit_figures
+from regraft.infra.measured_figures import Figure
 
 COUNT_OF_WORK = 10  # So many brokers, or topics, take as long as an hour of the Poisson model.
 

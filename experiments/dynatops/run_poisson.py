@@ -15,14 +15,14 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from controller.planners.steps.place_users import PlacementRules
-from experiments.dynatops.chord_baseline import random_configuration
-from experiments.dynatops.compared_systems import ConnectedSystem, System, bayeux_systems, ring_systems
-from experiments.dynatops.poisson_workload import Pattern, PoissonSettings, draw_poisson_changes
-from experiments.dynatops.random_streams import random_of
-from experiments.dynatops.user_changes import UserChanges
-from experiments.dynatops.user_model import UserHomes, place_by_utility, total_steps, user_steps
-from experiments.dynatops.watch_systems import (
+from regraft.controller.planners.steps.place_users import PlacementRules
+from regraft.experiments.dynatops.chord_baseline import random_configuration
+from regraft.experiments.dynatops.compared_systems import ConnectedSystem, System, bayeux_systems, ring_systems
+from regraft.experiments.dynatops.poisson_workload import Pattern, PoissonSettings, draw_poisson_changes
+from regraft.experiments.dynatops.random_streams import random_of
+from regraft.experiments.dynatops.user_changes import UserChanges
+from regraft.experiments.dynatops.user_model import UserHomes, place_by_utility, total_steps, user_steps
+from regraft.experiments.dynatops.watch_systems import (
     Name,
     Schedule,
     SystemTotals,
@@ -31,8 +31,8 @@ from experiments.dynatops.watch_systems import (
     total_samples,
     watch_systems,
 )
-from infra.measured_figures import Figure
-from overlay.user_clusters import UserClusters
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.user_clusters import UserClusters
 
 TellWork = Callable[[int], None]
 

@@ -1,6 +1,6 @@
 """Make the tables of claims and measures from a file of figures, and put them into the README.
 
-``python -m experiments.dynatops.tabulate_dynatops --json FILE [--readme FILE]``. In: figures of `regraft reproduce
+``python -m regraft.experiments.dynatops.tabulate_dynatops --json FILE [--readme FILE]``. In: figures of `regraft reproduce
 dynatops`. Out: Markdown on standard output, or between the markers of a README. Every number comes from the file.
 """
 
@@ -10,16 +10,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.claim_evidence import Measured, Value
-from experiments.claims_block import claim_rows, put_claims
-from experiments.dynatops.count_protocol import STEPS
-from experiments.dynatops.dynatops_claims import PAPER_CLAIMS
-from experiments.dynatops.judge_dynatops_ours import OUR_CLAIMS
-from experiments.dynatops.judge_readings import DYNATOPS, GRIDS, LOCATION, MULTIMODAL, placements, rates
-from experiments.dynatops.poisson_workload import PATTERNS
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Measured, Value
+from regraft.experiments.claims_block import claim_rows, put_claims
+from regraft.experiments.dynatops.count_protocol import STEPS
+from regraft.experiments.dynatops.dynatops_claims import PAPER_CLAIMS
+from regraft.experiments.dynatops.judge_dynatops_ours import OUR_CLAIMS
+from regraft.experiments.dynatops.judge_readings import DYNATOPS, GRIDS, LOCATION, MULTIMODAL, placements, rates
+from regraft.experiments.dynatops.poisson_workload import PATTERNS
+from regraft.infra.measured_figures import Figure
 
-PROGRAM = "experiments.dynatops.tabulate_dynatops"
+PROGRAM = "regraft.experiments.dynatops.tabulate_dynatops"
 SYSTEMS = {
     ("chord", "static"): "Chord",
     ("bayeux16", "static"): "Bayeux, base 16",

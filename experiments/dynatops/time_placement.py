@@ -12,11 +12,11 @@ import time
 
 import numpy as np
 
-from controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
-from experiments.dynatops.poisson_workload import PATTERNS, PoissonSettings, draw_poisson_changes
-from experiments.dynatops.random_streams import random_of
-from infra.measured_figures import Figure
-from overlay.user_clusters import UserClusters
+from regraft.controller.planners.steps.place_users import AskingUsers, BrokerStates, PlacementRules, place_in_turn
+from regraft.experiments.dynatops.poisson_workload import PATTERNS, PoissonSettings, draw_poisson_changes
+from regraft.experiments.dynatops.random_streams import random_of
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.user_clusters import UserClusters
 
 CLUSTER = 10
 REPEATS = 3

@@ -14,18 +14,18 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
-from controller.planners.steps.assign_ring_ids import assign_ids
-from controller.planners.steps.search_ring_ids import (
+from regraft.controller.planners.steps.assign_ring_ids import assign_ids
+from regraft.controller.planners.steps.search_ring_ids import (
     ImprovementPath,
     Reassignment,
     best_on_path,
     improve_greedily,
     swaps_of,
 )
-from experiments.dynatops.cut_patterns import PATTERNS, Pattern, draw_problem
-from infra.measured_figures import Figure
-from overlay.ring_reassignment import RingProblem
-from overlay.ring_scratch import ScratchSwaps
+from regraft.experiments.dynatops.cut_patterns import PATTERNS, Pattern, draw_problem
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.ring_reassignment import RingProblem
+from regraft.overlay.ring_scratch import ScratchSwaps
 
 Where = dict[str, str | int | float]
 

@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.dynatops.connect_topics import (
+from regraft.experiments.dynatops.connect_topics import (
     MINMAX,
     Flags,
     Link,

@@ -23,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planners.steps.place_users import (
+from regraft.controller.planners.steps.place_users import (
     AskingUsers,
     BrokerStates,
     OwnPart,
@@ -31,11 +31,11 @@ from controller.planners.steps.place_users import (
     choose_homes,
     place_in_turn,
 )
-from experiments.dynatops.broker_interests import InterestStep, interest_steps
-from experiments.dynatops.user_changes import Ints, UserChanges
-from overlay.chord_configuration import ChordConfiguration
-from overlay.ring_costs import topic_roots
-from overlay.user_clusters import UserClusters
+from regraft.experiments.dynatops.broker_interests import InterestStep, interest_steps
+from regraft.experiments.dynatops.user_changes import Ints, UserChanges
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.ring_costs import topic_roots
+from regraft.overlay.user_clusters import UserClusters
 
 Positions = NDArray[np.integer]
 

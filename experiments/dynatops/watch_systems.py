@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from experiments.dynatops.broker_interests import InterestStep
-from experiments.dynatops.compared_systems import Measures, System, SystemCounts
-from infra.measured_figures import Figure
+from regraft.experiments.dynatops.broker_interests import InterestStep
+from regraft.experiments.dynatops.compared_systems import Measures, System, SystemCounts
+from regraft.infra.measured_figures import Figure
 
 Where = dict[str, str | int | float]
 Name = tuple[str, str]  # System and users' homes.

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.mean_figures import with_interval
-from experiments.octopia.octopia_tasks import TaskResult
-from infra.measured_figures import Figure
+from regraft.experiments.mean_figures import with_interval
+from regraft.experiments.octopia.octopia_tasks import TaskResult
+from regraft.infra.measured_figures import Figure
 
 COMPARED = ("delay_ms_mean", "drain_s", "queue_measure_mean", "messages")
 PAPER_ROUTING, PAPER_RULE = "idr", "product"

@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from experiments.octopia.route_copies import Copy, ScotRouter
-from overlay.cluster_index_vectors import without
-from overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.experiments.octopia.route_copies import Copy, ScotRouter
+from regraft.overlay.cluster_index_vectors import without
+from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
 Links = list[tuple[ScotBroker, ScotBroker]]
 Copies = Callable[[ScotBroker, ScotBroker | None, int], list[Copy]]

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from experiments.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
-from experiments.claims_block import claim_rows, put_claims
-from experiments.octopia.octopia_tasks import BURSTS_PER_MIN, PACES
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.claims_block import claim_rows, put_claims
+from regraft.experiments.octopia.octopia_tasks import BURSTS_PER_MIN, PACES
+from regraft.infra.measured_figures import Figure
 
-PROGRAM = "experiments.octopia.octopia_claims"
+PROGRAM = "regraft.experiments.octopia.octopia_claims"
 BURSTS = [workload for workload, per_min in BURSTS_PER_MIN.items() if per_min]
 EQUAL_WITHIN = 0.01
 

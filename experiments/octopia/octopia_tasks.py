@@ -12,8 +12,8 @@ from statistics import fmean
 
 import msgspec
 
-from experiments.octopia.count_routing import bind_subscription, flood_advertisement
-from experiments.octopia.octopia_workload import (
+from regraft.experiments.octopia.count_routing import bind_subscription, flood_advertisement
+from regraft.experiments.octopia.octopia_workload import (
     SELECTIVITY,
     SUBSCRIBER_COUNT,
     Publisher,
@@ -21,11 +21,11 @@ from experiments.octopia.octopia_workload import (
     draw_publishers,
     paper_overlay,
 )
-from experiments.octopia.route_copies import Copy, ScotRouter
-from experiments.octopia.run_queues import Load, Pace, QueueRun, Stream
-from infra.measured_figures import Figure
-from overlay.link_congestion import RULES
-from overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
+from regraft.experiments.octopia.route_copies import Copy, ScotRouter
+from regraft.experiments.octopia.run_queues import Load, Pace, QueueRun, Stream
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.link_congestion import RULES
+from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
 BURSTS_PER_MIN = {"stable": 0, "burst_100k": 100_000, "burst_80k": 80_000, "burst_60k": 60_000}
 PACES = {

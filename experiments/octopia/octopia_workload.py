@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
+from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
 
 EDGE_OF = {"f": "abc", "g": "de", "h": "jk", "i": "lmn"}
 CLUSTER_COUNT = 5

@@ -10,10 +10,10 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from experiments.octopia.route_copies import Copy
-from overlay.cluster_index_vectors import without
-from overlay.link_congestion import PRODUCT, WINDOW_MS, CongestionRule, QueueWindow
-from overlay.structured_cyclic import ScotBroker
+from regraft.experiments.octopia.route_copies import Copy
+from regraft.overlay.cluster_index_vectors import without
+from regraft.overlay.link_congestion import PRODUCT, WINDOW_MS, CongestionRule, QueueWindow
+from regraft.overlay.structured_cyclic import ScotBroker
 
 Link = tuple[ScotBroker, ScotBroker]
 Load = Callable[[ScotBroker, ScotBroker], float]

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners import relocate_publisher_grape, relocate_publisher_pop, relocate_publishers_joint
-from controller.planners.relocate_publisher_grape import PrioritySettings
-from controller.planners.relocate_publisher_pop import TraceSettings
-from controller.planners.relocate_publishers_joint import JointSettings
-from controller.planners.steps.shared_settings import SessionSettings
-from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
-from experiments.pop_grape.observe_placement import WINDOW_MS
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners import relocate_publisher_grape, relocate_publisher_pop, relocate_publishers_joint
+from regraft.controller.planners.relocate_publisher_grape import PrioritySettings
+from regraft.controller.planners.relocate_publisher_pop import TraceSettings
+from regraft.controller.planners.relocate_publishers_joint import JointSettings
+from regraft.controller.planners.steps.shared_settings import SessionSettings
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
+from regraft.experiments.pop_grape.observe_placement import WINDOW_MS
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
 
 ROUNDS_MAX = 3  # POP goes on moving however long it is left to (its averages remember few traces); GRAPE rarely.
 WEIGHTS = (100, 75, 50, 25, 1)

@@ -1,6 +1,6 @@
 """Compare brokers that relocate publishers by themselves, by POP and by GRAPE (Cheung09): overheads and what they buy.
 
-    python -m experiments.pop_grape.compare_relocation [--x 1 2 8 32] [--seed 1] [--seconds 240] [--json FILE]
+    python -m regraft.experiments.pop_grape.compare_relocation [--x 1 2 8 32] [--seed 1] [--seconds 240] [--json FILE]
 
 In: X (brokers with subscribers of a publisher), seed, span. Out: tables, and figures in the one form of all
 measurements. ``--all`` adds GRAPE's other end and POP with other averages; ``--triggers`` varies the number of
@@ -18,9 +18,9 @@ from typing import Literal
 from rich import box
 from rich.table import Table
 
-from experiments.command_parts import table_console
-from experiments.pop_grape.distributed_relocation import Settings
-from experiments.pop_grape.distributed_runs import (
+from regraft.experiments.command_parts import table_console
+from regraft.experiments.pop_grape.distributed_relocation import Settings
+from regraft.experiments.pop_grape.distributed_runs import (
     NOTIFICATIONS_PER_S,
     STATIC,
     TRIGGERS,
@@ -29,11 +29,11 @@ from experiments.pop_grape.distributed_runs import (
     Scene,
     run_variant,
 )
-from experiments.pop_grape.distributed_telemetry import TelemetryTally
-from experiments.pop_grape.distributed_traces import MessageKind
-from experiments.pop_grape.quote_workload import Distribution, QuoteSettings
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
+from regraft.experiments.pop_grape.distributed_telemetry import TelemetryTally
+from regraft.experiments.pop_grape.distributed_traces import MessageKind
+from regraft.experiments.pop_grape.quote_workload import Distribution, QuoteSettings
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
 
 INTERESTED_BROKERS = (1, 2, 8, 32)
 SIMULATED_S = 240.0

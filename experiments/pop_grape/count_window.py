@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 
-from controller.state.closed_window import ClosedWindow
-from experiments.pop_grape.quote_workload import QuotePublisher, QuoteWorkload
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from producers.brokers.match_content import Filter, matches
-from producers.workloads.stock_workload import Quote
-from schemas.state import QueueState
-from schemas.telemetry import BLOCK_SIZE
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.pop_grape.quote_workload import QuotePublisher, QuoteWorkload
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.match_content import Filter, matches
+from regraft.producers.workloads.stock_workload import Quote
+from regraft.schemas.state import QueueState
+from regraft.schemas.telemetry import BLOCK_SIZE
 
 SECOND_MS = 1_000
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from experiments.pop_grape.distributed_traces import (
+from regraft.experiments.pop_grape.distributed_traces import (
     TRACE_HEADER,
     Chosen,
     Gathered,
@@ -24,12 +24,12 @@ from experiments.pop_grape.distributed_traces import (
     TraceResult,
     TracingBroker,
 )
-from overlay.configuration import Configuration
-from producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
-from producers.brokers.tree_routing import TreeRouting
-from producers.brokers.tree_tables import RoutingTables, TreePlanUnderWay
-from producers.brokers.two_epochs import TwoEpochBroker
-from schemas.command import Command
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import ClientRequest, Deliver, Effect, Message, Notification, Send
+from regraft.producers.brokers.tree_routing import TreeRouting
+from regraft.producers.brokers.tree_tables import RoutingTables, TreePlanUnderWay
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.schemas.command import Command
 
 
 class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from experiments.pop_grape.distributed_traces import (
+from regraft.experiments.pop_grape.distributed_traces import (
     COUNT_BYTES,
     ID_BYTES,
     TRACE_HEADER,
@@ -29,7 +29,7 @@ from experiments.pop_grape.distributed_traces import (
     marked,
     vector_bytes,
 )
-from producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.broker_messages import Notification
 
 
 @dataclass(frozen=True, slots=True)

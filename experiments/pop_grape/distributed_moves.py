@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from experiments.message_tally import MessageTally
-from experiments.pop_grape.distributed_traces import HEADER_BYTES, ID_BYTES, MessageKind
-from experiments.psoop.distributed_exchanges import TransitionDriver, message_cost
-from experiments.psoop.distributed_messages import MessageKind as TransitionKind
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.virtual_overlay import VirtualOverlay
-from schemas.plan import ClientMove
+from regraft.experiments.message_tally import MessageTally
+from regraft.experiments.pop_grape.distributed_traces import HEADER_BYTES, ID_BYTES, MessageKind
+from regraft.experiments.psoop.distributed_exchanges import TransitionDriver, message_cost
+from regraft.experiments.psoop.distributed_messages import MessageKind as TransitionKind
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.virtual_overlay import VirtualOverlay
+from regraft.schemas.plan import ClientMove
 
 GATHER_MS = 1_000.0  # How long the first move handed over waits for others, so that they share a transition.
 CLIENT_CONTROL_MESSAGES = 4  # Pause and advertise elsewhere; the advertisement; resume; disconnect from the old home.

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller.planners.relocate_publisher_pop import NEWEST_SHARE, TIE_SHARE, trace_probability
-from experiments.pop_grape.distributed_traces import (
+from regraft.controller.planners.relocate_publisher_pop import NEWEST_SHARE, TIE_SHARE, trace_probability
+from regraft.experiments.pop_grape.distributed_traces import (
     COUNT_BYTES,
     ID_BYTES,
     NUMBER_BYTES,
@@ -31,8 +31,8 @@ from experiments.pop_grape.distributed_traces import (
     TracingBroker,
     marked,
 )
-from producers.brokers.broker_messages import Notification
-from producers.brokers.tree_tables import LOCAL
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.tree_tables import LOCAL
 
 SECOND_MS = 1_000.0
 

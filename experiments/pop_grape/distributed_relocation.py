@@ -11,13 +11,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from experiments.message_tally import MessageTally
-from experiments.pop_grape.distributed_core import TracingCore
-from experiments.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker
-from experiments.pop_grape.distributed_moves import Move, MoveQueue
-from experiments.pop_grape.distributed_pop import PopBroker, PopSettings
-from experiments.pop_grape.distributed_selection import GrapeSettings, Selection
-from experiments.pop_grape.distributed_traces import (
+from regraft.experiments.message_tally import MessageTally
+from regraft.experiments.pop_grape.distributed_core import TracingCore
+from regraft.experiments.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker
+from regraft.experiments.pop_grape.distributed_moves import Move, MoveQueue
+from regraft.experiments.pop_grape.distributed_pop import PopBroker, PopSettings
+from regraft.experiments.pop_grape.distributed_selection import GrapeSettings, Selection
+from regraft.experiments.pop_grape.distributed_traces import (
     HEADER_BYTES,
     ID_BYTES,
     KIND_OF_MESSAGE,
@@ -30,14 +30,14 @@ from experiments.pop_grape.distributed_traces import (
     TraceRequest,
     TracingBroker,
 )
-from experiments.psoop.distributed_exchanges import command_delay, message_cost
-from overlay.inventory import Inventory
-from producers.brokers.match_content import Filter
-from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator.emulator_ports import TelemetrySink
-from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from schemas.client import Role
-from schemas.command import CommandResult
+from regraft.experiments.psoop.distributed_exchanges import command_delay, message_cost
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from regraft.producers.emulator.emulator_ports import TelemetrySink
+from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
+from regraft.schemas.client import Role
+from regraft.schemas.command import CommandResult
 
 FINISH_STEP_MS = 100.0
 FINISH_MS_MAX = 300_000.0

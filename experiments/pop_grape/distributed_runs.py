@@ -10,21 +10,27 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from experiments.message_tally import MessageTally, notifications_on_links
-from experiments.pop_grape.count_window import WorkloadCounter
-from experiments.pop_grape.distributed_moves import Move
-from experiments.pop_grape.distributed_pop import PopSettings, Profile
-from experiments.pop_grape.distributed_relocation import Decision, RelocatingOverlay, Settings
-from experiments.pop_grape.distributed_selection import GrapeSettings
-from experiments.pop_grape.distributed_telemetry import TelemetryTally
-from experiments.pop_grape.distributed_traces import MessageKind
-from experiments.pop_grape.placement_measures import Measures, counted
-from experiments.pop_grape.quote_workload import Distribution, QuoteSettings, QuoteTraffic, QuoteWorkload, draw_workload
-from experiments.pop_grape.testbeds import TESTBEDS
-from experiments.psoop.distributed_messages import MessageKind as TransitionKind
-from overlay.inventory import Inventory
-from producers.emulator.ledger import LedgerSnapshot
-from producers.emulator.publisher_clients import MoveCounts
+from regraft.experiments.message_tally import MessageTally, notifications_on_links
+from regraft.experiments.pop_grape.count_window import WorkloadCounter
+from regraft.experiments.pop_grape.distributed_moves import Move
+from regraft.experiments.pop_grape.distributed_pop import PopSettings, Profile
+from regraft.experiments.pop_grape.distributed_relocation import Decision, RelocatingOverlay, Settings
+from regraft.experiments.pop_grape.distributed_selection import GrapeSettings
+from regraft.experiments.pop_grape.distributed_telemetry import TelemetryTally
+from regraft.experiments.pop_grape.distributed_traces import MessageKind
+from regraft.experiments.pop_grape.placement_measures import Measures, counted
+from regraft.experiments.pop_grape.quote_workload import (
+    Distribution,
+    QuoteSettings,
+    QuoteTraffic,
+    QuoteWorkload,
+    draw_workload,
+)
+from regraft.experiments.pop_grape.testbeds import TESTBEDS
+from regraft.experiments.psoop.distributed_messages import MessageKind as TransitionKind
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.emulator.publisher_clients import MoveCounts
 
 SECOND_MS = 1_000.0
 SET_UP_MS = 10_000.0  # Until all brokers know all clients.

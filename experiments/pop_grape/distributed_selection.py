@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planners.steps.select_home_grape import Priority, select
-from experiments.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
-from overlay.configuration import Configuration
-from overlay.distinct_sets import Words
-from overlay.link_sides import HungTree
-from overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
+from regraft.controller.planners.steps.select_home_grape import Priority, select
+from regraft.experiments.pop_grape.distributed_traces import BYTE_BITS, BrokerReport
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.link_sides import HungTree
+from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
 
 WORD_BYTES = 8
 ROUND_TRIP_SHARE = 0.5  # What a notification needs from the publisher to a broker, of the ping's time.

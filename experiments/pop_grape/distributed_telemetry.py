@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from experiments.pop_grape.distributed_traces import COUNT_BYTES, ID_BYTES, NUMBER_BYTES
-from producers.virtual_overlay import CELLS_KEPT_S
-from schemas.codec import encode
-from schemas.telemetry import TelemetryBatch
+from regraft.experiments.pop_grape.distributed_traces import COUNT_BYTES, ID_BYTES, NUMBER_BYTES
+from regraft.producers.virtual_overlay import CELLS_KEPT_S
+from regraft.schemas.codec import encode
+from regraft.schemas.telemetry import TelemetryBatch
 
 # Publisher; block and second; two masks; hand-overs and bytes.
 CELL_BYTES = ID_BYTES + 2 * COUNT_BYTES + 2 * NUMBER_BYTES + 2 * NUMBER_BYTES

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from producers.brokers.broker_messages import Notification
-from producers.emulator.emulate_overlay import CONTROL_BYTES
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
 
 HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.
 ID_BYTES = 10  # Of a broker or an advertisement: "around 10 characters" (4.1).

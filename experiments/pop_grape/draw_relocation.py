@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
 
-from experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
-from infra.measured_figures import Figure
+from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
+from regraft.infra.measured_figures import Figure
 
 # Okabe-Ito: told apart with any colour vision, and by line style besides.
 LOOKS = {

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
-from experiments.pop_grape.distributed_runs import GRAPE_THRESHOLDS, POP_THRESHOLDS
+from regraft.experiments.claim_evidence import Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.pop_grape.distributed_runs import GRAPE_THRESHOLDS, POP_THRESHOLDS
 
 PREFIX = "pop_grape_distributed_"
 PLANETLAB: dict[str, Value] = {"testbed": "planetlab"}

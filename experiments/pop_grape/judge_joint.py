@@ -5,10 +5,10 @@ In: figures. Out: a verdict with its evidence for each claim. Claims of the pape
 
 from __future__ import annotations
 
-from experiments.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
-from experiments.pop_grape.judge_brokers import judge_shorter_wait
-from experiments.pop_grape.judge_relocation import COUNTED, VIRTUALLY
-from experiments.pop_grape.relocation_figures import SPREAD
+from regraft.experiments.claim_evidence import Claim, Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.pop_grape.judge_brokers import judge_shorter_wait
+from regraft.experiments.pop_grape.judge_relocation import COUNTED, VIRTUALLY
+from regraft.experiments.pop_grape.relocation_figures import SPREAD
 
 COST_EXCESS_MAX = 1e-9  # Of the baseline's cost: sums of floats.
 SPLIT_MIN = 0.1  # A split: so much of the baseline's message rate lies between load100 and delay100.

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
-from experiments.claim_evidence import Interval, Judgement, Measured, Value, listed, undecided, verdict
-from experiments.pop_grape.choose_homes import WEIGHTS
-from experiments.pop_grape.relocation_figures import SPREAD
-from experiments.pop_grape.time_selection import PAPER_MS_MAX
+from regraft.experiments.claim_evidence import Interval, Judgement, Measured, Value, listed, undecided, verdict
+from regraft.experiments.pop_grape.choose_homes import WEIGHTS
+from regraft.experiments.pop_grape.relocation_figures import SPREAD
+from regraft.experiments.pop_grape.time_selection import PAPER_MS_MAX
 
 PLANETLAB: dict[str, Value] = {"measured": "clock", "testbed": "planetlab", "predicates": "shared"}
 CLUSTERED: dict[str, Value] = {**PLANETLAB, "workload": "clustered"}

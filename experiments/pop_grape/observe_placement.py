@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.controller_settings import AssemblyLimits
-from controller.state.closed_window import ClosedWindow
-from controller.windows.assemble_state import WindowAssembler
-from experiments.pop_grape.placement_measures import Measures, measured
-from experiments.pop_grape.quote_workload import QuoteTraffic, QuoteWorkload
-from overlay.inventory import Inventory
-from producers.emulator.emulate_overlay import inventory_timing
-from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.assemble_state import WindowAssembler
+from regraft.experiments.pop_grape.placement_measures import Measures, measured
+from regraft.experiments.pop_grape.quote_workload import QuoteTraffic, QuoteWorkload
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.emulate_overlay import inventory_timing
+from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 
 # A minute of the paper takes 5 s here: events are what costs time. A publisher of 8 quotes a second then stands for one
 # of 40 a minute.

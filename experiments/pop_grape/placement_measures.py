@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.publisher_costs import PublisherCosts
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.publisher_costs import PublisherCosts
 
 Floats = NDArray[np.float64]
 Homes = Mapping[str, str]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planners.steps.select_home_grape import Priority, select
-from experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
-from overlay.configuration import Configuration
-from overlay.link_sides import HungTree
-from overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
-from overlay.tree import random_tree
+from regraft.controller.planners.steps.select_home_grape import Priority, select
+from regraft.experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.link_sides import HungTree
+from regraft.overlay.trace_sessions import HopDelays, SessionMetrics, TraceSessions
+from regraft.overlay.tree import random_tree
 
 EIGHTH_MS = 1 / 8
 DEGREES = (2, 3, 4, 40)

@@ -6,9 +6,9 @@ The judges are in :mod:`experiments.pop_grape.judge_relocation` and, for the bro
 
 from __future__ import annotations
 
-from experiments.claim_evidence import Claim
-from experiments.pop_grape.distributed_runs import GRAPE_THRESHOLDS, POP_THRESHOLDS
-from experiments.pop_grape.judge_brokers import (
+from regraft.experiments.claim_evidence import Claim
+from regraft.experiments.pop_grape.distributed_runs import GRAPE_THRESHOLDS, POP_THRESHOLDS
+from regraft.experiments.pop_grape.judge_brokers import (
     GRAPE_VARIANTS,
     OVERHEAD_ABOVE_MAX,
     POP_ABOVE_GRAPE,
@@ -26,7 +26,7 @@ from experiments.pop_grape.judge_brokers import (
     judge_random_messages,
     judge_range,
 )
-from experiments.pop_grape.judge_relocation import (
+from regraft.experiments.pop_grape.judge_relocation import (
     ALMOST_ALL_BUT,
     BEST_BELOW_MAX,
     GRAPE_WAYS,

@@ -13,12 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from experiments.mean_figures import with_interval
-from experiments.pop_grape.choose_homes import WAYS
-from experiments.pop_grape.placement_measures import Measures
-from experiments.pop_grape.relocation_outcome import Draw, Outcome, TaskResult
-from experiments.pop_grape.relocation_tasks import Task
-from infra.measured_figures import Figure
+from regraft.experiments.mean_figures import with_interval
+from regraft.experiments.pop_grape.choose_homes import WAYS
+from regraft.experiments.pop_grape.placement_measures import Measures
+from regraft.experiments.pop_grape.relocation_outcome import Draw, Outcome, TaskResult
+from regraft.experiments.pop_grape.relocation_tasks import Task
+from regraft.infra.measured_figures import Figure
 
 Where = dict[str, str | int | float]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from experiments.pop_grape.placement_measures import Measures
-from infra.measured_figures import Figure
+from regraft.experiments.pop_grape.placement_measures import Measures
+from regraft.infra.measured_figures import Figure
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from experiments.pop_grape.compare_relocation import DEFAULT_VARIANTS, SIMULATED_S, TRIGGER_BROKERS
-from experiments.pop_grape.distributed_runs import NOTIFICATIONS_PER_S, STATIC, TRIGGERS
-from experiments.pop_grape.quote_workload import Distribution, QuoteSettings, Sampling
+from regraft.experiments.pop_grape.compare_relocation import DEFAULT_VARIANTS, SIMULATED_S, TRIGGER_BROKERS
+from regraft.experiments.pop_grape.distributed_runs import NOTIFICATIONS_PER_S, STATIC, TRIGGERS
+from regraft.experiments.pop_grape.quote_workload import Distribution, QuoteSettings, Sampling
 
 Kind = Literal["emulated", "counted", "sessions", "distributed", "triggers", "migrations"]
 Testbed = Literal["planetlab", "cluster", "hops"]

@@ -11,22 +11,22 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from controller.state.closed_window import ClosedWindow
-from experiments.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
-from experiments.pop_grape.compare_relocation import Comparison, distributed_figures
-from experiments.pop_grape.count_window import WorkloadCounter
-from experiments.pop_grape.distributed_runs import STATIC, TRIGGERS, VARIANTS
-from experiments.pop_grape.observe_placement import WINDOW_MS, observe_placement
-from experiments.pop_grape.placement_measures import Measures, counted
-from experiments.pop_grape.quote_workload import QuoteSettings, QuoteWorkload, draw_workload
-from experiments.pop_grape.relocation_outcome import Draw, Outcome, TaskResult
-from experiments.pop_grape.relocation_tasks import BROKERS_WORK, RUN_WORK, Task
-from experiments.pop_grape.run_sessions import session_outcome
-from experiments.pop_grape.testbeds import DEGREE_MAX, PLANETLAB_BROKERS, TESTBEDS, balanced_tree, hops_between
-from experiments.pop_grape.time_migration import migration_figures
-from infra.measured_figures import Figure
-from overlay.inventory import Inventory
-from overlay.publisher_costs import PublisherCosts
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.pop_grape.choose_homes import WAYS, decide_homes, settle_homes
+from regraft.experiments.pop_grape.compare_relocation import Comparison, distributed_figures
+from regraft.experiments.pop_grape.count_window import WorkloadCounter
+from regraft.experiments.pop_grape.distributed_runs import STATIC, TRIGGERS, VARIANTS
+from regraft.experiments.pop_grape.observe_placement import WINDOW_MS, observe_placement
+from regraft.experiments.pop_grape.placement_measures import Measures, counted
+from regraft.experiments.pop_grape.quote_workload import QuoteSettings, QuoteWorkload, draw_workload
+from regraft.experiments.pop_grape.relocation_outcome import Draw, Outcome, TaskResult
+from regraft.experiments.pop_grape.relocation_tasks import BROKERS_WORK, RUN_WORK, Task
+from regraft.experiments.pop_grape.run_sessions import session_outcome
+from regraft.experiments.pop_grape.testbeds import DEGREE_MAX, PLANETLAB_BROKERS, TESTBEDS, balanced_tree, hops_between
+from regraft.experiments.pop_grape.time_migration import migration_figures
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.publisher_costs import PublisherCosts
 
 SECOND_MS = 1_000.0
 # What a PlanetLab slice was allowed to send: 10 Mbit/s. The cluster's 1 Gbit/s are idle to four decimals.

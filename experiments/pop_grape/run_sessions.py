@@ -10,16 +10,16 @@ import random
 
 import numpy as np
 
-from controller.state.closed_window import ClosedWindow
-from experiments.pop_grape.choose_homes import WAYS, decide_homes
-from experiments.pop_grape.count_window import WorkloadCounter
-from experiments.pop_grape.placement_measures import counted
-from experiments.pop_grape.quote_workload import QuoteWorkload
-from experiments.pop_grape.relocation_outcome import Outcome
-from experiments.pop_grape.relocation_tasks import Task
-from experiments.pop_grape.testbeds import hops_between
-from overlay.inventory import Inventory
-from overlay.publisher_costs import PublisherCosts
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.pop_grape.choose_homes import WAYS, decide_homes
+from regraft.experiments.pop_grape.count_window import WorkloadCounter
+from regraft.experiments.pop_grape.placement_measures import counted
+from regraft.experiments.pop_grape.quote_workload import QuoteWorkload
+from regraft.experiments.pop_grape.relocation_outcome import Outcome
+from regraft.experiments.pop_grape.relocation_tasks import Task
+from regraft.experiments.pop_grape.testbeds import hops_between
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.publisher_costs import PublisherCosts
 
 # Messages through brokers besides one each way over the path: the migration advertisement, "resume" and "disconnect"
 # (section 3.3). Subscriptions that move along the path are left out: how many depends on covering.

@@ -1,6 +1,6 @@
 """Make the tables of claims and cuts from a file of figures, and put them into the README.
 
-``python -m experiments.pop_grape.tabulate_claims --json FILE [--readme FILE]``. In: figures of `regraft reproduce
+``python -m regraft.experiments.pop_grape.tabulate_claims --json FILE [--readme FILE]``. In: figures of `regraft reproduce
 pop-grape`. Out: Markdown on standard output, or between the markers of a README. Every number comes from the file.
 """
 
@@ -10,14 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.claim_evidence import Measured, Value
-from experiments.claims_block import claim_rows, put_claims
-from experiments.pop_grape.judge_joint import OUR_CLAIMS
-from experiments.pop_grape.judge_relocation import NAMES
-from experiments.pop_grape.relocation_claims import PAPER_CLAIMS
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Measured, Value
+from regraft.experiments.claims_block import claim_rows, put_claims
+from regraft.experiments.pop_grape.judge_joint import OUR_CLAIMS
+from regraft.experiments.pop_grape.judge_relocation import NAMES
+from regraft.experiments.pop_grape.relocation_claims import PAPER_CLAIMS
+from regraft.infra.measured_figures import Figure
 
-PROGRAM = "experiments.pop_grape.tabulate_claims"
+PROGRAM = "regraft.experiments.pop_grape.tabulate_claims"
 WORKLOADS = ("clustered", "random")
 PREDICATES = ("shared", "independent")
 

@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import PROCESSING_MS_MAX, PROCESSING_MS_MIN, measured_rtt_ms
 
 FAN_OUT = 2
 DEGREE_MAX = FAN_OUT + 1  # An inner broker has its children and its parent.

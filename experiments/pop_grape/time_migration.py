@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from experiments.mean_figures import with_interval
-from experiments.pop_grape.distributed_moves import Move
-from experiments.pop_grape.distributed_relocation import RelocatingOverlay
-from experiments.pop_grape.distributed_runs import DRAIN_MS_MAX, SET_UP_MS, UncleanRunError
-from experiments.pop_grape.quote_workload import QuoteSettings, QuoteTraffic, draw_workload
-from experiments.pop_grape.testbeds import hops_between, planetlab_testbed
-from infra.measured_figures import Figure
+from regraft.experiments.mean_figures import with_interval
+from regraft.experiments.pop_grape.distributed_moves import Move
+from regraft.experiments.pop_grape.distributed_relocation import RelocatingOverlay
+from regraft.experiments.pop_grape.distributed_runs import DRAIN_MS_MAX, SET_UP_MS, UncleanRunError
+from regraft.experiments.pop_grape.quote_workload import QuoteSettings, QuoteTraffic, draw_workload
+from regraft.experiments.pop_grape.testbeds import hops_between, planetlab_testbed
+from regraft.infra.measured_figures import Figure
 
 HOPS_MAX = 10  # From a leaf over the root to another; the paper's longest.
 # A third of the usual clients and less traffic: what is timed waits for links, and two minutes are to be run.

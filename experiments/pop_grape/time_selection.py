@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from controller.planners.steps.select_home_grape import Priority
-from experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
-from experiments.pop_grape.random_sessions import (
+from regraft.controller.planners.steps.select_home_grape import Priority
+from regraft.experiments.pop_grape.quadratic_selection import reports_of, select_quadratic
+from regraft.experiments.pop_grape.random_sessions import (
     Instance,
     random_hops,
     random_instance,
@@ -25,9 +25,9 @@ from experiments.pop_grape.random_sessions import (
     select_by_paper,
     select_linear,
 )
-from experiments.pop_grape.testbeds import balanced_tree
-from infra.measured_figures import Figure
-from overlay.link_sides import HungTree
+from regraft.experiments.pop_grape.testbeds import balanced_tree
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.link_sides import HungTree
 
 SESSION_LENGTH = 100  # G_threshold.
 PAPER_MS_MAX = 70.0  # "took less than 70 ms" with 63 brokers (section 4.2).

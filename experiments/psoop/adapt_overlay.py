@@ -15,21 +15,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.decide.find_planners import planner_of
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners import swap_links_ci, swap_links_cost, swap_links_lmit, swap_links_lmst
-from experiments.psoop.message_costs import (
+from regraft.controller.decide.find_planners import planner_of
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners import swap_links_ci, swap_links_cost, swap_links_lmit, swap_links_lmst
+from regraft.experiments.psoop.message_costs import (
     broadcast_cost,
     exchange_cost,
     report_cost,
     request_cost,
     transition_cost,
 )
-from overlay.configuration import Configuration
-from overlay.horizon_paths import Paths, paths_within
-from overlay.inventory import Inventory
-from overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
-from schemas.plan import Proposal
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.horizon_paths import Paths, paths_within
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
+from regraft.schemas.plan import Proposal
 
 Kind = Literal["static", "mst", "mit", "paper", "central"]
 CENTRAL_DEGREE_MAX = 8  # CI by itself ends with 7 to 9 links at the busiest broker, so more would be an easier task.

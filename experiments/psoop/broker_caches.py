@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.psoop.paper_workload import Ids, Workload
-from overlay.delivery_sets import DeliverySets
-from overlay.distinct_sets import digit_planes, merge_sets
+from regraft.experiments.psoop.paper_workload import Ids, Workload
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.distinct_sets import digit_planes, merge_sets
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.claim_evidence import Claim, Judgement, Measured, undecided
+from regraft.experiments.claim_evidence import Claim, Judgement, Measured, undecided
 
 PAPER_TICKS = 25_000  # Fig. 5, and the time between two changes in Fig. 4.
 NAMES = {

@@ -1,7 +1,7 @@
 """Make the tables of claims and costs from a file of figures, and put them into the README.
 
-``python -m experiments.psoop.claims_table --json FILE [--readme FILE]``. In: figures of `regraft reproduce psoop`. Out:
-Markdown on standard output, or between the markers of a README. Every number comes from the file.
+``python -m regraft.experiments.psoop.claims_table --json FILE [--readme FILE]``. In: figures of `regraft reproduce
+psoop`. Out: Markdown on standard output, or between the markers of a README. Every number comes from the file.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.claim_evidence import Measured, Value
-from experiments.claims_block import claim_rows, put_claims
-from experiments.psoop.claim_words import NAMES
-from experiments.psoop.judge_claims import PAPER_CLAIMS
-from experiments.psoop.judge_ours import NETWORKS, OUR_CLAIMS
-from experiments.psoop.small_instances import SMALL_SETTINGS
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Measured, Value
+from regraft.experiments.claims_block import claim_rows, put_claims
+from regraft.experiments.psoop.claim_words import NAMES
+from regraft.experiments.psoop.judge_claims import PAPER_CLAIMS
+from regraft.experiments.psoop.judge_ours import NETWORKS, OUR_CLAIMS
+from regraft.experiments.psoop.small_instances import SMALL_SETTINGS
+from regraft.infra.measured_figures import Figure
 
-PROGRAM = "experiments.psoop.claims_table"
+PROGRAM = "regraft.experiments.psoop.claims_table"
 ADAPTED = [planner for planner in NAMES if planner != "random_tree"]  # Costs are relative to the random tree's.
 
 

@@ -1,6 +1,6 @@
 """Compare brokers that decide by themselves (Jaeger07, section 4) with a central planner: decisions, cost, messages.
 
-    python -m experiments.psoop.compare_distributed [--brokers 30] [--seed 1] [--seconds 45] [--all] [--json FILE]
+    python -m regraft.experiments.psoop.compare_distributed [--brokers 30] [--seed 1] [--seconds 45] [--all] [--json FILE]
 
 In: brokers, seed, span. Out: a table, and figures in the one form of all measurements. ``--all`` adds the variants that
 answer the paper's open questions one by one.
@@ -16,10 +16,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from experiments.psoop.distributed_messages import MessageKind
-from experiments.psoop.distributed_variants import STATIC, VARIANTS, DistributedRun, Scene, run_variant
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
+from regraft.experiments.psoop.distributed_messages import MessageKind
+from regraft.experiments.psoop.distributed_variants import STATIC, VARIANTS, DistributedRun, Scene, run_variant
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
 
 BROKER_COUNT = 30
 SIMULATED_S = 45.0

@@ -1,6 +1,6 @@
 """Measure what Cost and Interest's trees lose or gain by how brokers tell each other their interest.
 
-``python -m experiments.psoop.compare_filters [--instances N] [--json FILE]``. In: the paper's traffic over five
+``python -m regraft.experiments.psoop.compare_filters [--instances N] [--json FILE]``. In: the paper's traffic over five
 lifetimes of a subscription. Out: figures and a table. The questions are those that Jaeger07, section 6, leaves open:
 which size and how many hash functions a Bloom filter should have, and whether the conjunction of filters tells the
 common interest of three brokers better than the estimate of section 4.1.
@@ -22,20 +22,20 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.swap_links_ci import InterestSettings, swap_links_ci
-from controller.state.closed_window import ClosedWindow
-from experiments.command_parts import instance_count, table_console
-from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
-from experiments.psoop.topologies import COST_MAX, Costs, transit_stub_costs, uniform_costs
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
-from overlay.bloom_filters import PAPER_BITS, PAPER_HASHES, FilterShape, false_positive_share, filter_shape
-from overlay.interest_caches import PAPER_CACHE_IDS
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from overlay.tree_costs import TreeCosts
-from overlay.weighted_sets import WeightedSets
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.swap_links_ci import InterestSettings, swap_links_ci
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.command_parts import instance_count, table_console
+from regraft.experiments.psoop.paper_workload import WorkloadSettings, draw_workload
+from regraft.experiments.psoop.topologies import COST_MAX, Costs, transit_stub_costs, uniform_costs
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
+from regraft.overlay.bloom_filters import PAPER_BITS, PAPER_HASHES, FilterShape, false_positive_share, filter_shape
+from regraft.overlay.interest_caches import PAPER_CACHE_IDS
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.overlay.tree_costs import TreeCosts
+from regraft.overlay.weighted_sets import WeightedSets
 
 INSTANCES = 5
 BROKERS = 100
@@ -207,7 +207,9 @@ def filter_table(figures: Sequence[Figure], topology: str) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all ways of telling interest and print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.psoop.compare_filters", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m regraft.experiments.psoop.compare_filters", description=main.__doc__
+    )
     parser.add_argument("--instances", type=instance_count, default=INSTANCES, help="instances of each kind of network")
     parser.add_argument("--seed", type=int, default=0, help="of the first instance; the others count on from it")
     parser.add_argument("--costs", nargs="+", default=list(TOPOLOGIES), choices=list(TOPOLOGIES), help="networks")

@@ -1,6 +1,6 @@
 """Measure how far planners end from the least-cost tree of small overlays, beside what Jaeger07 compares with.
 
-``python -m experiments.psoop.compare_optimum [--instances N] [--json FILE]``. In: the small instances of
+``python -m regraft.experiments.psoop.compare_optimum [--instances N] [--json FILE]``. In: the small instances of
 :mod:`experiments.psoop.small_instances`. Out: figures and a table of them. How planners fare on large or changing
 overlays does not belong here.
 """
@@ -15,18 +15,18 @@ from statistics import fmean
 
 from rich.table import Table
 
-from controller.decide.find_planners import planner_of
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.shared_settings import Order
-from controller.state.planner_interface import Planner
-from experiments.command_parts import instance_count, table_console
-from experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
-from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
-from infra.measured_figures import Figure, run_facts, write_figures
-from infra.show_progress import show_progress
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
+from regraft.controller.decide.find_planners import planner_of
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.shared_settings import Order
+from regraft.controller.state.planner_interface import Planner
+from regraft.experiments.command_parts import instance_count, table_console
+from regraft.experiments.psoop.exact_optimum import BROKERS_MAX, exact_optimum
+from regraft.experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.infra.show_progress import show_progress
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
 
 INSTANCES = 50
 BROKER_COUNTS = (5, 6, 7)
@@ -162,7 +162,9 @@ def _cell(measured: dict[str, float]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure all planners and print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.psoop.compare_optimum", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m regraft.experiments.psoop.compare_optimum", description=main.__doc__
+    )
     parser.add_argument("--instances", type=instance_count, default=INSTANCES, help="instances of each setting")
     parser.add_argument(
         "--brokers",

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.mean_figures import mean_half_width, with_interval
-from experiments.psoop.evaluation_tasks import ALPHA, ETA, Task
-from experiments.psoop.run_rounds import CACHE_IDS_MAX
-from experiments.psoop.run_task import SAMPLE_TICKS, Curve, TaskResult
-from infra.measured_figures import Figure
+from regraft.experiments.mean_figures import mean_half_width, with_interval
+from regraft.experiments.psoop.evaluation_tasks import ALPHA, ETA, Task
+from regraft.experiments.psoop.run_rounds import CACHE_IDS_MAX
+from regraft.experiments.psoop.run_task import SAMPLE_TICKS, Curve, TaskResult
+from regraft.infra.measured_figures import Figure
 
 Floats = NDArray[np.float64]
 Where = dict[str, str | int | float]

@@ -11,25 +11,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.swap_links_ci import (
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.swap_links_ci import (
     InterestSettings,
     cycle_costs,
     local_knowledge,
     swap_links_ci,
     wanting_paths,
 )
-from experiments.psoop.distributed_central import cached_state
-from experiments.psoop.distributed_estimates import removals
-from experiments.psoop.distributed_messages import Cycle, Exchange, Step
-from experiments.psoop.distributed_overlay import DistributedOverlay
-from experiments.psoop.distributed_settings import CommonInterest
-from overlay.configuration import Configuration
-from overlay.horizon_paths import paths_within
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
-from producers.brokers.broker_protocol import BrokerPhase
-from schemas.plan import Proposal
+from regraft.experiments.psoop.distributed_central import cached_state
+from regraft.experiments.psoop.distributed_estimates import removals
+from regraft.experiments.psoop.distributed_messages import Cycle, Exchange, Step
+from regraft.experiments.psoop.distributed_overlay import DistributedOverlay
+from regraft.experiments.psoop.distributed_settings import CommonInterest
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.horizon_paths import paths_within
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.schemas.plan import Proposal
 
 
 @dataclass(slots=True)

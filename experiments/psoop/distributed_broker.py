@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.psoop.distributed_cache import NotificationCache
-from experiments.psoop.distributed_estimates import cycle_share, indirect_costs, removals
-from experiments.psoop.distributed_messages import (
+from regraft.experiments.psoop.distributed_cache import NotificationCache
+from regraft.experiments.psoop.distributed_estimates import cycle_share, indirect_costs, removals
+from regraft.experiments.psoop.distributed_messages import (
     Agreed,
     Broadcast,
     Cycle,
@@ -32,9 +32,9 @@ from experiments.psoop.distributed_messages import (
     Send,
     Step,
 )
-from experiments.psoop.distributed_settings import CommonInterest, DistributedSettings, FilterContent
-from overlay.bloom_filters import BloomFilter, filter_shape
-from overlay.configuration import Configuration
+from regraft.experiments.psoop.distributed_settings import CommonInterest, DistributedSettings, FilterContent
+from regraft.overlay.bloom_filters import BloomFilter, filter_shape
+from regraft.overlay.configuration import Configuration
 
 # Why brokers of a cycle are freed.
 BUSY = "busy"  # A broker takes part in another cycle.

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import random
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.state.closed_window import ClosedWindow
-from controller.state.planner_interface import Planner
-from experiments.psoop.distributed_exchanges import TransitionDriver, message_cost
-from experiments.psoop.distributed_messages import HEADER_BYTES, MessageKind
-from experiments.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.emulator.emulate_overlay import OverlayTiming
-from producers.emulator.ledger import LedgerSnapshot
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.plan import Proposal
-from schemas.telemetry import BLOCK_SIZE
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.planner_interface import Planner
+from regraft.experiments.psoop.distributed_exchanges import TransitionDriver, message_cost
+from regraft.experiments.psoop.distributed_messages import HEADER_BYTES, MessageKind
+from regraft.experiments.psoop.distributed_overlay import FINISH_MS_MAX, FINISH_STEP_MS, CachedOverlay
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.emulate_overlay import OverlayTiming
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.plan import Proposal
+from regraft.schemas.telemetry import BLOCK_SIZE
 
 SECOND_MS = 1_000.0
 CELL_BYTES = 20  # Publisher, block and mask of 64 notifications.

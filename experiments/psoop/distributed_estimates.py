@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from experiments.psoop.distributed_messages import Cycle
+from regraft.experiments.psoop.distributed_messages import Cycle
 
 TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: sums of floats differ in their last digits by order alone.
 

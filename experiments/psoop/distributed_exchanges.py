@@ -12,21 +12,21 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-from controller.controller_settings import TransitionLimits
-from controller.execute.carry_out_plan import PlanRunner
-from controller.ports.memory_ports import MemoryPorts
-from controller.state.plan_log import PlanLog
-from experiments.message_tally import MessageTally
-from experiments.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind
-from experiments.psoop.distributed_settings import DistributedSettings
-from overlay.configuration import Configuration, link
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
-from producers.brokers.match_content import Filter
-from producers.virtual_overlay import VirtualOverlay
-from schemas.client import Role
-from schemas.command import Command, CommandResult
-from schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.state.plan_log import PlanLog
+from regraft.experiments.message_tally import MessageTally
+from regraft.experiments.psoop.distributed_messages import HEADER_BYTES, Exchange, MessageKind
+from regraft.experiments.psoop.distributed_settings import DistributedSettings
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.virtual_overlay import VirtualOverlay
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 
 STEP_MS = 20.0  # How often the executor looks whether answers are due or too late while a transition is under way.
 LINK_BYTES = 8  # Two broker ids.

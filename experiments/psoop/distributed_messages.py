@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from overlay.bloom_filters import BloomFilter
-from overlay.configuration import link
-from overlay.overlay_configuration import Link
-from producers.emulator.emulate_overlay import CONTROL_BYTES
+from regraft.overlay.bloom_filters import BloomFilter
+from regraft.overlay.configuration import link
+from regraft.overlay.overlay_configuration import Link
+from regraft.producers.emulator.emulate_overlay import CONTROL_BYTES
 
 HEADER_BYTES = CONTROL_BYTES  # What the emulator takes any control message to weigh.
 NUMBER_BYTES = 4  # A broker's id or one cost.

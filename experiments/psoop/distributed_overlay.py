@@ -12,15 +12,15 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from experiments.message_tally import MessageTally
-from experiments.psoop.distributed_broker import NOT_CARRIED_OUT, DistributedBroker, LocalView
-from experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
-from experiments.psoop.distributed_exchanges import (
+from regraft.experiments.message_tally import MessageTally
+from regraft.experiments.psoop.distributed_broker import NOT_CARRIED_OUT, DistributedBroker, LocalView
+from regraft.experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
+from regraft.experiments.psoop.distributed_exchanges import (
     ExchangeQueue,
     command_delay,
     message_cost,
 )
-from experiments.psoop.distributed_messages import (
+from regraft.experiments.psoop.distributed_messages import (
     HEADER_BYTES,
     KIND_OF_MESSAGE,
     Effect,
@@ -31,14 +31,14 @@ from experiments.psoop.distributed_messages import (
     Release,
     Send,
 )
-from experiments.psoop.distributed_settings import DistributedSettings
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.brokers.broker_protocol import BrokerPhase
-from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator.ledger import LedgerSnapshot
-from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.experiments.psoop.distributed_settings import DistributedSettings
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 
 FINISH_STEP_MS = 100.0
 FINISH_MS_MAX = 300_000.0

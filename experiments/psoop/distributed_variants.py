@@ -15,27 +15,27 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from controller.kinds.tree.tree_state import TreeContext
-from controller.planners import swap_links_ci, swap_links_cost
-from controller.planners.swap_links_ci import InterestSettings
-from controller.planners.swap_links_cost import SearchSettings
-from controller.state.planner_interface import Planner
-from experiments.message_tally import MessageTally, notifications_on_links
-from experiments.psoop.distributed_agreement import Agreement, AgreementMeter
-from experiments.psoop.distributed_cache import SECOND_MS
-from experiments.psoop.distributed_central import CentralOverlay
-from experiments.psoop.distributed_messages import MessageKind
-from experiments.psoop.distributed_overlay import CachedOverlay, DistributedOverlay
-from experiments.psoop.distributed_settings import CommonInterest, DistributedSettings, FilterContent
-from experiments.psoop.topologies import transit_stub_costs
-from overlay.cost import overlay_cost
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from producers.brokers.broker_messages import Notification
-from producers.emulator.emulate_overlay import OverlayTiming
-from producers.emulator.emulated_parts import Served
-from producers.emulator.ledger import LedgerSnapshot
-from producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
+from regraft.controller.kinds.tree.tree_state import TreeContext
+from regraft.controller.planners import swap_links_ci, swap_links_cost
+from regraft.controller.planners.swap_links_ci import InterestSettings
+from regraft.controller.planners.swap_links_cost import SearchSettings
+from regraft.controller.state.planner_interface import Planner
+from regraft.experiments.message_tally import MessageTally, notifications_on_links
+from regraft.experiments.psoop.distributed_agreement import Agreement, AgreementMeter
+from regraft.experiments.psoop.distributed_cache import SECOND_MS
+from regraft.experiments.psoop.distributed_central import CentralOverlay
+from regraft.experiments.psoop.distributed_messages import MessageKind
+from regraft.experiments.psoop.distributed_overlay import CachedOverlay, DistributedOverlay
+from regraft.experiments.psoop.distributed_settings import CommonInterest, DistributedSettings, FilterContent
+from regraft.experiments.psoop.topologies import transit_stub_costs
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.emulator.emulate_overlay import OverlayTiming
+from regraft.producers.emulator.emulated_parts import Served
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
 
 PROCESSING_COST_MAX = 10.0  # p_max of the paper, section 5.
 LINK_MS_PER_COST = 5.0  # So the dearest link takes 50 ms.

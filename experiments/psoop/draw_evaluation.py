@@ -12,11 +12,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure as Canvas
 
-from experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
-from experiments.psoop.count_figures import Group, group_results, relative_curve
-from experiments.psoop.evaluation_tasks import Task
-from experiments.psoop.run_task import SAMPLE_TICKS, TaskResult
-from infra.measured_figures import Figure
+from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
+from regraft.experiments.psoop.count_figures import Group, group_results, relative_curve
+from regraft.experiments.psoop.evaluation_tasks import Task
+from regraft.experiments.psoop.run_task import SAMPLE_TICKS, TaskResult
+from regraft.infra.measured_figures import Figure
 
 # Okabe-Ito: told apart with any colour vision, and by line style besides.
 LOOKS = {

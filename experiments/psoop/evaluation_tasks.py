@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from experiments.psoop.small_instances import SMALL_SETTINGS
+from regraft.experiments.psoop.small_instances import SMALL_SETTINGS
 
 Experiment = Literal["fig4", "fig5", "fig6", "figh", "optimum"]
 Memory = Literal["cache", "interval"]

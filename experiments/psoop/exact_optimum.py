@@ -13,9 +13,9 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration, DegreeError
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
+from regraft.overlay.configuration import Configuration, DegreeError
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
 
 BROKERS_MAX = 8  # 262,144 trees: milliseconds and 6 MB. Nine brokers have 4.8 million, which would take 150 MB.
 

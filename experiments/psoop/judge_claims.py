@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from experiments.claim_evidence import Interval, Judgement, Measured, Value, listed, undecided, verdict
-from experiments.psoop.claim_words import NAMES, PaperClaim
+from regraft.experiments.claim_evidence import Interval, Judgement, Measured, Value, listed, undecided, verdict
+from regraft.experiments.psoop.claim_words import NAMES, PaperClaim
 
 FIG4: dict[str, Value] = {
     "figure": "fig4",

@@ -5,8 +5,8 @@ In: figures. Out: a verdict with its evidence for each claim. Claims of the pape
 
 from __future__ import annotations
 
-from experiments.claim_evidence import Claim, Interval, Judgement, Measured, Value, undecided, verdict
-from experiments.psoop.claim_words import NAMES
+from regraft.experiments.claim_evidence import Claim, Interval, Judgement, Measured, Value, undecided, verdict
+from regraft.experiments.psoop.claim_words import NAMES
 
 NETWORKS = {"transit_stub": "transit-stub", "uniform": "uniform", "planetlab": "PlanetLab", "zoo": "Zoo"}
 LIFETIMES_SHORT, LIFETIMES_LONG = 1.0, 4.0

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.configuration import Configuration
-from overlay.horizon_paths import Paths
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
-from schemas.plan import Proposal
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.horizon_paths import Paths
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
+from regraft.schemas.plan import Proposal
 
 CONTROL_MESSAGES_PER_LINK = 2  # An exchange is told around its cycle and confirmed; the paper leaves it to its [9].
 COMMANDS_PER_BROKER = 4  # Ours: prepare and its result, activate and its result.

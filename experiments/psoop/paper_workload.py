@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.delivery_sets import DeliverySets
+from regraft.overlay.delivery_sets import DeliverySets
 
 Ids = NDArray[np.int64]
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from experiments.psoop.adapt_overlay import Round, Variant, adapt
-from experiments.psoop.broker_caches import CacheReader, Caches
-from experiments.psoop.evaluation_tasks import ROUND_TICKS
-from experiments.psoop.paper_workload import Workload
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.weighted_sets import WeightedSets
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.psoop.adapt_overlay import Round, Variant, adapt
+from regraft.experiments.psoop.broker_caches import CacheReader, Caches
+from regraft.experiments.psoop.evaluation_tasks import ROUND_TICKS
+from regraft.experiments.psoop.paper_workload import Workload
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.weighted_sets import WeightedSets
 
 CACHE_IDS_MAX = 8192  # The paper's cache.
 

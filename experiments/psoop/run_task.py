@@ -15,17 +15,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.psoop import topologies
-from experiments.psoop.adapt_overlay import CI, LMIT, LMST, MIT, MST, OURS, RANDOM_TREE
-from experiments.psoop.broker_caches import CacheReader, Caches
-from experiments.psoop.compare_optimum import optimum_figures
-from experiments.psoop.evaluation_tasks import INSTANCE_ROUNDS, LIFETIME_TICKS, ROUND_TICKS, Task
-from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
-from experiments.psoop.run_rounds import CachesAt, CostsAt, OverlayRun, paper_caches, run_rounds
-from infra.measured_figures import Figure
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
+from regraft.experiments.psoop import topologies
+from regraft.experiments.psoop.adapt_overlay import CI, LMIT, LMST, MIT, MST, OURS, RANDOM_TREE
+from regraft.experiments.psoop.broker_caches import CacheReader, Caches
+from regraft.experiments.psoop.compare_optimum import optimum_figures
+from regraft.experiments.psoop.evaluation_tasks import INSTANCE_ROUNDS, LIFETIME_TICKS, ROUND_TICKS, Task
+from regraft.experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
+from regraft.experiments.psoop.run_rounds import CachesAt, CostsAt, OverlayRun, paper_caches, run_rounds
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
 
 SAMPLE_TICKS = 1_000  # The paper measures every 1,000 ticks.
 PROCESSING_COST_MAX = 10.0

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from experiments.psoop.exact_optimum import all_trees, tree_at
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.psoop.exact_optimum import all_trees, tree_at
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
 
 COST_MAX = 10.0  # c and p are uniform in [0, 10] (Jaeger07, section 5).
 NOTIFICATIONS_PER_FLOW = 50  # Mean of a window: 250 ticks between two broadcasts at 0.2 notifications a tick.

@@ -1,6 +1,7 @@
 """How long a decision of the controller takes: newest window in, plan or refusals out, by size of overlay.
 
-In: sizes and a seed. Out: ``decision_ms_p50`` and ``decision_ms_max`` by planner, brokers and start. Traffic is that of
+In: sizes and a seed. Out: ``decision_ms_p50``, ``decision_ms_max`` and ``memory_mb`` (the most that the process has
+held until then, its windows included) by planner, brokers and start. Traffic is that of
 Jaeger07, 4 subscription lifetimes in 40 windows; types grow with the brokers, so each wants as much. A decision is
 everything the controller does with a window: merge its delivery sets, plan, judge and choose. ``random`` decides on
 random trees; ``settled`` follows the traffic window by window, carrying out each plan, from a tree that no swap makes
@@ -10,6 +11,7 @@ cheaper, where the overlay is small enough to settle.
 from __future__ import annotations
 
 import random
+import resource
 import statistics
 import sys
 import time
@@ -19,21 +21,21 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.decide_plan import decide_plan
-from controller.decide.find_planners import planners_of
-from controller.decide.judge_proposals import Situation
-from controller.kinds.find_kind import tree_kind
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.steps.search_swaps import Search, descend
-from controller.state.closed_window import ClosedWindow
-from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
-from infra.measured_figures import Figure
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.find_planners import planners_of
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.kinds.find_kind import tree_kind
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
 
 WINDOW_TICKS = 250
 HORIZON_WINDOWS = 40
@@ -75,6 +77,7 @@ def _measure(planner: str, brokers: int, start: str, decisions: int, seed: int) 
     return [
         Figure("decision_ms_p50", where, statistics.median(times_ms), "ms"),
         Figure("decision_ms_max", where, max(times_ms), "ms"),
+        Figure("memory_mb", where, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB"),
     ]
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from producers.brokers.broker_messages import Answer, Effect, Notification, Send
-from producers.brokers.command_fence import CommandFence
-from producers.brokers.epoch_change import PlanUnderWay
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.producers.brokers.broker_messages import Answer, Effect, Notification, Send
+from regraft.producers.brokers.command_fence import CommandFence
+from regraft.producers.brokers.epoch_change import PlanUnderWay
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 
 
 class AnsweringBroker:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_protocol import BrokerProtocol
-from producers.brokers.chord_routing import ring_broker
-from producers.brokers.tree_routing import tree_broker
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.brokers.chord_routing import ring_broker
+from regraft.producers.brokers.tree_routing import tree_broker
 
 
 class MakeCore(Protocol):

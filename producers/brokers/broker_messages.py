@@ -12,9 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from producers.brokers.chord_messages import AttachRequest, DrainedRequest, GoneRequest, MoveHeardRequest, RingMessage
-from producers.brokers.match_content import Filter
-from schemas.command import CommandResult
+from regraft.producers.brokers.chord_messages import (
+    AttachRequest,
+    DrainedRequest,
+    GoneRequest,
+    MoveHeardRequest,
+    RingMessage,
+)
+from regraft.producers.brokers.match_content import Filter
+from regraft.schemas.command import CommandResult
 
 UNSTAMPED_EPOCH = -1
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Protocol
 
-from producers.brokers.broker_messages import ClientRequest, Effect, Message, Notification
-from schemas.command import Command
+from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message, Notification
+from regraft.schemas.command import Command
 
 
 class BrokerPhase(StrEnum):

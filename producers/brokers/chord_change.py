@@ -18,25 +18,25 @@ ring, so it goes by topic (:mod:`producers.brokers.chord_endings`).
 
 from __future__ import annotations
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import (
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_messages import (
     Deliver,
     Effect,
     Message,
     Notification,
     UserStays,
 )
-from producers.brokers.chord_deaths import DeadBrokers
-from producers.brokers.chord_endings import TopicEndings
-from producers.brokers.chord_messages import EndPublisher, EndTopic
-from producers.brokers.chord_moves import MovingUsers
-from producers.brokers.chord_parts import RingBroker, RingParts
-from producers.brokers.chord_publishers import TopicPublishers
-from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
-from producers.brokers.chord_trees import TopicTrees
-from producers.brokers.epoch_change import change_asked, reason_to_stay
-from schemas.command import Command
+from regraft.producers.brokers.chord_deaths import DeadBrokers
+from regraft.producers.brokers.chord_endings import TopicEndings
+from regraft.producers.brokers.chord_messages import EndPublisher, EndTopic
+from regraft.producers.brokers.chord_moves import MovingUsers
+from regraft.producers.brokers.chord_parts import RingBroker, RingParts
+from regraft.producers.brokers.chord_publishers import TopicPublishers
+from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
+from regraft.producers.brokers.chord_trees import TopicTrees
+from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
+from regraft.schemas.command import Command
 
 
 class RingChange:

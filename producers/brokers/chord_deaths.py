@@ -13,15 +13,15 @@ way has come.
 
 from __future__ import annotations
 
-from producers.brokers.broker_messages import Effect, Send
-from producers.brokers.chord_endings import TopicEndings
-from producers.brokers.chord_messages import EndBehind
-from producers.brokers.chord_moves import MovingUsers
-from producers.brokers.chord_parts import RingBroker
-from producers.brokers.chord_publishers import TopicPublishers
-from producers.brokers.chord_tables import ChordTables
-from producers.brokers.chord_trees import TopicTrees
-from schemas.command import Command, CommandPhase
+from regraft.producers.brokers.broker_messages import Effect, Send
+from regraft.producers.brokers.chord_endings import TopicEndings
+from regraft.producers.brokers.chord_messages import EndBehind
+from regraft.producers.brokers.chord_moves import MovingUsers
+from regraft.producers.brokers.chord_parts import RingBroker
+from regraft.producers.brokers.chord_publishers import TopicPublishers
+from regraft.producers.brokers.chord_tables import ChordTables
+from regraft.producers.brokers.chord_trees import TopicTrees
+from regraft.schemas.command import Command, CommandPhase
 
 
 class DeadBrokers:

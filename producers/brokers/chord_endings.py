@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from producers.brokers.broker_messages import Dropped, Effect, Notification, Send
-from producers.brokers.chord_messages import (
+from regraft.producers.brokers.broker_messages import Dropped, Effect, Notification, Send
+from regraft.producers.brokers.chord_messages import (
     AskEndPublisher,
     AskEndTopic,
     EndPublisher,
@@ -30,10 +30,16 @@ from producers.brokers.chord_messages import (
     Register,
     Unregister,
 )
-from producers.brokers.chord_parts import RingBroker, RingParts
-from producers.brokers.chord_publishers import TopicPublishers
-from producers.brokers.chord_tables import ChordTables, FromPublisher, Registration, RingPlanUnderWay, TopicEntry
-from producers.brokers.two_epochs import HELD_MAX, HOLD_OVERFLOW
+from regraft.producers.brokers.chord_parts import RingBroker, RingParts
+from regraft.producers.brokers.chord_publishers import TopicPublishers
+from regraft.producers.brokers.chord_tables import (
+    ChordTables,
+    FromPublisher,
+    Registration,
+    RingPlanUnderWay,
+    TopicEntry,
+)
+from regraft.producers.brokers.two_epochs import HELD_MAX, HOLD_OVERFLOW
 
 
 class TopicEndings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     CancelRequest,
     ClientDropped,
     Effect,
@@ -19,8 +19,8 @@ from producers.brokers.broker_messages import (
     UserMoves,
     UserTaken,
 )
-from producers.brokers.chord_endings import TopicEndings
-from producers.brokers.chord_messages import (
+from regraft.producers.brokers.chord_endings import TopicEndings
+from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
@@ -28,10 +28,10 @@ from producers.brokers.chord_messages import (
     MoveHeardRequest,
     NotComing,
 )
-from producers.brokers.chord_parts import RingBroker, RingParts
-from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicSubscription
-from producers.brokers.chord_trees import TopicTrees
-from schemas.command import Command
+from regraft.producers.brokers.chord_parts import RingBroker, RingParts
+from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicSubscription
+from regraft.producers.brokers.chord_trees import TopicTrees
+from regraft.schemas.command import Command
 
 
 class MovingUsers:

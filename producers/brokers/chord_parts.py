@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from producers.brokers.broker_messages import Effect, Notification, SubscribeRequest
-from producers.brokers.chord_messages import Register, RoutedMessage
-from producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
-from producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.brokers.broker_messages import Effect, Notification, SubscribeRequest
+from regraft.producers.brokers.chord_messages import Register, RoutedMessage
+from regraft.producers.brokers.chord_tables import ChordTables, RingPlanUnderWay, TopicEntry, TopicSubscription
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 RingBroker = TwoEpochBroker[ChordTables, RingPlanUnderWay]
 

@@ -7,11 +7,11 @@ topic knows it in every live epoch; the rendezvous keeps its topic's tree while 
 
 from __future__ import annotations
 
-from producers.brokers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, Effect, UnadvertiseRequest
-from producers.brokers.chord_messages import Register, RegisterAck, Unregister
-from producers.brokers.chord_parts import RingBroker, RingParts
-from producers.brokers.chord_tables import ChordTables, LocalPublisher, Registration
-from producers.brokers.chord_trees import TopicTrees, topic_of
+from regraft.producers.brokers.broker_messages import AdvertiseConfirmed, AdvertiseRequest, Effect, UnadvertiseRequest
+from regraft.producers.brokers.chord_messages import Register, RegisterAck, Unregister
+from regraft.producers.brokers.chord_parts import RingBroker, RingParts
+from regraft.producers.brokers.chord_tables import ChordTables, LocalPublisher, Registration
+from regraft.producers.brokers.chord_trees import TopicTrees, topic_of
 
 
 class TopicPublishers:

@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from overlay.chord_configuration import ChordConfiguration
-from producers.brokers.broker_messages import (
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     CancelRequest,
     ClientRequest,
@@ -30,10 +30,10 @@ from producers.brokers.broker_messages import (
     SubscribeRequest,
     UnadvertiseRequest,
 )
-from producers.brokers.chord_change import RingChange
-from producers.brokers.chord_deaths import DeadBrokers
-from producers.brokers.chord_endings import TopicEndings
-from producers.brokers.chord_messages import (
+from regraft.producers.brokers.chord_change import RingChange
+from regraft.producers.brokers.chord_deaths import DeadBrokers
+from regraft.producers.brokers.chord_endings import TopicEndings
+from regraft.producers.brokers.chord_messages import (
     AskEndPublisher,
     AskEndTopic,
     AskFlush,
@@ -57,13 +57,13 @@ from producers.brokers.chord_messages import (
     RoutedMessage,
     Unregister,
 )
-from producers.brokers.chord_moves import MovingUsers
-from producers.brokers.chord_parts import RingBroker
-from producers.brokers.chord_publishers import TopicPublishers
-from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
-from producers.brokers.chord_trees import TOPIC, TopicTrees
-from producers.brokers.epoch_change import turned_away
-from producers.brokers.two_epochs import (
+from regraft.producers.brokers.chord_moves import MovingUsers
+from regraft.producers.brokers.chord_parts import RingBroker
+from regraft.producers.brokers.chord_publishers import TopicPublishers
+from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.chord_trees import TOPIC, TopicTrees
+from regraft.producers.brokers.epoch_change import turned_away
+from regraft.producers.brokers.two_epochs import (
     BROKER_DIED,
     EPOCH_UNKNOWN,
     FROM_THE_DEAD,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_configuration import ChordConfiguration
-from producers.brokers.broker_messages import Notification
-from producers.brokers.chord_messages import ProbeBack, Register, Unregister
-from producers.brokers.epoch_change import PlanUnderWay
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.chord_messages import ProbeBack, Register, Unregister
+from regraft.producers.brokers.epoch_change import PlanUnderWay
 
 FromPublisher = Notification | ProbeBack | Unregister
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     Cancelled,
     CancelRequest,
     Confirmed,
@@ -25,7 +25,7 @@ from producers.brokers.broker_messages import (
     Send,
     SubscribeRequest,
 )
-from producers.brokers.chord_messages import (
+from regraft.producers.brokers.chord_messages import (
     AskFlush,
     EndTopic,
     GrantFlush,
@@ -35,10 +35,10 @@ from producers.brokers.chord_messages import (
     Probe,
     ProbeBack,
 )
-from producers.brokers.chord_parts import RingBroker, RingParts
-from producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
-from producers.brokers.match_content import Filter, Operator
-from producers.brokers.two_epochs import ProtocolError
+from regraft.producers.brokers.chord_parts import RingBroker, RingParts
+from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry, TopicSubscription
+from regraft.producers.brokers.match_content import Filter, Operator
+from regraft.producers.brokers.two_epochs import ProtocolError
 
 TOPIC = "topic"  # The attribute that subscriptions and publishers name their topic by.
 ENDED_KEPT_MAX = 10_000  # So many, when no flush comes back: a publisher's home or the rendezvous has died.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from schemas.command import Command, CommandPhase, Refusal
+from regraft.schemas.command import Command, CommandPhase, Refusal
 
 PLANS_KEPT_MAX = 100  # Plans that are over; what comes for an older one is refused as not known.
 

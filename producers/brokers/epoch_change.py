@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from overlay.plan_digest import overlay_digest
-from producers.brokers.broker_messages import (
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.overlay.plan_digest import overlay_digest
+from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ClientDropped,
     Deliver,
@@ -23,8 +23,8 @@ from producers.brokers.broker_messages import (
     Notification,
     SubscribeRequest,
 )
-from schemas.command import Command
-from schemas.plan import ClientMove
+from regraft.schemas.command import Command
+from regraft.schemas.plan import ClientMove
 
 CLIENTS_NAMED_MAX = 3
 

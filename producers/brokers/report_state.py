@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import Answer
-from producers.brokers.broker_protocol import BrokerPhase
-from producers.brokers.command_fence import CommandFence
-from schemas.plan import Plan, PlanPhase
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_messages import Answer
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.command_fence import CommandFence
+from regraft.schemas.plan import Plan, PlanPhase
 
 NO_PLAN = Plan("none", 0, 0, 0, (), (), (), (), 0.0, 0.0, PlanPhase.COMPLETED, ())
 

@@ -1,8 +1,8 @@
 """The two-epoch transition of one broker of a tree: prepare, activate, drain, retire, or abort.
 
 In: commands of the controller, END markers, publishers that leave, neighbours that die. Out: effects. What is the same
-on any overlay stands in :mod:`producers.brokers.two_epochs`; which messages there are and where they go besides belongs
-to :mod:`producers.brokers.tree_routing`, the tables to :mod:`producers.brokers.tree_interests`.
+on any overlay stands in :mod:`regraft.producers.brokers.two_epochs`; which messages there are and where they go besides belongs
+to :mod:`regraft.producers.brokers.tree_routing`, the tables to :mod:`regraft.producers.brokers.tree_interests`.
 
 Tables of epoch k+1 are derived from those of k where the way to a subscription's home is the same in both trees, and
 built by subscriptions that travel over the new tree where not. A publisher that moves is told to leave when its old
@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from overlay.configuration import Configuration, link
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import (
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseRequest,
     ClientDropped,
@@ -32,15 +32,15 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from producers.brokers.epoch_change import change_asked, reason_to_stay
-from producers.brokers.tree_interests import TreeInterests
-from producers.brokers.tree_publishers import TreeBroker
-from producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
-from schemas.command import Command
+from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
+from regraft.producers.brokers.tree_interests import TreeInterests
+from regraft.producers.brokers.tree_publishers import TreeBroker
+from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
+from regraft.schemas.command import Command
 
 
 class TreeChange:
-    """How the tables of one broker of a tree change. A :class:`producers.brokers.epoch_change.EpochChange`."""
+    """How the tables of one broker of a tree change. A :class:`regraft.producers.brokers.epoch_change.EpochChange`."""
 
     def __init__(self, core: TreeBroker, interests: TreeInterests) -> None:
         self._core = core

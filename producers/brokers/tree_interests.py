@@ -1,15 +1,15 @@
 """What one broker knows of subscriptions and publishers and how that travels: tables, advertisements, acknowledgements.
 
 In: requests of local clients and control messages of neighbours. Out: effects. Every table belongs to an epoch; while
-two are live, both are kept. Notifications belong to :mod:`producers.brokers.tree_routing`, the change from one epoch to
-the next to :mod:`producers.brokers.tree_change`.
+two are live, both are kept. Notifications belong to :mod:`regraft.producers.brokers.tree_routing`, the change from one epoch to
+the next to :mod:`regraft.producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     AdvertiseAck,
     AdvertiseConfirmed,
     Cancelled,
@@ -23,14 +23,14 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from producers.brokers.tree_publishers import TreeBroker, TreePublishers
-from producers.brokers.tree_tables import (
+from regraft.producers.brokers.tree_publishers import TreeBroker, TreePublishers
+from regraft.producers.brokers.tree_tables import (
     LOCAL,
     Entry,
     LocalSubscription,
     RoutingTables,
 )
-from producers.brokers.two_epochs import ProtocolError
+from regraft.producers.brokers.two_epochs import ProtocolError
 
 
 class TreeInterests(TreePublishers):

@@ -1,6 +1,6 @@
 """What one broker of a tree knows of publishers: advertisements, how they are flooded, and how they end.
 
-A part of :mod:`producers.brokers.tree_interests`, which sends the subscriptions that publishers attract.
+A part of :mod:`regraft.producers.brokers.tree_interests`, which sends the subscriptions that publishers attract.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import replace
 
-from producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
-from producers.brokers.match_content import Filter, intersects
-from producers.brokers.tree_repairs import TreeRepairs
-from producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreePlanUnderWay
-from producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
+from regraft.producers.brokers.match_content import Filter, intersects
+from regraft.producers.brokers.tree_repairs import TreeRepairs
+from regraft.producers.brokers.tree_tables import LOCAL, Advertisement, Entry, RoutingTables, TreePlanUnderWay
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
 

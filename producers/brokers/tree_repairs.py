@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
-from producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay
-from producers.brokers.two_epochs import TwoEpochBroker
+from regraft.producers.brokers.broker_messages import Advertise, AdvertiseAck, Effect, Send, Unadvertise
+from regraft.producers.brokers.tree_tables import Advertisement, RoutingTables, TreePlanUnderWay
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 
 class TreeRepairs:

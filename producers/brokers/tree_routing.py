@@ -1,16 +1,16 @@
 """What a broker of a tree does with each message that comes to it.
 
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
-subscriptions and advertisements belong to :mod:`producers.brokers.tree_interests`, the change from one configuration to
-the next to :mod:`producers.brokers.tree_change`.
+subscriptions and advertisements belong to :mod:`regraft.producers.brokers.tree_interests`, the change from one configuration to
+the next to :mod:`regraft.producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from overlay.configuration import Configuration
-from producers.brokers.broker_messages import (
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
     AdvertiseRequest,
@@ -33,12 +33,12 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from producers.brokers.epoch_change import turned_away
-from producers.brokers.tree_change import TreeChange
-from producers.brokers.tree_interests import TreeInterests
-from producers.brokers.tree_publishers import TreeBroker
-from producers.brokers.tree_tables import LOCAL, RoutingTables
-from producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
+from regraft.producers.brokers.epoch_change import turned_away
+from regraft.producers.brokers.tree_change import TreeChange
+from regraft.producers.brokers.tree_interests import TreeInterests
+from regraft.producers.brokers.tree_publishers import TreeBroker
+from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables
+from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
 
 NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
 
@@ -49,7 +49,7 @@ def tree_broker(broker: str, configuration: Configuration, boot_ms: int, *, is_o
 
 
 class TreeRouting:
-    """Where the messages of one broker of a tree go. A :class:`producers.brokers.epoch_change.Routing`."""
+    """Where the messages of one broker of a tree go. A :class:`regraft.producers.brokers.epoch_change.Routing`."""
 
     def __init__(self, core: TreeBroker) -> None:
         self._core = core

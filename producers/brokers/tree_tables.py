@@ -1,7 +1,7 @@
 """Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
 
 Pure data with the two questions routing asks, and what a broker of a tree knows of the plan under way; what is sent and
-when is decided in :mod:`producers.brokers.tree_interests` and :mod:`producers.brokers.tree_change`.
+when is decided in :mod:`regraft.producers.brokers.tree_interests` and :mod:`regraft.producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlay.configuration import Configuration, link
-from producers.brokers.broker_messages import Advertise
-from producers.brokers.epoch_change import PlanUnderWay
-from producers.brokers.match_content import Filter, MatchIndex, covers
+from regraft.overlay.configuration import Configuration, link
+from regraft.producers.brokers.broker_messages import Advertise
+from regraft.producers.brokers.epoch_change import PlanUnderWay
+from regraft.producers.brokers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
 
@@ -25,7 +25,7 @@ class Entry:
     ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
     whose acknowledgement of a subscribe or an unsubscribe is outstanding; one that has released it gets it again where
     it is wanted by then. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
-    epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
+    epoch in which its home issued it (:class:`regraft.producers.brokers.broker_messages.Subscribe`).
     """
 
     subscription: str

@@ -1,8 +1,8 @@
 """One broker of any overlay: its epochs, the phases of the plan under way, answers, and what waits meanwhile.
 
 In: one message at a time and the time. Out: effects. What tables there are, what preparing, switching and draining mean
-and which messages do it differs between a tree (:mod:`producers.brokers.tree_routing`) and a ring
-(:mod:`producers.brokers.chord_routing`); :mod:`producers.brokers.epoch_change` says what they are asked.
+and which messages do it differs between a tree (:mod:`regraft.producers.brokers.tree_routing`) and a ring
+(:mod:`regraft.producers.brokers.chord_routing`); :mod:`regraft.producers.brokers.epoch_change` says what they are asked.
 
 The protocol is in docs/protocol.md.
 """
@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from producers.brokers.answer_commands import AnsweringBroker
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.answer_commands import AnsweringBroker
+from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     Bundle,
     ClientDropped,
@@ -28,11 +28,11 @@ from producers.brokers.broker_messages import (
     bundled,
     stay_of,
 )
-from producers.brokers.broker_protocol import BrokerPhase
-from producers.brokers.command_fence import CommandFence
-from producers.brokers.epoch_change import EpochChange, EpochTables, PlanUnderWay, Routing, digest_mismatch
-from producers.brokers.report_state import reported
-from schemas.command import Command, CommandPhase, Outcome, Refusal
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.command_fence import CommandFence
+from regraft.producers.brokers.epoch_change import EpochChange, EpochTables, PlanUnderWay, Routing, digest_mismatch
+from regraft.producers.brokers.report_state import reported
+from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 
 CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
 HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
@@ -55,7 +55,7 @@ Plan = TypeVar("Plan", bound=PlanUnderWay)
 class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     """One broker's protocol core: tables of at most two epochs, the plan under way between them, what it holds back.
 
-    A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes what the kind of overlay has to say
+    A :class:`regraft.producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes what the kind of overlay has to say
     of it; that works with the methods here that have no underscore, and with ``tables`` by epoch.
     """
 

@@ -6,8 +6,8 @@ belongs to :mod:`producers.emulator.emit_telemetry`.
 
 from __future__ import annotations
 
-from producers.brokers.broker_messages import Notification
-from schemas.telemetry import BLOCK_SIZE, Delivery
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
 SECOND_MS = 1_000
 SIGN_BIT = 1 << (BLOCK_SIZE - 1)

@@ -1,7 +1,7 @@
 """Telemetry: one batch per broker and flush, empty ones included, and the register of clients.
 
 In: an emulated overlay and its environment's clock. Out: TelemetryBatch and Client records for the sinks. What the
-counters mean belongs to :mod:`schemas.telemetry`; what happens to a batch, to the sink.
+counters mean belongs to :mod:`regraft.schemas.telemetry`; what happens to a batch, to the sink.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import cast
 
 import simpy
 
-from producers.brokers.match_content import Filter, Predicate
-from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.emulator.emulated_parts import EmulatedBroker, QueueCounters
-from producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
-from schemas.client import Client, PredicateRecord, Role
-from schemas.command import CommandResult
-from schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
+from regraft.producers.brokers.match_content import Filter, Predicate
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.emulator.emulated_parts import EmulatedBroker, QueueCounters
+from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
+from regraft.schemas.client import Client, PredicateRecord, Role
+from regraft.schemas.command import CommandResult
+from regraft.schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
 
 CANDIDATES_MAX = 40  # How many peers a broker probes in turn beside its neighbours: the nearest by the inventory.
 SECOND_MS = 1_000.0

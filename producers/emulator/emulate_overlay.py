@@ -2,7 +2,7 @@
 
 In: a SimPy environment (virtual or wall clock: the model does not know which), an inventory, requests of clients and
 commands. Out: telemetry cells and counters, results, and the ledger's account. What a broker does with a message is
-decided by its core (:mod:`producers.brokers.broker_protocol`); who publishes and subscribes what, by a workload.
+decided by its core (:mod:`regraft.producers.brokers.broker_protocol`); who publishes and subscribes what, by a workload.
 
 Times are milliseconds of the environment's clock. One hop of a notification is two events: its arrival and the end of
 its service; both are plain timeouts with a callback, since a SimPy process for each message would double their cost.
@@ -16,8 +16,8 @@ from typing import cast
 
 import simpy
 
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import (
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     Answer,
     Cancelled,
@@ -39,20 +39,20 @@ from producers.brokers.broker_messages import (
     UserTaken,
     control_messages_in,
 )
-from producers.brokers.match_content import Content, Filter
-from producers.emulator.delivery_cells import DeliveryCells
-from producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
-from producers.emulator.judge_losses import LifeEnd, LossJudge, passage
-from producers.emulator.ledger import Ledger
-from producers.emulator.link_faults import LinkFaults
-from producers.emulator.overlay_listeners import OverlayListener, UserListener
-from producers.emulator.publisher_clients import PublisherClients
-from producers.emulator.starting_point import StartingPoint
-from producers.emulator.subscriber_clients import SubscriberClients
-from producers.emulator.user_clients import UserClients
-from schemas.client import Role
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.telemetry import ClientChange
+from regraft.producers.brokers.match_content import Content, Filter
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
+from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, passage
+from regraft.producers.emulator.ledger import Ledger
+from regraft.producers.emulator.link_faults import LinkFaults
+from regraft.producers.emulator.overlay_listeners import OverlayListener, UserListener
+from regraft.producers.emulator.publisher_clients import PublisherClients
+from regraft.producers.emulator.starting_point import StartingPoint
+from regraft.producers.emulator.subscriber_clients import SubscriberClients
+from regraft.producers.emulator.user_clients import UserClients
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.telemetry import ClientChange
 
 CONTROL_BYTES = 64  # What a control message is taken to weigh on a link, also in a bundle.
 QUEUE_OVERFLOW = "queue_overflow"

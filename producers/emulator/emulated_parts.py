@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from producers.brokers.broker_messages import ClientRequest, Effect, Message
-from producers.brokers.broker_protocol import BrokerProtocol
-from producers.emulator.delivery_cells import DeliveryCells
-from producers.emulator.judge_losses import LifeEnd, Passed
-from schemas.command import Command
-from schemas.telemetry import ClientChange
+from regraft.producers.brokers.broker_messages import ClientRequest, Effect, Message
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.judge_losses import LifeEnd, Passed
+from regraft.schemas.command import Command
+from regraft.schemas.telemetry import ClientChange
 
 ENDS_KEPT_MAX = 100  # Deaths of neighbours that a broker remembers.
 

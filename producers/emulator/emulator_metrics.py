@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from infra.serve_metrics import Health, Pulse
-from infra.stage_metrics import StageMetrics
-from producers.brokers.match_content import Filter
-from schemas.client import Role
-from schemas.command import CommandResult
+from regraft.infra.serve_metrics import Health, Pulse
+from regraft.infra.stage_metrics import StageMetrics
+from regraft.producers.brokers.match_content import Filter
+from regraft.schemas.client import Role
+from regraft.schemas.command import CommandResult
 
 LEDGER_COUNTS = (
     "published",

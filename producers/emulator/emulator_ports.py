@@ -9,10 +9,10 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from schemas.announcement import Announcement
-from schemas.client import Client
-from schemas.command import Command, CommandResult
-from schemas.telemetry import TelemetryBatch
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.client import Client
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.telemetry import TelemetryBatch
 
 RECORDS_KEPT_MAX = 1_000_000
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
-from producers.emulator.overlay_ways import Passage, target_of, way_in
-from schemas.command import Command, CommandPhase
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
+from regraft.producers.emulator.overlay_ways import Passage, target_of, way_in
+from regraft.schemas.command import Command, CommandPhase
 
 LOST_WITH_BROKER = "lost_with_broker"  # It was in or on a broker that died.
 BROKER_WAS_DEAD = "broker_was_dead"  # It was published when a broker on its only way was dead already.

@@ -12,24 +12,24 @@ from collections.abc import Container, Iterable
 import structlog
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from infra.dead_letters import RecordDecoder, addressed
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer, report_error
-from infra.read_messages import read_messages
-from infra.read_newest import read_newest
-from infra.record_writer import RecordWriter
-from infra.stack_error import StackError
-from producers.emulator.read_members import MemberReader
-from producers.emulator.starting_point import is_undecided
-from schemas.announcement import Announcement
-from schemas.broker_topics import BrokerTopics
-from schemas.client import Client
-from schemas.codec import UndecodableRecordError, decode
-from schemas.command import Command, CommandResult
-from schemas.dead_letter import DeadLetter
-from schemas.plan import Plan
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
+from regraft.infra.dead_letters import RecordDecoder, addressed
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer, report_error
+from regraft.infra.read_messages import read_messages
+from regraft.infra.read_newest import read_newest
+from regraft.infra.record_writer import RecordWriter
+from regraft.infra.stack_error import StackError
+from regraft.producers.emulator.read_members import MemberReader
+from regraft.producers.emulator.starting_point import is_undecided
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.client import Client
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.plan import Plan
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
 
 COMMANDS_PER_POLL_MAX = 500
 TOMBSTONES_AT_ONCE_MAX = 500  # Below any buffer that may be set: none of them is dropped for lack of room.

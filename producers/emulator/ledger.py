@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from producers.brokers.broker_messages import Notification
-from producers.brokers.match_content import Filter, MatchIndex, matches
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.match_content import Filter, MatchIndex, matches
 
 OVERDUE_COUNT_MAX = 100_000  # Notifications that stay open behind the settle time, in case they come very late.
 LINGERING_COUNT_MAX = 10_000  # Subscriptions long ended that no home has let go of, as those of homes that have died.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import simpy
 
-from overlay.configuration import link
-from overlay.overlay_configuration import Link
+from regraft.overlay.configuration import link
+from regraft.overlay.overlay_configuration import Link
 
 
 class LinkFaults:

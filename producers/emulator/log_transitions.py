@@ -10,9 +10,9 @@ from __future__ import annotations
 import structlog
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
-from producers.brokers.match_content import Filter
-from schemas.client import Role
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.producers.brokers.match_content import Filter
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 
 OVER = (Outcome.RETIRED, Outcome.ABORTED)
 

@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from overlay.inventory import Inventory, InventoryError
-from overlay.members import extended
-from schemas.member import BrokerFacts, PeerCost, Position
-from schemas.topics import AGENT_PATTERN
+from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.members import extended
+from regraft.schemas.member import BrokerFacts, PeerCost, Position
+from regraft.schemas.topics import AGENT_PATTERN
 
 _TEXT = re.compile(
     rf"(\S+) at (\d+(?:\.\d+)?) (?:by ((?:\S+=\S+,)*\S+=\S+)|near ([^\s,]+),([^\s,]+))"

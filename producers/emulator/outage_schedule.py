@@ -18,8 +18,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
 
 SITE = "site:"
 SLOW_FACTOR = 10.0

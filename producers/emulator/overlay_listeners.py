@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from producers.brokers.match_content import Filter
-from schemas.client import Role
-from schemas.command import CommandResult
+from regraft.producers.brokers.match_content import Filter
+from regraft.schemas.client import Role
+from regraft.schemas.command import CommandResult
 
 
 class OverlayListener(Protocol):

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration, link
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import Notification
-from producers.brokers.chord_trees import TOPIC
-from producers.brokers.epoch_change import change_asked, digest_mismatch
-from schemas.command import Command
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.chord_trees import TOPIC
+from regraft.producers.brokers.epoch_change import change_asked, digest_mismatch
+from regraft.schemas.command import Command
 
 Passage = tuple[str, bool]  # A broker, and whether a notification comes to it from its topic's rendezvous.
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import DEFAULT_BITS
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import DEFAULT_BITS
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
 RTT_STEPS_PER_MS = 10  # The cut keeps tenths of a millisecond.

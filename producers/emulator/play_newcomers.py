@@ -13,13 +13,13 @@ import simpy
 import structlog
 from msgspec.structs import replace
 
-from producers.emulator.delivery_cells import DeliveryCells
-from producers.emulator.emit_telemetry import TelemetryEmitter
-from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.emulator.emulated_parts import EmulatedBroker
-from producers.emulator.emulator_ports import MembershipPort
-from producers.emulator.newcomers import Newcomer
-from schemas.announcement import REPEAT_MS, Announcement
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.emit_telemetry import TelemetryEmitter
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.emulator.emulated_parts import EmulatedBroker
+from regraft.producers.emulator.emulator_ports import MembershipPort
+from regraft.producers.emulator.newcomers import Newcomer
+from regraft.schemas.announcement import REPEAT_MS, Announcement
 
 SECOND_MS = 1_000.0
 LOOK_MS = 1_000.0  # Between two looks whether it has been let in.

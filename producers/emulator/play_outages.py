@@ -13,8 +13,8 @@ from typing import Any
 
 import structlog
 
-from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
 
 SECOND_MS = 1_000.0
 NOTES_KEPT_MAX = 1_000

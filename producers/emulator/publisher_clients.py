@@ -16,7 +16,7 @@ from typing import cast
 
 import simpy
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
     ClientRequest,
@@ -24,8 +24,8 @@ from producers.brokers.broker_messages import (
     Notification,
     UnadvertiseRequest,
 )
-from producers.brokers.match_content import Content, Filter
-from producers.emulator.ledger import Ledger
+from regraft.producers.brokers.match_content import Content, Filter
+from regraft.producers.emulator.ledger import Ledger
 
 WAIT_OVERFLOW = "publisher_wait_overflow"
 WAITING_MAX = 100_000  # Notifications that one publisher keeps between two homes.

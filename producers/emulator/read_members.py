@@ -8,11 +8,11 @@ from __future__ import annotations
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer, report_error
-from schemas.codec import UndecodableRecordError, decode
-from schemas.member import Member, MemberState
-from schemas.topics import MEMBERS, topic_name
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer, report_error
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.topics import MEMBERS, topic_name
 
 RECORDS_PER_POLL_MAX = 5_000
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
-from overlay.plan_digest import plan_digest
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_protocol import BrokerProtocol
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.plan_digest import plan_digest
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import simpy
 
-from producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
-from producers.brokers.match_content import Filter
-from producers.emulator.ledger import Ledger
+from regraft.producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.ledger import Ledger
 
 STAY_MARK = "~"  # Between a subscriber's name and the number of its stay, from the second on.
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
-from producers.brokers.chord_messages import (
+from regraft.producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
+from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
     MovedSubscription,
     MoveHeardRequest,
 )
-from producers.brokers.chord_trees import TOPIC
-from producers.brokers.match_content import Filter, Operator, Predicate
-from producers.emulator.ledger import Ledger
-from producers.emulator.publisher_clients import ClientError, is_always_serving
+from regraft.producers.brokers.chord_trees import TOPIC
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.emulator.ledger import Ledger
+from regraft.producers.emulator.publisher_clients import ClientError, is_always_serving
 
 
 def topic_filter(topic: str) -> Filter:

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from fastavro import schemaless_reader, schemaless_writer
 
-from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
-from producers.recordings.recording_format import (
+from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
+from regraft.producers.recordings.recording_format import (
     NULL_BRANCH,
     SPAN,
     SYNC_BYTES,
@@ -31,13 +31,13 @@ from producers.recordings.recording_format import (
     raw_records,
     read_varint,
 )
-from producers.recordings.recording_parts import RecordingError as RecordingError
-from producers.recordings.recording_parts import RecordingInfo as RecordingInfo
-from producers.recordings.recording_parts import RecordingPart, files_of, open_part
-from producers.recordings.watch_clock import ClockWatch
-from schemas.codec import header
-from schemas.registry import Schema, latest_schema
-from schemas.topics import TELEMETRY
+from regraft.producers.recordings.recording_parts import RecordingError as RecordingError
+from regraft.producers.recordings.recording_parts import RecordingInfo as RecordingInfo
+from regraft.producers.recordings.recording_parts import RecordingPart, files_of, open_part
+from regraft.producers.recordings.watch_clock import ClockWatch
+from regraft.schemas.codec import header
+from regraft.schemas.registry import Schema, latest_schema
+from regraft.schemas.topics import TELEMETRY
 
 VARINTS_BYTES_MAX = 20
 MESSAGE_BYTES = 300  # What a message takes in memory beside its key and value.

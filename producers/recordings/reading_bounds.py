@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.bounds import RECORD_BYTES_MAX
+from regraft.schemas.bounds import RECORD_BYTES_MAX
 
 BLOCK_MB_MIN = 2 * (RECORD_BYTES_MAX >> 20)  # A block may hold one such record besides its 256 KiB.
 

@@ -16,23 +16,23 @@ from dataclasses import dataclass
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_consumer, report_error
-from infra.stack_error import StackError
-from producers.recordings.write_recording import RecordingWriter
-from schemas.alert import Alert
-from schemas.announcement import Announcement
-from schemas.audit import AuditEntry
-from schemas.client import Client
-from schemas.command import Command, CommandResult
-from schemas.event import AdaptationEvent
-from schemas.leader import LeaderTerm
-from schemas.member import Member
-from schemas.order import Order
-from schemas.plan import Plan
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import (
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer, report_error
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.write_recording import RecordingWriter
+from regraft.schemas.alert import Alert
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.audit import AuditEntry
+from regraft.schemas.client import Client
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.leader import LeaderTerm
+from regraft.schemas.member import Member
+from regraft.schemas.order import Order
+from regraft.schemas.plan import Plan
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import (
     ALERTS,
     ANNOUNCEMENTS,
     AUDIT,

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import msgspec
 
-from overlay.inventory import Inventory
-from overlay.members import FleetView
-from producers.recordings.read_recording import Recording
-from schemas.codec import UndecodableRecordError, decode
-from schemas.member import Member, MemberState
-from schemas.topics import MEMBERS
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
+from regraft.producers.recordings.read_recording import Recording
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.topics import MEMBERS
 
 
 def added_members(recording: Recording) -> list[Member]:

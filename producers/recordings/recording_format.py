@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, cast
 from backports import zstd
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from producers.recordings.reading_bounds import DEFAULT_BOUNDS
-from schemas.bounds import RECORD_BYTES_MAX
-from schemas.registry import Schema, latest_schema, schema_by_id
-from schemas.topics import DEAD_LETTERS, TELEMETRY, TOPICS
+from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS
+from regraft.schemas.bounds import RECORD_BYTES_MAX
+from regraft.schemas.registry import Schema, latest_schema, schema_by_id
+from regraft.schemas.topics import DEAD_LETTERS, TELEMETRY, TOPICS
 
 FORMAT_VERSION = 1
 MAGIC = b"Obj\x01"

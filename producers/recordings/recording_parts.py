@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.stack_error import StackError
-from overlay.inventory import Inventory, InventoryError
-from producers.recordings.recording_format import (
+from regraft.infra.stack_error import StackError
+from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.producers.recordings.recording_format import (
     FORMAT_VERSION,
     INFO_KEY,
     INVENTORY_KEY,
@@ -22,7 +22,7 @@ from producers.recordings.recording_format import (
     FormError,
     decode_header,
 )
-from schemas.registry import Schema
+from regraft.schemas.registry import Schema
 
 PART_PATTERN = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})$")
 SUFFIX = ".avro"

@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import leave_to_caller, open_consumer, open_producer
-from infra.stack_error import StackError
-from producers.recordings.read_recording import RecordedMessage, Recording
-from schemas.topics import CLIENTS, CREATE_TIME, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import leave_to_caller, open_consumer, open_producer
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.read_recording import RecordedMessage, Recording
+from regraft.schemas.topics import CLIENTS, CREATE_TIME, ORDERS, TELEMETRY, TOPICS, Topic, topic_name
 
 KEPT_FOR_EVER_MS = -1  # A replay is older than any retention: Kafka would delete it under its readers.
 WAITING_RECORDS_MAX = 100_000

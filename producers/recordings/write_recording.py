@@ -20,9 +20,9 @@ import msgspec
 import structlog
 from fastavro import schemaless_reader
 
-from infra.check_disk import DiskFullError, check_disk, is_disk_full
-from infra.stack_error import StackError
-from producers.recordings.recording_format import (
+from regraft.infra.check_disk import DiskFullError, check_disk, is_disk_full
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.recording_format import (
     COMPRESS_LEVEL,
     FORMAT_VERSION,
     NULL_BRANCH,
@@ -33,11 +33,11 @@ from producers.recordings.recording_format import (
     recorded_names,
     varint,
 )
-from producers.recordings.recording_parts import PART_PATTERN, SUFFIX, following_parts
-from schemas.bounds import RECORD_BYTES_MAX
-from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, accepted_ids, decode, encode
-from schemas.registry import Schema, latest_schema
-from schemas.topics import TOPICS
+from regraft.producers.recordings.recording_parts import PART_PATTERN, SUFFIX, following_parts
+from regraft.schemas.bounds import RECORD_BYTES_MAX
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, accepted_ids, decode, encode
+from regraft.schemas.registry import Schema, latest_schema
+from regraft.schemas.topics import TOPICS
 
 BLOCK_BYTES = 1 << 18  # Beyond what a core's cache holds, blocks take a tenth longer; smaller ones compress less.
 FLUSH_S = 0.5

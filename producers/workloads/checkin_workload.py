@@ -19,15 +19,15 @@ from typing import Protocol, cast
 import numpy as np
 import simpy
 
-from producers.brokers.chord_trees import TOPIC
-from producers.brokers.match_content import Content, Filter
-from producers.emulator.overlay_listeners import OverlayListener
-from producers.emulator.starting_point import StartingPoint
-from producers.emulator.user_clients import topic_filter
-from producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins
-from producers.workloads.checkin_settings import CheckinSettings
-from schemas.client import Role
-from schemas.command import CommandResult
+from regraft.producers.brokers.chord_trees import TOPIC
+from regraft.producers.brokers.match_content import Content, Filter
+from regraft.producers.emulator.overlay_listeners import OverlayListener
+from regraft.producers.emulator.starting_point import StartingPoint
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, cell_name, cell_numbers, load_checkins
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.schemas.client import Role
+from regraft.schemas.command import CommandResult
 
 SECOND_MS = 1_000.0
 

@@ -20,11 +20,11 @@ from typing import cast
 
 import simpy
 
-from producers.brokers.match_content import Content, Filter, Operator, Predicate
-from producers.emulator.emulate_overlay import EmulatedOverlay
-from producers.workloads.stock_settings import RegimeChange, WorkloadSettings
-from schemas.client import Role
-from schemas.command import CommandResult
+from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.workloads.stock_settings import RegimeChange, WorkloadSettings
+from regraft.schemas.client import Role
+from regraft.schemas.command import CommandResult
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
 SECOND_MS = 1_000.0

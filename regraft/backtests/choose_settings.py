@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.find_planners import PLANNERS, planner_names, planner_spec
 from regraft.backtests.backtest_outcome import Outcome
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.find_planners import PLANNERS, planner_names, planner_spec
 
 AUTO = "auto"
 HORIZONS_LIFETIMES = (0.5, 1.0, 2.0, 4.0)

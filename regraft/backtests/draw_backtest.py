@@ -13,8 +13,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from experiments.drawing_parts import STYLE, svg_text
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RECORDED, Outcome, outcomes_by_mode
+from regraft.experiments.drawing_parts import STYLE, svg_text
 
 SECOND_MS = 1_000
 YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--"), LEAST: ("#777777", ":")}

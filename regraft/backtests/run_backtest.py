@@ -19,19 +19,19 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from controller.controller_settings import ControllerSettings
-from controller.kinds.find_kind import kind_of
-from infra.show_progress import show_progress
-from producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, CostPoint, Outcome
 from regraft.backtests.choose_settings import AUTO, Candidate, Choice, candidates_for, choose
 from regraft.backtests.run_closed_loop import ClosedLoopTask, longest_s, run_closed_loop
 from regraft.backtests.run_open_loop import OpenLoopTask, run_open_loop
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.find_kind import kind_of
+from regraft.infra.show_progress import show_progress
+from regraft.producers.recordings.read_recording import Recording, RecordingError, open_recording
 from regraft.recordings.aggregate_recording import AggregatedRecording, aggregate_recording, work_count
 from regraft.recordings.divide_work import divide_work
+from regraft.schemas.topics import CLIENTS, MEMBERS
 from regraft.settings.recorded_settings import reading_bounds, settings_of, why_not_emulated
 from regraft.settings.run_settings import Flags, Settings, SettingsError
-from schemas.topics import CLIENTS, MEMBERS
 
 CLOSED_LOOP_S = 180
 SMALL_WINDOWS = 50  # Some seconds of work at most.

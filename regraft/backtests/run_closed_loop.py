@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import msgspec
 
-from controller.controller_settings import ControllerSettings
-from controller.loop_state import COST_POINTS_MAX
-from experiments.run_tasks import TellWork
-from producers.emulated_kinds import EMULATED_KINDS
-from producers.emulator.ledger import LedgerSnapshot
-from producers.emulator_settings import EmulatorSettings
 from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveries, Mode, Outcome
 from regraft.backtests.run_open_loop import mark_of
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.loop_state import COST_POINTS_MAX
+from regraft.experiments.run_tasks import TellWork
+from regraft.producers.emulated_kinds import EMULATED_KINDS
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.recordings.aggregate_span import opened_recording
+from regraft.schemas.plan_life import LIFE
 from regraft.stages.run_stage import configure_logs
 from regraft.virtual_runs.record_virtual import virtual_settings
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.plan_life import LIFE
 
 SECOND_MS = 1_000
 

@@ -15,32 +15,32 @@ from itertools import chain
 
 import msgspec
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.find_planners import planners_of
-from controller.decide.judge_proposals import Situation, transition_price_per_s
-from controller.decide.shadow_planners import ShadowPlanner
-from controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
-from controller.kinds.find_kind import kind_of
-from controller.kinds.overlay_kind import AnyKind
-from controller.ports.memory_ports import MemoryPorts
-from controller.state.closed_window import ClosedWindow
-from controller.state.overlay_state import OverlayState
-from controller.state.overlays_in_window import overlays_in
-from controller.state.plan_log import PlanLog
-from controller.windows.find_changes import ChangeFinder
-from controller.windows.measure_links import LinkMeter
-from controller.windows.read_windows import WindowReader
-from experiments.run_tasks import TellWork
-from infra.stack_error import StackError
-from overlay.inventory import Inventory
-from overlay.members import FleetView
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.recordings.recorded_members import added_members
 from regraft.backtests.backtest_outcome import RECORDED, CostPoint, DecisionTime, Mode, Outcome, PlanMark
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.find_planners import planners_of
+from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
+from regraft.controller.decide.shadow_planners import ShadowPlanner
+from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
+from regraft.controller.kinds.find_kind import kind_of
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.overlay_state import OverlayState
+from regraft.controller.state.overlays_in_window import overlays_in
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.windows.find_changes import ChangeFinder
+from regraft.controller.windows.measure_links import LinkMeter
+from regraft.controller.windows.read_windows import WindowReader
+from regraft.experiments.run_tasks import TellWork
+from regraft.infra.stack_error import StackError
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.recordings.recorded_members import added_members
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
 from regraft.recordings.aggregate_span import opened_recording
+from regraft.schemas.plan import Plan
 from regraft.stages.run_stage import configure_logs
-from schemas.plan import Plan
 
 BOUNDED_WINDOWS_MAX = 120  # Spread over the recording; with 400 brokers a bound takes 0.1 s.
 

@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
-from infra.measured_figures import Figure, run_facts
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, Mode, Outcome, outcomes_by_mode
 from regraft.backtests.choose_settings import Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
+from regraft.infra.measured_figures import Figure, run_facts
 from regraft.report_page.html_parts import html_table, number_text
-from schemas.status_file import replace_file
+from regraft.schemas.status_file import replace_file
 
 NAME_WIDTH_MIN = 11
 OPEN_HEADS = ("planner", "cost/s", "saved", "plans", "undone", "links", "moves", "IDs", "ms")

@@ -21,8 +21,8 @@ from regraft.commands.command_options import AsJson, Assignments, Bootstrap, Set
 
 if TYPE_CHECKING:
     from regraft.recordings.rehearse_rules import Rehearsal, RehearsalSettings, RehearsedChange
+    from regraft.schemas.alert import Alert
     from regraft.settings.run_settings import Settings
-    from schemas.alert import Alert
 
 READ_S_MAX = 30.0
 EXIT_FAILED = 1
@@ -63,7 +63,7 @@ def rules(
     """
     import dataclasses
 
-    from alerts.read_rules import DEFAULT_RULES, load_rules
+    from regraft.alerts.read_rules import DEFAULT_RULES, load_rules
 
     path = settings_of(assignments, settings_file).alerts.rules_file or DEFAULT_RULES
     found = load_rules(path)
@@ -85,7 +85,7 @@ def list_alerts(
 
     Examples: `regraft alerts list`; `regraft alerts list --last 0 --json`.
     """
-    from alerts.show_alerts import alert_entry
+    from regraft.alerts.show_alerts import alert_entry
 
     stored = _stored(settings_of(assignments, settings_file, bootstrap))
     newest = sorted(stored, key=lambda alert: (-alert.changed_ms, alert.key))
@@ -128,9 +128,9 @@ def try_rules(
     Examples: `regraft alerts test rules.toml out/rec.avro`;
     `regraft alerts test rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
     """
-    from alerts.read_rules import load_rules
-    from infra.show_progress import show_progress
-    from producers.recordings.read_recording import open_recording
+    from regraft.alerts.read_rules import load_rules
+    from regraft.infra.show_progress import show_progress
+    from regraft.producers.recordings.read_recording import open_recording
     from regraft.recordings.expect_alerts import differences, expected_text, read_expected
     from regraft.recordings.rehearse_rules import rehearse_rules
 
@@ -162,11 +162,11 @@ def try_rules(
 
 def _stored(settings: Settings) -> list[Alert]:
     """Return the newest record of each alert."""
-    from infra.read_messages import read_messages
+    from regraft.infra.read_messages import read_messages
+    from regraft.schemas.alert import Alert
+    from regraft.schemas.codec import UndecodableRecordError, decode
+    from regraft.schemas.topics import ALERTS, topic_name
     from regraft.stages.run_loop import require_kafka
-    from schemas.alert import Alert
-    from schemas.codec import UndecodableRecordError, decode
-    from schemas.topics import ALERTS, topic_name
 
     require_kafka(settings.kafka.access)
     alerts: dict[bytes, Alert] = {}

@@ -30,10 +30,10 @@ def audit(
 
     Examples: `regraft audit`; `regraft audit --about plan-7 --json`.
     """
-    from infra.order_keys import utc
+    from regraft.infra.order_keys import utc
     from regraft.run_records.read_audit import read_audit
+    from regraft.schemas.remote_registry import use_registry
     from regraft.stages.run_loop import require_kafka
-    from schemas.remote_registry import use_registry
 
     kafka = settings_of(assignments, settings_file, bootstrap).kafka
     require_kafka(kafka.access)

@@ -70,7 +70,7 @@ def token(
     Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`;
     `regraft dashboard token --by "wall screen" --read-only`.
     """
-    from dashboard.operator_tokens import READ_SCOPE, SCOPE, TokenSecretError, id_of, make_token, read_secret
+    from regraft.dashboard.operator_tokens import READ_SCOPE, SCOPE, TokenSecretError, id_of, make_token, read_secret
 
     dashboard = settings_of(assignments, settings_file).dashboard
     secret = read_secret(dashboard)
@@ -103,8 +103,8 @@ def revoke(
     Examples: `regraft dashboard revoke 3f9c2a7be01d4c58`;
     `regraft dashboard revoke 3f9c2a7be01d4c58 --set dashboard.revoked_file=/etc/regraft/revoked.txt`.
     """
-    from dashboard.operator_tokens import id_of
-    from dashboard.revoked_tokens import revoke_token
+    from regraft.dashboard.operator_tokens import id_of
+    from regraft.dashboard.revoked_tokens import revoke_token
 
     file = settings_of(assignments, settings_file).dashboard.revoked_path
     token_id = id_of(which)

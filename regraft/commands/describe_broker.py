@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from schemas.bounds import TIME_MS_MAX
-from schemas.member import BrokerFacts, Member, PeerCost, Position
+from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.member import BrokerFacts, Member, PeerCost, Position
 
 LINKS_SHOWN = 5
 
@@ -36,7 +36,7 @@ def facts_of(
 
     The processing cost is the inventory's median where neither says it. Raises FactsError.
     """
-    from schemas.topics import AGENT_PATTERN
+    from regraft.schemas.topics import AGENT_PATTERN
 
     own = announced or BrokerFacts()
     if not links and position is None and not own.link_costs and own.position is None:
@@ -112,7 +112,7 @@ def _position(text: str) -> Position:
 def _median_processing(path: Path) -> float:
     import numpy as np
 
-    from overlay.inventory import Inventory
+    from regraft.overlay.inventory import Inventory
 
     if not path.exists():
         raise FactsError(f"what a notification costs there is not known, as {path} is not here: say --processing COST")

@@ -29,9 +29,9 @@ def doctor(
 
     Examples: `regraft doctor`; `regraft doctor --bootstrap kafka:9093 --settings regraft.toml`.
     """
-    from infra.doctor import FindingStatus, diagnose
-    from infra.redis_access import RedisAccess
-    from infra.valkey_server import external_redis_url
+    from regraft.infra.doctor import FindingStatus, diagnose
+    from regraft.infra.redis_access import RedisAccess
+    from regraft.infra.valkey_server import external_redis_url
     from regraft.settings.place_demo import agents_of
 
     settings = settings_of(assignments, settings_file, bootstrap)

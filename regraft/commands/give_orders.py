@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import typer
 from msgspec import structs
 
-from schemas.audit import AuditEntry, AuditOutcome
-from schemas.member import BrokerFacts
-from schemas.order import Order, OrderKind
+from regraft.schemas.audit import AuditEntry, AuditOutcome
+from regraft.schemas.member import BrokerFacts
+from regraft.schemas.order import Order, OrderKind
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -48,9 +48,9 @@ def give_order(
     ``by`` empty is the holder of the key, else the login. Raises StackError when the order is not stored; ends with 1,
     and why, when the controller refuses it.
     """
-    from infra.send_orders import send_order
+    from regraft.infra.send_orders import send_order
     from regraft.run_records.read_audit import AuditTail
-    from schemas.remote_registry import use_registry
+    from regraft.schemas.remote_registry import use_registry
 
     kafka, now_ms = settings.kafka, time.time_ns() // 1_000_000
     order = _signed(settings, Order(subject, kind, by, reason, now_ms, until_ms, evacuate, plan_digest, facts=facts))
@@ -74,7 +74,7 @@ def tell_given(answer: AuditEntry | None, done: str) -> None:
 
 def _signed(settings: Settings, order: Order) -> Order:
     """Return the order with who gives it where, and their signature where there is a key."""
-    from infra.order_keys import new_nonce
+    from regraft.infra.order_keys import new_nonce
 
     key, user = settings.orders.operator_key(), getpass.getuser()
     giver = order.by or (user if key is None else key.name)

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
-from schemas.order import OrderKind
+from regraft.schemas.order import OrderKind
 
 DAYS_MAX = 3_650
 
@@ -46,7 +46,7 @@ def create(
     Examples: `regraft keys create ana >> trusted.toml`; `regraft keys create dashboard --for-others`;
     `regraft keys create night-shift --days 30 --order pause --order resume`.
     """
-    from infra.order_keys import DAY_S, create_signing_key
+    from regraft.infra.order_keys import DAY_S, create_signing_key
 
     file = out or Path(f"{name.replace('/', '_')}.key")
     key = create_signing_key(name, file)
@@ -62,7 +62,7 @@ def create(
 @keys_app.command(name="list")
 def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
     """Show the keys that the stages of these settings trust, with their ends and what they may order."""
-    from infra.order_keys import OrderKeyError, read_trusted_keys, utc
+    from regraft.infra.order_keys import OrderKeyError, read_trusted_keys, utc
 
     settings = settings_of(assignments, settings_file).orders
     file = settings.trusted_file

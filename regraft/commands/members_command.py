@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from infra.stack_error import StackError
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row
 from regraft.commands.give_orders import EXIT_FAILED, give_order, tell_given
 from regraft.commands.read_announced import announced_row, read_announced
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.member_life import against_member_order
-from schemas.order import OrderKind
+from regraft.infra.stack_error import StackError
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.member_life import against_member_order
+from regraft.schemas.order import OrderKind
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -220,12 +220,12 @@ def readmit(
 
 def _known(settings: Settings) -> dict[str, Member]:
     """Return the newest record of every known broker. Raises StackError when Kafka or the topic is away."""
-    from overlay.inventory import Inventory
-    from overlay.members import FleetView
+    from regraft.overlay.inventory import Inventory
+    from regraft.overlay.members import FleetView
     from regraft.run_records.read_topics import read_whole
+    from regraft.schemas.remote_registry import use_registry
+    from regraft.schemas.topics import MEMBERS
     from regraft.stages.run_loop import require_kafka
-    from schemas.remote_registry import use_registry
-    from schemas.topics import MEMBERS
 
     require_kafka(settings.kafka.access)
     use_registry(namespace=settings.kafka.namespace)

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from infra.stage_metrics import MetricInfo
+    from regraft.infra.stage_metrics import MetricInfo
 
 
 def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
     """Return what each stage measures, by the name of its section in the settings."""
-    from alerts.alert_metrics import AlertMetrics
-    from controller.report.loop_metrics import LoopMetrics
-    from dashboard.dashboard_metrics import DashboardMetrics
-    from producers.emulator.emulator_metrics import EmulatorMetrics
-    from streaming.job_metrics import JobMetrics
+    from regraft.alerts.alert_metrics import AlertMetrics
+    from regraft.controller.report.loop_metrics import LoopMetrics
+    from regraft.dashboard.dashboard_metrics import DashboardMetrics
+    from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
+    from regraft.streaming.job_metrics import JobMetrics
 
     stages = {
         "controller": LoopMetrics().stage,

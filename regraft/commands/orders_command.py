@@ -13,7 +13,7 @@ import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, By, Lasting, Reason, SettingsFile, settings_of
 from regraft.commands.give_orders import give_order, tell_given
-from schemas.order import WHOLE_OVERLAY, OrderKind
+from regraft.schemas.order import WHOLE_OVERLAY, OrderKind
 
 MINUTE_MS = 60_000
 
@@ -104,7 +104,7 @@ def _until_ms(reason: str, minutes: float | None) -> int:
 
 def _check_broker(broker: str, path: Path) -> None:
     """Refuse a name that the inventory, where this machine has it, does not hold."""
-    from overlay.inventory import Inventory, InventoryError
+    from regraft.overlay.inventory import Inventory, InventoryError
 
     if not path.exists():
         return  # The controller has it, and answers with an event.

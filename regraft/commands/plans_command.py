@@ -16,12 +16,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from infra.stack_error import StackError
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.give_orders import ANSWER_S_MAX, EXIT_FAILED, give_order
-from schemas.order import OrderKind
-from schemas.plan import Plan, PlanPhase, Proposal
-from schemas.plan_life import LIFE, against_order
+from regraft.infra.stack_error import StackError
+from regraft.schemas.order import OrderKind
+from regraft.schemas.plan import Plan, PlanPhase, Proposal
+from regraft.schemas.plan_life import LIFE, against_order
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -212,9 +212,9 @@ def _time(time_ms: int) -> str:
 def _stored(settings: Settings) -> list[Plan]:
     """Return the newest version of each plan by epoch. Raises StackError when Kafka or the topic is away."""
     from regraft.run_records.read_topics import read_whole
+    from regraft.schemas.remote_registry import use_registry
+    from regraft.schemas.topics import PLANS
     from regraft.stages.run_loop import require_kafka
-    from schemas.remote_registry import use_registry
-    from schemas.topics import PLANS
 
     require_kafka(settings.kafka.access)
     use_registry(namespace=settings.kafka.namespace)

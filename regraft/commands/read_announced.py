@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from regraft.commands.describe_broker import time_text
-from schemas.announcement import STANDS_MS, Announcement, announcement_fault, may_ask, way_in
-from schemas.member import Member
+from regraft.schemas.announcement import STANDS_MS, Announcement, announcement_fault, may_ask, way_in
+from regraft.schemas.member import Member
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -28,9 +28,9 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
 
     Raises StackError when Kafka is away.
     """
-    from infra.read_messages import find_names, read_messages
-    from schemas.codec import UndecodableRecordError, decode
-    from schemas.topics import ANNOUNCEMENTS
+    from regraft.infra.read_messages import find_names, read_messages
+    from regraft.schemas.codec import UndecodableRecordError, decode
+    from regraft.schemas.topics import ANNOUNCEMENTS
 
     kafka, namespace = settings.kafka.access, settings.kafka.namespace
     found: dict[tuple[str, str], Announcement] = {}

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from producers.recordings.recording_format import COMPRESS_LEVEL
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.producers.recordings.recording_format import COMPRESS_LEVEL
 
 EXIT_FAILED = 1
 
@@ -49,7 +49,7 @@ def record(
     Examples: `regraft record --out out/rec.avro --set run.directory=out/run`;
     `regraft record --out rec.avro --all --from-start --duration 600 --bootstrap kafka:9092`.
     """
-    from producers.recordings.write_recording import RecordingLimits
+    from regraft.producers.recordings.write_recording import RecordingLimits
     from regraft.recordings.record_run import RecordOptions, record_run
     from regraft.settings.run_settings import SettingsError
     from regraft.stages.run_stage import configure_logs

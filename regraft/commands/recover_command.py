@@ -26,11 +26,11 @@ def recover(
 
     Examples: `regraft recover` shows the plan; `regraft recover --yes` writes it.
     """
-    from controller.recover_plans import recover_plans
-    from infra.stack_error import StackError
+    from regraft.controller.recover_plans import recover_plans
+    from regraft.infra.stack_error import StackError
+    from regraft.schemas.remote_registry import use_registry
     from regraft.settings.place_demo import ensure_inventory
     from regraft.stages.run_loop import require_kafka
-    from schemas.remote_registry import use_registry
 
     settings = settings_of(assignments, settings_file, bootstrap)
     require_kafka(settings.kafka.access)

@@ -96,7 +96,7 @@ def replay(
 
 def _first_ms(file: Path, flags: Flags, settings_file: Path | None) -> int:
     """Return the least time of a recording's telemetry, 0 without any."""
-    from producers.recordings.read_recording import open_recording
+    from regraft.producers.recordings.read_recording import open_recording
     from regraft.settings.recorded_settings import reading_bounds
 
     span_ms = open_recording(file, reading_bounds(flags, settings_file)).telemetry_span_ms

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:
-    from experiments.claim_evidence import Judgement
+    from regraft.experiments.claim_evidence import Judgement
 
 EXIT_CALL = 2
 EXIT_INTERRUPTED = 130

@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT, TOPICS, Role, topic_names
 from regraft.settings.server_settings import KafkaSettings
-from schemas.topics import AGENT_PATTERN, NO_AGENT, TOPICS, Role, topic_names
 
 if TYPE_CHECKING:
-    from infra.access_rules import AccessRule
+    from regraft.infra.access_rules import AccessRule
     from regraft.settings.run_settings import Settings
     from regraft.settings.server_settings import KafkaSettings
 
@@ -86,7 +86,7 @@ def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
     """Return the agents of the inventory, where there is one, and those that are to come."""
     if wrong := [agent for agent in new if not AGENT_PATTERN.fullmatch(agent)]:
         raise typer.BadParameter(f"--agent is {wrong[0]!r}: 1 to 64 letters, digits, _ or -")
-    from overlay.inventory import InventoryError
+    from regraft.overlay.inventory import InventoryError
     from regraft.settings.place_demo import agents_of
 
     try:
@@ -97,9 +97,9 @@ def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
 
 def _create(kafka: KafkaSettings, agents: tuple[str, ...], rules: list[AccessRule]) -> list[str]:
     """Create what is missing, and give the rights; return the names of the topics that were made."""
-    from infra.access_rules import create_access_rules
-    from infra.compare_topics import durability_note
-    from infra.create_topics import count_brokers, create_topics
+    from regraft.infra.access_rules import create_access_rules
+    from regraft.infra.compare_topics import durability_note
+    from regraft.infra.create_topics import count_brokers, create_topics
     from regraft.stages.run_loop import require_kafka
 
     require_kafka(kafka.access)
@@ -134,7 +134,7 @@ def _rows(namespace: str, agents: tuple[str, ...]) -> list[dict[str, Any]]:
 
 
 def _rules(namespace: str, agents: tuple[str, ...], named: list[str], named_agents: list[str]) -> list[AccessRule]:
-    from infra.access_rules import access_rules, agent_principals, default_principals
+    from regraft.infra.access_rules import access_rules, agent_principals, default_principals
 
     given = _by_owner("--principal", "ROLE", named, tuple(Role))
     if Role.BROKERS in given and NO_AGENT not in agents:

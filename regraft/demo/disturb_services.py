@@ -15,8 +15,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
-from infra.supervise import Supervisor
 from regraft.demo.fill_disk import OwnDisk
+from regraft.infra.supervise import Supervisor
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, STREAMING
 
 KILLED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD, "valkey", "kafka")

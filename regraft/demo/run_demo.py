@@ -20,19 +20,19 @@ from typing import Any
 import structlog
 from rich.console import Console
 
-from controller.kinds.find_kind import kind_of
-from infra.create_topics import create_topics
-from infra.hold_lock import LockHeldError, hold_lock
-from infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
-from infra.make_certificates import write_private
-from infra.service import ServiceEvent, ServiceEventKind
-from infra.show_progress import show_progress
-from infra.supervise import Supervisor
-from overlay.inventory import Inventory
-from producers.emulator.outage_schedule import SITE
+from regraft.controller.kinds.find_kind import kind_of
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
 from regraft.demo.tell_dashboard import tell_dashboard
+from regraft.infra.create_topics import create_topics
+from regraft.infra.hold_lock import LockHeldError, hold_lock
+from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
+from regraft.infra.make_certificates import write_private
+from regraft.infra.service import ServiceEvent, ServiceEventKind
+from regraft.infra.show_progress import show_progress
+from regraft.infra.supervise import Supervisor
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.outage_schedule import SITE
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,

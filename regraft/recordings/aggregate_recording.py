@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from experiments.run_tasks import TellDone
-from producers.recordings.read_recording import Recording
+from regraft.experiments.run_tasks import TellDone
+from regraft.producers.recordings.read_recording import Recording
 from regraft.recordings.aggregate_span import (
     RecordedPlan,
     RecordedWindow,
@@ -27,7 +27,7 @@ from regraft.recordings.aggregate_span import (
 )
 from regraft.recordings.divide_work import divide_work
 from regraft.run_records.replay_register import ClientChange
-from streaming.streaming_settings import EventBounds
+from regraft.streaming.streaming_settings import EventBounds
 
 SPAN_RECORDS = 150_000  # Telemetry of one task: some hundred MB while it is worked on.
 SMALL_BLOCKS = 150  # Less than two seconds of work.

@@ -16,25 +16,32 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from experiments.run_tasks import TellWork
-from producers.recordings.read_recording import Recording, RecordingBlock, open_recording
-from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
-from producers.recordings.recorded_members import added_members
-from producers.recordings.recording_format import NULL_BRANCH, FormError
+from regraft.experiments.run_tasks import TellWork
+from regraft.producers.recordings.read_recording import Recording, RecordingBlock, open_recording
+from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
+from regraft.producers.recordings.recorded_members import added_members
+from regraft.producers.recordings.recording_format import NULL_BRANCH, FormError
 from regraft.recordings.find_telemetry import BlockRecords, find_telemetry
 from regraft.run_records.replay_register import ClientChange
-from schemas.client import Client
-from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode
-from schemas.plan import Plan
-from schemas.registry import latest_schema
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, PLANS, TELEMETRY
-from streaming.close_windows import WindowRows, close_windows
-from streaming.decode_columns import decode_columns
-from streaming.merge_parts import Longs, merge_parts
-from streaming.streaming_settings import EventBounds
-from streaming.tabulate_batches import FIELDS, is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
+from regraft.schemas.client import Client
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode
+from regraft.schemas.plan import Plan
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import CLIENTS, PLANS, TELEMETRY
+from regraft.streaming.close_windows import WindowRows, close_windows
+from regraft.streaming.decode_columns import decode_columns
+from regraft.streaming.merge_parts import Longs, merge_parts
+from regraft.streaming.streaming_settings import EventBounds
+from regraft.streaming.tabulate_batches import (
+    FIELDS,
+    is_of,
+    is_sane,
+    kafka_lag_ms,
+    tabulate_batches,
+    with_near_deliveries,
+)
 
 READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
 WANTED = frozenset({*FIELDS, "probes", "clients"})

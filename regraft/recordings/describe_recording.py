@@ -12,13 +12,13 @@ from typing import Any
 
 from rich.table import Table
 
-from infra.show_progress import show_progress
-from producers.recordings.read_recording import Recording, open_recording
-from producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
-from producers.recordings.recorded_members import added_members
-from producers.recordings.recording_format import read_varint
-from schemas.codec import CONFLUENT_HEADER_BYTES, header
-from schemas.topics import TELEMETRY
+from regraft.infra.show_progress import show_progress
+from regraft.producers.recordings.read_recording import Recording, open_recording
+from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
+from regraft.producers.recordings.recorded_members import added_members
+from regraft.producers.recordings.recording_format import read_varint
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, header
+from regraft.schemas.topics import TELEMETRY
 
 BROKERS_NAMED_MAX = 8
 RECORDS_PER_LOOK = 50_000

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from experiments.run_tasks import Task, TellDone, TellWork, run_tasks
+from regraft.experiments.run_tasks import Task, TellDone, TellWork, run_tasks
 
 TaskT = TypeVar("TaskT", bound=Task)
 ResultT = TypeVar("ResultT", bound=msgspec.Struct)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.stack_error import StackError
+from regraft.infra.stack_error import StackError
 from regraft.recordings.rehearse_rules import RehearsedChange
-from schemas.alert import AlertStatus
+from regraft.schemas.alert import AlertStatus
 
 TOLERANCE_S = 0.5
 KEYS = ("rule", "subject", "status", "at_s", "within_s")

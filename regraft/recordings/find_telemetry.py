@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from producers.recordings.recording_format import FormError, RawRecord, raw_records
-from schemas.topics import TELEMETRY
-from streaming.decode_columns import ColumnWalk
-from streaming.merge_parts import Longs
+from regraft.producers.recordings.recording_format import FormError, RawRecord, raw_records
+from regraft.schemas.topics import TELEMETRY
+from regraft.streaming.decode_columns import ColumnWalk
+from regraft.streaming.merge_parts import Longs
 
 _NAME = TELEMETRY.suffix.encode()
 _START = re.compile(re.escape(bytes([len(_NAME) << 1]) + _NAME))

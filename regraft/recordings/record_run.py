@@ -18,18 +18,18 @@ from rich.live import Live
 from rich.text import Text
 
 import regraft
-from infra.check_disk import DiskFullError
-from infra.stack_error import StackError
-from overlay.inventory import Inventory, InventoryError
-from producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
-from producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
+from regraft.infra.check_disk import DiskFullError
+from regraft.infra.stack_error import StackError
+from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
+from regraft.producers.recordings.write_recording import RecordedRun, RecordingCounts, RecordingLimits, RecordingWriter
 from regraft.run_records.describe_run import find_commit
+from regraft.schemas.remote_registry import use_registry
+from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, TELEMETRY, Topic
 from regraft.settings.place_demo import agents_of
 from regraft.settings.run_settings import Settings
 from regraft.stages.run_stage import SETTINGS_FILE
 from regraft.stages.stop_on_signals import stop_on_signals
-from schemas.remote_registry import use_registry
-from schemas.topics import CLIENTS, MEMBERS, ORDERS, TELEMETRY, Topic
 
 RECORDED_SECTIONS = ("run", "demo", "emulator", "streaming", "controller")  # No secrets, nothing of this machine.
 DEFAULT_TOPICS = (TELEMETRY, CLIENTS, ORDERS, MEMBERS)

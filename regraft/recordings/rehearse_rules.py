@@ -12,23 +12,23 @@ from dataclasses import dataclass
 
 import msgspec
 
-from alerts.alert_desk import AlertDesk
-from alerts.alert_engine import AlertEngine
-from alerts.read_rules import RuleBook
-from alerts.tell_alerts import Silencer
-from producers.recordings.read_recording import RecordedMessage, Recording
-from schemas.alert import Alert
-from schemas.codec import UndecodableRecordError, decode
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent, Severity
-from schemas.member import Member
-from schemas.order import Order
-from schemas.plan import Plan
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import DEAD_LETTERS, EVENTS, MEMBERS, ORDERS, PLANS, STATE, TELEMETRY, WINDOWS
-from streaming.reference_aggregator import ANY_TIME, ReferenceAggregator
-from streaming.streaming_settings import EventBounds
+from regraft.alerts.alert_desk import AlertDesk
+from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.read_rules import RuleBook
+from regraft.alerts.tell_alerts import Silencer
+from regraft.producers.recordings.read_recording import RecordedMessage, Recording
+from regraft.schemas.alert import Alert
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent, Severity
+from regraft.schemas.member import Member
+from regraft.schemas.order import Order
+from regraft.schemas.plan import Plan
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import DEAD_LETTERS, EVENTS, MEMBERS, ORDERS, PLANS, STATE, TELEMETRY, WINDOWS
+from regraft.streaming.reference_aggregator import ANY_TIME, ReferenceAggregator
+from regraft.streaming.streaming_settings import EventBounds
 
 TICK_MS = 1_000
 QUEUE_KEY = b"/queue/"

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from schemas.client import Client
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.plan_life import answers_to
-from schemas.state import PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.client import Client
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.plan_life import answers_to
+from regraft.schemas.state import PublisherDelivery, StateRow, WindowClosed
 
 MARKERS_PER_BROKER = 2  # What a drain sends at least: a marker over each link in both directions.
 WORD = 1 << 64

@@ -13,21 +13,21 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from infra.stack_error import StackError
-from producers.recordings.read_recording import RecordedMessage, Recording
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.replays.replay_decisions import DecisionInputs
+from regraft.schemas.client import Client
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.command import CommandResult
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.order import Order
+from regraft.schemas.plan import Plan
+from regraft.schemas.state import WindowClosed
+from regraft.schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WINDOWS
 from regraft.settings.moved_settings import with_new_names
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import Flags, Settings, load_settings, section_models
 from regraft.settings.settings_model import SettingsModel
-from schemas.client import Client
-from schemas.codec import UndecodableRecordError, decode
-from schemas.command import CommandResult
-from schemas.member import Member, MemberState
-from schemas.order import Order
-from schemas.plan import Plan
-from schemas.state import WindowClosed
-from schemas.topics import CLIENTS, MEMBERS, ORDERS, PLANS, RESULTS, WINDOWS
 
 TAKEN_SECTIONS = ("streaming", "controller")
 # What belongs to the machine that was recorded, not to what it decided.

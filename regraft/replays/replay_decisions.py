@@ -13,18 +13,18 @@ from typing import Any
 
 import msgspec
 
-from controller.compose_loop import compose_loop
-from controller.controller_settings import ControllerSettings
-from controller.ports.memory_ports import MemoryPorts
-from overlay.inventory import Inventory
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.overlay.inventory import Inventory
 from regraft.replays.imagine_brokers import ImaginedBrokers
-from schemas.client import Client
-from schemas.command import Command, CommandPhase, CommandResult
-from schemas.member import Member
-from schemas.order import Order
-from schemas.plan import Plan
-from schemas.state import BODIES, StateRow, WindowClosed
-from schemas.unpack_state import unpack_window
+from regraft.schemas.client import Client
+from regraft.schemas.command import Command, CommandPhase, CommandResult
+from regraft.schemas.member import Member
+from regraft.schemas.order import Order
+from regraft.schemas.plan import Plan
+from regraft.schemas.state import BODIES, StateRow, WindowClosed
+from regraft.schemas.unpack_state import unpack_window
 
 CLOSING_MS = 1_000  # From the end of a window's grace until its marker is read, where nobody recorded when that was.
 END_MS_MAX = 60_000  # How long after the last input a transition under way may take.

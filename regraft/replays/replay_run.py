@@ -18,14 +18,14 @@ from typing import Any
 
 from rich.console import Console
 
-from infra.hold_lock import hold_lock
-from infra.show_progress import show_progress
-from infra.stack_error import StackError
-from infra.supervise import Supervisor
-from producers.recordings.read_recording import Recording, open_recording
-from producers.recordings.record_topics import RECORD_TYPES
-from producers.recordings.recorded_members import recorded_inventory
-from producers.recordings.replay_recording import (
+from regraft.infra.hold_lock import hold_lock
+from regraft.infra.show_progress import show_progress
+from regraft.infra.stack_error import StackError
+from regraft.infra.supervise import Supervisor
+from regraft.producers.recordings.read_recording import Recording, open_recording
+from regraft.producers.recordings.record_topics import RECORD_TYPES
+from regraft.producers.recordings.recorded_members import recorded_inventory
+from regraft.producers.recordings.replay_recording import (
     INPUTS,
     RecordingReplayer,
     ReplayProgress,
@@ -43,14 +43,14 @@ from regraft.replays.replay_decisions import (
 )
 from regraft.replays.watch_replay import StreamedReplay, last_closable_ms
 from regraft.run_records.read_topics import read_whole
+from regraft.schemas.remote_registry import use_registry
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.topics import STATE, WINDOWS
 from regraft.settings.recorded_settings import reading_bounds
 from regraft.settings.run_settings import Flags, Settings
 from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
 from regraft.stages.stop_on_signals import stop_on_signals
-from schemas.remote_registry import use_registry
-from schemas.state import StateRow, WindowClosed
-from schemas.topics import STATE, WINDOWS
 
 TAIL_MS_MAX = 500  # Put last, when all before it is aggregated: it moves the watermark over the last windows.
 RECORDS_PER_TRIGGER_MIN = 100

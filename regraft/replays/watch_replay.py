@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.show_progress import Advance
-from infra.stack_error import StackError
-from infra.supervise import Supervisor
-from producers.recordings.read_recording import Recording
+from regraft.infra.show_progress import Advance
+from regraft.infra.stack_error import StackError
+from regraft.infra.supervise import Supervisor
+from regraft.producers.recordings.read_recording import Recording
+from regraft.schemas.topics import TELEMETRY
 from regraft.stages.loop_services import STREAMING
-from schemas.topics import TELEMETRY
-from streaming.streaming_settings import StreamingSettings
+from regraft.streaming.streaming_settings import StreamingSettings
 
 POLL_S = 0.1
 STILL_S_MAX = 90.0  # Spark's first micro-batch may take a third of it.

@@ -19,11 +19,11 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from overlay.cost import CostBreakdown
-from overlay.inventory import Inventory
+from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.inventory import Inventory
 from regraft.run_records.run_record import RunRecord
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, committed_ms
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE, committed_ms
 
 # Okabe-Ito: told apart by readers with any colour vision, and by line style besides.
 PRESENT_COLOUR = "#0072b2"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
 from regraft.report_page.html_parts import html_table, number_text
 from regraft.run_records.run_record import RunRecord, ShadowRun
-from schemas.plan import Plan
+from regraft.schemas.plan import Plan
 
 
 @dataclass(frozen=True)

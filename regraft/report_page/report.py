@@ -10,7 +10,7 @@ from html import escape
 from string import Template
 from typing import Any
 
-from overlay.cost import CostBreakdown
+from regraft.overlay.cost import CostBreakdown
 from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
 from regraft.report_page.html_parts import Markup, html_table, known_text, number_text
 from regraft.report_page.kind_pages import page_of
@@ -18,8 +18,8 @@ from regraft.report_page.report_outages import outage_part
 from regraft.report_page.report_planners import planner_part
 from regraft.run_records.run_record import OverlayComparison, RunRecord
 from regraft.run_records.summary import failures, summarise
-from schemas.plan import Plan, Proposal
-from schemas.plan_life import LIFE
+from regraft.schemas.plan import Plan, Proposal
+from regraft.schemas.plan_life import LIFE
 
 PAGE = Template("""<!doctype html>
 <html lang="en">

@@ -13,7 +13,7 @@ from regraft.report_page.html_parts import html_table, known_text, number_text
 from regraft.report_page.kind_pages import page_of
 from regraft.run_records.run_record import RunRecord
 from regraft.run_records.summary import saved_share
-from schemas.plan import PlanPhase
+from regraft.schemas.plan import PlanPhase
 
 
 def planner_part(record: RunRecord) -> str:

@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from experiments.claim_evidence import Judgement, Measured
-from experiments.dynatops.draw_dynatops import draw_dynatops
-from experiments.dynatops.dynatops_claims import PAPER_CLAIMS
-from experiments.dynatops.dynatops_figures import mean_figures
-from experiments.dynatops.dynatops_tasks import FULL, QUICK, Size, all_tasks
-from experiments.dynatops.judge_dynatops_ours import OUR_CLAIMS
-from experiments.dynatops.location_setting import recorded_movements
-from experiments.dynatops.run_dynatops import TaskResult, run_task
-from experiments.dynatops.tabulate_dynatops import claims_document
-from experiments.dynatops.time_placement import placement_times
-from experiments.dynatops.time_reassignment import reassignment_times
-from experiments.run_tasks import run_tasks
-from infra.measured_figures import Figure, run_facts
-from infra.show_progress import Advance, show_progress
+from regraft.experiments.claim_evidence import Judgement, Measured
+from regraft.experiments.dynatops.draw_dynatops import draw_dynatops
+from regraft.experiments.dynatops.dynatops_claims import PAPER_CLAIMS
+from regraft.experiments.dynatops.dynatops_figures import mean_figures
+from regraft.experiments.dynatops.dynatops_tasks import FULL, QUICK, Size, all_tasks
+from regraft.experiments.dynatops.judge_dynatops_ours import OUR_CLAIMS
+from regraft.experiments.dynatops.location_setting import recorded_movements
+from regraft.experiments.dynatops.run_dynatops import TaskResult, run_task
+from regraft.experiments.dynatops.tabulate_dynatops import claims_document
+from regraft.experiments.dynatops.time_placement import placement_times
+from regraft.experiments.dynatops.time_reassignment import reassignment_times
+from regraft.experiments.run_tasks import run_tasks
+from regraft.infra.measured_figures import Figure, run_facts
+from regraft.infra.show_progress import Advance, show_progress
 from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptions, prepare_out, write_results
 
 

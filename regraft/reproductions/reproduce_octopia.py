@@ -10,13 +10,13 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from experiments.claim_evidence import Judgement, Measured
-from experiments.octopia.compare_draws import draw_figures
-from experiments.octopia.octopia_claims import OUR_CLAIMS, PAPER_CLAIMS, claims_document
-from experiments.octopia.octopia_tasks import FULL, QUICK, TaskResult, all_tasks, run_task
-from experiments.run_tasks import run_tasks
-from infra.measured_figures import run_facts
-from infra.show_progress import show_progress
+from regraft.experiments.claim_evidence import Judgement, Measured
+from regraft.experiments.octopia.compare_draws import draw_figures
+from regraft.experiments.octopia.octopia_claims import OUR_CLAIMS, PAPER_CLAIMS, claims_document
+from regraft.experiments.octopia.octopia_tasks import FULL, QUICK, TaskResult, all_tasks, run_task
+from regraft.experiments.run_tasks import run_tasks
+from regraft.infra.measured_figures import run_facts
+from regraft.infra.show_progress import show_progress
 from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out, write_results
 
 

@@ -14,9 +14,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from experiments.claim_evidence import Judgement
-from infra.measured_figures import Figure, write_figures
-from schemas.status_file import replace_file
+from regraft.experiments.claim_evidence import Judgement
+from regraft.infra.measured_figures import Figure, write_figures
+from regraft.schemas.status_file import replace_file
 
 
 class ReproduceError(ValueError):

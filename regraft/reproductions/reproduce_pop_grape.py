@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from experiments.claim_evidence import Judgement, Measured
-from experiments.pop_grape.draw_relocation import draw_relocation
-from experiments.pop_grape.judge_joint import OUR_CLAIMS
-from experiments.pop_grape.relocation_claims import PAPER_CLAIMS
-from experiments.pop_grape.relocation_figures import relocation_figures
-from experiments.pop_grape.relocation_outcome import TaskResult
-from experiments.pop_grape.relocation_tasks import FULL, QUICK, all_tasks
-from experiments.pop_grape.run_relocation import run_task
-from experiments.pop_grape.tabulate_claims import claims_document
-from experiments.pop_grape.time_selection import selection_figures
-from experiments.run_tasks import run_tasks
-from infra.measured_figures import run_facts
-from infra.show_progress import show_progress
+from regraft.experiments.claim_evidence import Judgement, Measured
+from regraft.experiments.pop_grape.draw_relocation import draw_relocation
+from regraft.experiments.pop_grape.judge_joint import OUR_CLAIMS
+from regraft.experiments.pop_grape.relocation_claims import PAPER_CLAIMS
+from regraft.experiments.pop_grape.relocation_figures import relocation_figures
+from regraft.experiments.pop_grape.relocation_outcome import TaskResult
+from regraft.experiments.pop_grape.relocation_tasks import FULL, QUICK, all_tasks
+from regraft.experiments.pop_grape.run_relocation import run_task
+from regraft.experiments.pop_grape.tabulate_claims import claims_document
+from regraft.experiments.pop_grape.time_selection import selection_figures
+from regraft.experiments.run_tasks import run_tasks
+from regraft.infra.measured_figures import run_facts
+from regraft.infra.show_progress import show_progress
 from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out, write_results
 
 

@@ -14,19 +14,19 @@ import msgspec
 import numpy as np
 from rich.console import Console
 
-from experiments.claim_evidence import Judgement, Measured
-from experiments.psoop import topologies
-from experiments.psoop.claims_table import claims_document
-from experiments.psoop.count_figures import evaluation_figures
-from experiments.psoop.draw_evaluation import draw_evaluation
-from experiments.psoop.evaluation_tasks import FULL, QUICK, Size, all_tasks
-from experiments.psoop.judge_claims import PAPER_CLAIMS
-from experiments.psoop.judge_ours import OUR_CLAIMS
-from experiments.psoop.run_task import TaskResult, run_task
-from experiments.psoop.time_decisions import PLANNERS_TIMED, STARTS, decision_figures
-from experiments.run_tasks import run_tasks
-from infra.measured_figures import run_facts
-from infra.show_progress import show_progress
+from regraft.experiments.claim_evidence import Judgement, Measured
+from regraft.experiments.psoop import topologies
+from regraft.experiments.psoop.claims_table import claims_document
+from regraft.experiments.psoop.count_figures import evaluation_figures
+from regraft.experiments.psoop.draw_evaluation import draw_evaluation
+from regraft.experiments.psoop.evaluation_tasks import FULL, QUICK, Size, all_tasks
+from regraft.experiments.psoop.judge_claims import PAPER_CLAIMS
+from regraft.experiments.psoop.judge_ours import OUR_CLAIMS
+from regraft.experiments.psoop.run_task import TaskResult, run_task
+from regraft.experiments.psoop.time_decisions import PLANNERS_TIMED, STARTS, decision_figures
+from regraft.experiments.run_tasks import run_tasks
+from regraft.infra.measured_figures import run_facts
+from regraft.infra.show_progress import show_progress
 from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptions, prepare_out, write_results
 
 

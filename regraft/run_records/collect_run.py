@@ -9,29 +9,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.controller_settings import AssemblyLimits, LinkSettings
-from controller.kinds.cost_over import cost_by_time_per_s, cost_over_per_s
-from controller.kinds.overlay_kind import AnyKind
-from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_after, homes_before
-from controller.state.overlays_in_window import overlays_in
-from controller.windows.assemble_state import WindowAssembler
-from controller.windows.measure_links import LinkMeter
-from infra.kafka_access import KafkaAccess
-from infra.read_messages import count_records
-from overlay.cost import CostBreakdown
-from overlay.inventory import Inventory
-from overlay.members import FleetView
-from overlay.overlay_configuration import OverlayConfiguration
+from regraft.controller.controller_settings import AssemblyLimits, LinkSettings
+from regraft.controller.kinds.cost_over import cost_by_time_per_s, cost_over_per_s
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import homes_after, homes_before
+from regraft.controller.state.overlays_in_window import overlays_in
+from regraft.controller.windows.assemble_state import WindowAssembler
+from regraft.controller.windows.measure_links import LinkMeter
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_messages import count_records
+from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.read_topics import read_whole
 from regraft.run_records.replay_register import read_client_changes, with_register
 from regraft.run_records.run_record import OverlayComparison, ShadowRun, WindowCost
-from schemas.event import AdaptationEvent, EventKind
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
-from schemas.remote_registry import use_registry
-from schemas.state import StateRow, WindowClosed
-from schemas.topics import EVENTS, PLANS, STATE, TELEMETRY, WINDOWS
+from regraft.schemas.event import AdaptationEvent, EventKind
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.remote_registry import use_registry
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.topics import EVENTS, PLANS, STATE, TELEMETRY, WINDOWS
 
 COMPARED_WINDOWS = 5
 WARM_UP_MS = 3_000  # Until the first subscriptions are known everywhere, hardly anything is delivered.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import regraft
-from infra.find_java import NoJavaError, find_java
+from regraft.infra.find_java import NoJavaError, find_java
 from regraft.settings.run_settings import Settings
 
 GIT_TIMEOUT_S = 10

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemas.event import AdaptationEvent, EventKind
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE
+from regraft.schemas.event import AdaptationEvent, EventKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
 
 MEMBER_EVENTS = frozenset({"member_changed", "deaths_doubted", "repair_waits"})
 MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Plans because of who is there, not of what it costs.

@@ -9,12 +9,12 @@ import time
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import leave_to_caller, open_consumer
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import leave_to_caller, open_consumer
 from regraft.run_records.read_topics import read_whole
-from schemas.audit import AuditEntry
-from schemas.codec import UndecodableRecordError, decode
-from schemas.topics import AUDIT, topic_name
+from regraft.schemas.audit import AuditEntry
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.topics import AUDIT, topic_name
 
 READ_S_MAX = 60.0
 CALL_S = 5.0

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from infra.kafka_access import KafkaAccess
-from infra.read_messages import read_messages
-from schemas.codec import UndecodableRecordError, decode
-from schemas.topics import Topic, topic_name
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_messages import read_messages
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.topics import Topic, topic_name
 
 log = structlog.get_logger(__name__)
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from controller.kinds.overlay_kind import AnyKind
-from controller.state.closed_window import ClosedWindow
-from controller.windows.registered_clients import RegisteredClients
-from infra.kafka_access import KafkaAccess
-from infra.read_messages import read_messages
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.client import Client
-from schemas.codec import UndecodableRecordError, decode
-from schemas.topics import CLIENTS, topic_name
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_messages import read_messages
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.client import Client
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.topics import CLIENTS, topic_name
 
 SUBSCRIPTIONS_KEPT_MAX = 50_000_000  # Of all windows together, some 400 MB; beyond it the oldest are not costed.
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from overlay.cost import CostBreakdown
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.outage_story import OutageStory
-from schemas.plan import Plan
+from regraft.schemas.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
 from regraft.run_records.run_record import OverlayComparison, RunRecord, ShadowRun
-from schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan import Plan, PlanPhase
 
 FAULTS = {
     "lost": "lost",

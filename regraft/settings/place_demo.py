@@ -10,10 +10,10 @@ import random
 
 import structlog
 
-from overlay.inventory import Inventory
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.topics import NO_AGENT
 from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
-from schemas.topics import NO_AGENT
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +26,7 @@ def ensure_inventory(settings: Settings) -> Inventory:
     file = settings.controller.inventory_path
     if file.exists():
         return Inventory.load(file)
-    from producers.emulated_kinds import EMULATED_KINDS
+    from regraft.producers.emulated_kinds import EMULATED_KINDS
 
     kind = EMULATED_KINDS[scenario_of(settings.demo.scenario).kind]
     inventory = kind.place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))

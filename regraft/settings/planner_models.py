@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from controller.decide.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
-from controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
+from regraft.controller.decide.find_planners import PLANNERS, PlannerError, planner_names, planner_spec
+from regraft.controller.state.planner_interface import AnyPlannerSpec, PlannerSettings
 from regraft.settings.settings_model import SettingsModel, settings_model, to_dataclass
 
 SECTION = "planners"

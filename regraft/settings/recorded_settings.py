@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from controller.decide.find_planners import kind_faults
-from overlay.inventory import Inventory
-from producers.recordings.read_recording import RecordingInfo
-from producers.recordings.reading_bounds import ReadingBounds
+from regraft.controller.decide.find_planners import kind_faults
+from regraft.overlay.inventory import Inventory
+from regraft.producers.recordings.read_recording import RecordingInfo
+from regraft.producers.recordings.reading_bounds import ReadingBounds
 from regraft.settings.moved_settings import with_new_names
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.planner_models import planner_models

@@ -25,8 +25,8 @@ from pydantic_settings import (
 )
 from pydantic_settings.exceptions import SettingsError as SourceError
 
-from infra.order_keys import OrderSettings
-from infra.run_clock import RunClock
+from regraft.infra.order_keys import OrderSettings
+from regraft.infra.run_clock import RunClock
 from regraft.settings.demo_settings import DemoSettings
 from regraft.settings.server_settings import KafkaSettings, RedisSettings, SparkSettings
 from regraft.settings.settings_environment import ENVIRONMENT_PREFIX, SHORT_NAMES, settings_environment
@@ -39,12 +39,12 @@ from regraft.settings.settings_model import (
 )
 
 if TYPE_CHECKING:
-    from alerts.alert_settings import AlertSettings
-    from controller.controller_settings import ControllerSettings
-    from dashboard.dashboard_settings import DashboardSettings
-    from producers.emulator_settings import EmulatorSettings
-    from producers.recordings.reading_bounds import ReadingBounds
-    from streaming.streaming_settings import StreamingSettings
+    from regraft.alerts.alert_settings import AlertSettings
+    from regraft.controller.controller_settings import ControllerSettings
+    from regraft.dashboard.dashboard_settings import DashboardSettings
+    from regraft.producers.emulator_settings import EmulatorSettings
+    from regraft.producers.recordings.reading_bounds import ReadingBounds
+    from regraft.streaming.streaming_settings import StreamingSettings
 
 FILE_VARIABLE = "REGRAFT_SETTINGS"
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -97,7 +97,7 @@ class RunSettings:
 class Settings:
     """Everything one run is told.
 
-    ``given`` holds all values as they were read, ``chosen`` the names (``controller.planner``) that do not stand at
+    ``given`` holds all values as they were read, ``chosen`` the names (``regraft.controller.planner``) that do not stand at
     their default because nobody gave them.
     """
 
@@ -119,7 +119,7 @@ class Settings:
     def to_environment(self, withheld: Sequence[str] = ()) -> dict[str, str]:
         """Return all settings as environment variables, for a child process that must run with exactly these.
 
-        Those ``withheld``, a table (``redis``) or a setting (``dashboard.secret``), are at their default there.
+        Those ``withheld``, a table (``redis``) or a setting (``regraft.dashboard.secret``), are at their default there.
         """
         given = {name: dict(values) for name, values in self.given.items()}
         for name in withheld:
@@ -152,12 +152,12 @@ class Section:
 @cache
 def sections() -> dict[str, Section]:
     """Return the sections by name, in the order of the example file; those of planners come beside these."""
-    from alerts.alert_settings import AlertSettings
-    from controller.controller_settings import ControllerSettings
-    from dashboard.dashboard_settings import DashboardSettings
-    from producers.emulator_settings import EmulatorSettings
-    from producers.recordings.reading_bounds import ReadingBounds
-    from streaming.streaming_settings import StreamingSettings
+    from regraft.alerts.alert_settings import AlertSettings
+    from regraft.controller.controller_settings import ControllerSettings
+    from regraft.dashboard.dashboard_settings import DashboardSettings
+    from regraft.producers.emulator_settings import EmulatorSettings
+    from regraft.producers.recordings.reading_bounds import ReadingBounds
+    from regraft.streaming.streaming_settings import StreamingSettings
 
     shared = {
         "bootstrap",
@@ -319,7 +319,10 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    from controller.decide.find_planners import own_faults, planner_faults  # Most commands need not wait for numpy.
+    from regraft.controller.decide.find_planners import (  # Most commands need not wait for numpy.
+        own_faults,
+        planner_faults,
+    )
 
     found = [
         f"{name}: {fault}"
@@ -338,7 +341,7 @@ def relation_faults(settings: Settings) -> list[str]:
     if streaming.grace_ms >= GRACE_WINDOWS_MAX * streaming.window_ms:
         found.append(
             f"streaming.grace_ms is {streaming.grace_ms}, less than {GRACE_WINDOWS_MAX} windows of "
-            f"{streaming.window_ms} ms are wanted: shorten the grace or lengthen streaming.window_ms"
+            f"{streaming.window_ms} ms are wanted: shorten the grace or lengthen regraft.streaming.window_ms"
         )
     newest_ms = streaming.window_ms + streaming.grace_ms + streaming.trigger_ms
     if controller.decision.window_age_ms_max <= newest_ms:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
 
 STOCKS, CHORD, OUTAGE = "stocks", "chord", "outage"
 

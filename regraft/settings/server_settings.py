@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.redis_access import RedisAccess, RedisSecurity
-from schemas.topics import DEFAULT_NAMESPACE
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)

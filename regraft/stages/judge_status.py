@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
+from regraft.schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, offset_text
+from regraft.schemas.live_view import LiveView, ShownPlan
+from regraft.schemas.member import MemberState
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.shown_fleet import ShownMember
 from regraft.settings.run_settings import Settings
 from regraft.stages.observe_run import parse_ledger
-from schemas.clock_offsets import CLOCK_OFFSET_MS_MAX, offset_text
-from schemas.live_view import LiveView, ShownPlan
-from schemas.member import MemberState
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
-from schemas.shown_fleet import ShownMember
 
 Document = Mapping[str, Any]
 

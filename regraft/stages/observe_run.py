@@ -23,12 +23,12 @@ from regraft.run_records.run_record import (
     UserFigures,
     WindowCost,
 )
+from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
+from regraft.schemas.member import MemberState
+from regraft.schemas.plan import Plan, PlanPhase
 from regraft.stages.show_run import Frame
-from schemas.bounds import TIME_MS_MAX
-from schemas.event import AdaptationEvent
-from schemas.live_view import CostPoint, LiveView, LiveViewError, ShownPlan, ShownShadow, decode_view
-from schemas.member import MemberState
-from schemas.plan import Plan, PlanPhase
 
 Document = Mapping[str, Any]
 

@@ -16,11 +16,11 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from infra.redis_access import RedisAccess
+from regraft.infra.redis_access import RedisAccess
+from regraft.schemas.live_view import VIEW_KEYS, LiveView, LiveViewError, decode_keys
 from regraft.settings.run_settings import Settings
 from regraft.stages.judge_status import Document, ServiceState
 from regraft.stages.observe_run import read_status, read_view
-from schemas.live_view import VIEW_KEYS, LiveView, LiveViewError, decode_keys
 
 CONTROLLER = "controller"
 OTHERS = ("streaming", "emulator", "alerts", "dashboard")

@@ -13,16 +13,16 @@ from types import FrameType
 
 from rich.console import Console
 
-from infra.check_kafka import KafkaFault, check_kafka
-from infra.compare_topics import durability_note
-from infra.create_topics import count_brokers, create_topics
-from infra.hold_lock import hold_lock
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import is_kafka_ready
-from infra.order_keys import OrderSettings, make_local_keys
-from infra.service import ServiceEvent, ServiceEventKind
-from infra.stack_error import StackError
-from infra.supervise import Supervisor
+from regraft.infra.check_kafka import KafkaFault, check_kafka
+from regraft.infra.compare_topics import durability_note
+from regraft.infra.create_topics import count_brokers, create_topics
+from regraft.infra.hold_lock import hold_lock
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import is_kafka_ready
+from regraft.infra.order_keys import OrderSettings, make_local_keys
+from regraft.infra.service import ServiceEvent, ServiceEventKind
+from regraft.infra.stack_error import StackError
+from regraft.infra.supervise import Supervisor
 from regraft.run_records.run_record import ServiceUse
 from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings

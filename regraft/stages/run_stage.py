@@ -15,17 +15,17 @@ from typing import TextIO, cast
 
 import structlog
 
-from infra.check_disk import is_disk_full, tell_disk_full
-from infra.create_topics import check_topics
-from infra.log_stream import LogStream
-from infra.stack_error import StackError
-from overlay.chord_ring import RingError
-from overlay.configuration import NotATreeError
-from overlay.inventory import InventoryError
+from regraft.infra.check_disk import is_disk_full, tell_disk_full
+from regraft.infra.create_topics import check_topics
+from regraft.infra.log_stream import LogStream
+from regraft.infra.stack_error import StackError
+from regraft.overlay.chord_ring import RingError
+from regraft.overlay.configuration import NotATreeError
+from regraft.overlay.inventory import InventoryError
+from regraft.schemas.remote_registry import RegistryError, use_registry
+from regraft.schemas.status_file import replace_file
 from regraft.settings.place_demo import agents_of, ensure_inventory
 from regraft.settings.run_settings import Settings
-from schemas.remote_registry import RegistryError, use_registry
-from schemas.status_file import replace_file
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -37,8 +37,8 @@ log = structlog.get_logger(__name__)
 
 def emulate(settings: Settings, stop: threading.Event) -> int:
     """Run the emulated brokers and clients."""
-    from producers.emulator.kafka_ports import KafkaUnreachableError
-    from producers.run_emulator import run_emulator
+    from regraft.producers.emulator.kafka_ports import KafkaUnreachableError
+    from regraft.producers.run_emulator import run_emulator
 
     ensure_inventory(settings)
     try:
@@ -51,12 +51,12 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
 
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
-    from infra.spark_session import base_configuration, build_spark_session, end_session
-    from streaming.check_timestamps import check_timestamps
-    from streaming.job_errors import StreamingJobError
-    from streaming.measure_backlog import driver_memory_mb
-    from streaming.run_job import run_job
-    from streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
+    from regraft.infra.spark_session import base_configuration, build_spark_session, end_session
+    from regraft.streaming.check_timestamps import check_timestamps
+    from regraft.streaming.job_errors import StreamingJobError
+    from regraft.streaming.measure_backlog import driver_memory_mb
+    from regraft.streaming.run_job import run_job
+    from regraft.streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
     ensure_inventory(settings)
     java_options = "spark.driver.extraJavaOptions"
@@ -84,7 +84,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
 
 def control(settings: Settings, stop: threading.Event) -> int:
     """Run the controller."""
-    from controller.run_controller import run_controller
+    from regraft.controller.run_controller import run_controller
 
     ensure_inventory(settings)
     # A recorder or a reader of the run finds here what its controller was told.
@@ -95,7 +95,7 @@ def control(settings: Settings, stop: threading.Event) -> int:
 
 def dashboard(settings: Settings, stop: threading.Event) -> int:
     """Serve the dashboard."""
-    from dashboard.run_dashboard import run_dashboard
+    from regraft.dashboard.run_dashboard import run_dashboard
 
     run_dashboard(settings.dashboard, stop)
     return EXIT_OK
@@ -103,7 +103,7 @@ def dashboard(settings: Settings, stop: threading.Event) -> int:
 
 def alert(settings: Settings, stop: threading.Event) -> int:
     """Run the alert stage."""
-    from alerts.run_alerts import run_alerts
+    from regraft.alerts.run_alerts import run_alerts
 
     run_alerts(settings.alerts, stop)
     return EXIT_OK

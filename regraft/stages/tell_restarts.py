@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import close_producer, leave_to_caller, open_producer
-from infra.service import ServiceEvent, ServiceEventKind
-from schemas.codec import encode
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.topics import EVENTS, topic_name
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import close_producer, leave_to_caller, open_producer
+from regraft.infra.service import ServiceEvent, ServiceEventKind
+from regraft.schemas.codec import encode
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.topics import EVENTS, topic_name
 
 WAITING_MAX = 1_000  # Events that wait for Kafka, which may be what was started again; those beyond are only logged.
 CLOSE_S_MAX = 5.0

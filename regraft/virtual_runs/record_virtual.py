@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import regraft
-from overlay.inventory import Inventory
-from producers.emulated_kinds import EMULATED_KINDS
-from producers.emulator.emulate_overlay import inventory_timing
-from producers.emulator.outage_schedule import outage_of
-from producers.emulator_settings import EmulatorSettings
-from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
-from producers.virtual_overlay import VirtualSettings
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulated_kinds import EMULATED_KINDS
+from regraft.producers.emulator.emulate_overlay import inventory_timing
+from regraft.producers.emulator.outage_schedule import outage_of
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.schemas.client import Client
+from regraft.schemas.codec import encode
+from regraft.schemas.plan import Plan
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import CLIENTS, PLANS, TELEMETRY
 from regraft.settings.run_settings import Settings
 from regraft.virtual_runs.virtual_loop import STEP_MS, VirtualLoop
-from schemas.client import Client
-from schemas.codec import encode
-from schemas.plan import Plan
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, PLANS, TELEMETRY
 
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000

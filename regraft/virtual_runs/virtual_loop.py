@@ -10,20 +10,20 @@ from typing import Protocol
 
 import msgspec
 
-from controller.compose_loop import compose_loop
-from controller.control_loop import ControlLoop
-from controller.controller_settings import ControllerSettings
-from controller.ports.memory_ports import MemoryPorts
-from overlay.inventory import Inventory
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from producers.workloads.stock_workload import StockWorkload
-from schemas.client import Client
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
-from schemas.telemetry import TelemetryBatch
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.control_loop import ControlLoop
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.overlay.inventory import Inventory
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.producers.workloads.stock_workload import StockWorkload
+from regraft.schemas.client import Client
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 
 STEP_MS = 100.0
 WINDOW_MS = 5_000

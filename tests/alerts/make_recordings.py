@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from overlay.inventory import Inventory
-from producers.recordings.record_topics import RECORD_TYPES
-from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
-from schemas.codec import encode
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.order import Order, OrderKind
-from schemas.telemetry import QueueSample, TelemetryBatch
-from schemas.topics import EVENTS, ORDERS, STATE, TELEMETRY, WINDOWS, Topic
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.overlay.inventory import Inventory
+from regraft.producers.recordings.record_topics import RECORD_TYPES
+from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from regraft.schemas.codec import encode
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.telemetry import QueueSample, TelemetryBatch
+from regraft.schemas.topics import EVENTS, ORDERS, STATE, TELEMETRY, WINDOWS, Topic
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.overlay.small_overlays import inventory_of, line_of
 
 BEGIN_MS = 1_760_000_000_000

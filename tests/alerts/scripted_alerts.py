@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from alerts.alert_engine import AlertEngine
-from alerts.read_rules import RuleBook, parse_rules
-from schemas.alert import Alert
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
-from schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow, WindowClosed
+from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.read_rules import RuleBook, parse_rules
+from regraft.schemas.alert import Alert
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
+from regraft.schemas.state import BrokerClock, BrokerCompleteness, QueueState, StateRow, WindowClosed
 
 WINDOW_MS = 1_000
 BEGIN_MS = 1_760_000_000_000

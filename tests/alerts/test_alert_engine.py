@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from alerts.gather_windows import ROWS_WAIT_MS
-from alerts.read_rules import load_rules
-from schemas.codec import UndecodableRecordError, decode
-from schemas.dead_letter import DeadLetter
-from schemas.event import EventKind, Severity
-from schemas.member import Member, MemberState
-from schemas.order import Order, OrderKind
-from schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
-from schemas.state import BrokerClock
+from regraft.alerts.gather_windows import ROWS_WAIT_MS
+from regraft.alerts.read_rules import load_rules
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import EventKind, Severity
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
+from regraft.schemas.state import BrokerClock
 from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, at, book, event, plan, queue_of, window, words
 
 CONGESTION = """
@@ -399,7 +399,7 @@ def test_a_flood_of_subjects_stays_bounded() -> None:
 
 def test_default_rules_have_every_kind_and_are_sound() -> None:
     """Each source that a rule can look at stands in the file that newcomers copy."""
-    from alerts.rule_kinds import KIND_OF
+    from regraft.alerts.rule_kinds import KIND_OF
 
     assert {rule.on for rule in load_rules().rules} == set(KIND_OF)
 

@@ -7,11 +7,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alerts.read_rules import RuleBook
-from schemas.alert import Alert, AlertStatus
-from schemas.event import EventKind
-from schemas.order import Order, OrderKind
-from schemas.plan import ClientMove, PlanPhase
+from regraft.alerts.read_rules import RuleBook
+from regraft.schemas.alert import Alert, AlertStatus
+from regraft.schemas.event import EventKind
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import ClientMove, PlanPhase
 from tests.alerts.scripted_alerts import BEGIN_MS, WINDOW_MS, Scene, Told, book, event, plan, queue_of, window
 
 RULES = book(

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from alerts.read_rules import DEFAULT_RULES, load_rules
+from regraft.alerts.read_rules import DEFAULT_RULES, load_rules
 from regraft.cli import app
 from regraft.recordings.expect_alerts import ExpectationError, read_expected
+from regraft.schemas.alert import AlertStatus
 from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.settings.settings_example import settings_text
-from schemas.alert import AlertStatus
 from tests.alerts.make_recordings import EXPECTED, make_recording
 
 RUNNER = CliRunner()
@@ -134,7 +134,7 @@ def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
 
 def test_kafka_that_is_away_is_told_in_a_sentence() -> None:
     """Listing needs Kafka and says so."""
-    from infra.stack_error import StackError
+    from regraft.infra.stack_error import StackError
 
     answer = RUNNER.invoke(app, ["alerts", "list", "--bootstrap", "127.0.0.1:1"])
     assert isinstance(answer.exception, StackError)

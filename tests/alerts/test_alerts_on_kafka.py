@@ -17,18 +17,18 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from alerts.alert_store import AlertStore
-from infra.create_topics import create_topics
-from infra.find_port import choose_ports
-from infra.kafka_server import RunningKafka, start_kafka
+from regraft.alerts.alert_store import AlertStore
 from regraft.cli import app
+from regraft.infra.create_topics import create_topics
+from regraft.infra.find_port import choose_ports
+from regraft.infra.kafka_server import RunningKafka, start_kafka
 from regraft.run_records.read_topics import read_whole
-from schemas.alert import Alert, AlertStatus, DeliveryState
-from schemas.codec import encode
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.state import StateRow, WindowClosed
-from schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
+from regraft.schemas.alert import Alert, AlertStatus, DeliveryState
+from regraft.schemas.codec import encode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
 from tests.alerts.scripted_alerts import WINDOW_MS, queue_of
 from tests.alerts.webhook_server import WebhookServer, webhook_server
 from tests.wait_until import wait_until

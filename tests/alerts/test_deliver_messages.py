@@ -9,16 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from alerts.alert_message import AlertMessage, message_of
-from alerts.alert_settings import AlertSettings
-from alerts.deliver_messages import DeliveryLimits, DeliveryReport, MessageDelivery
-from alerts.message_senders import MessageSender, SendError
-from alerts.name_targets import name_target, name_webhook
-from alerts.post_webhook import WebhookSender
-from alerts.send_apprise import AppriseSender
-from infra.find_port import choose_ports
-from schemas.alert import Alert, AlertStatus, DeliveryState
-from schemas.event import Severity
+from regraft.alerts.alert_message import AlertMessage, message_of
+from regraft.alerts.alert_settings import AlertSettings
+from regraft.alerts.deliver_messages import DeliveryLimits, DeliveryReport, MessageDelivery
+from regraft.alerts.message_senders import MessageSender, SendError
+from regraft.alerts.name_targets import name_target, name_webhook
+from regraft.alerts.post_webhook import WebhookSender
+from regraft.alerts.send_apprise import AppriseSender
+from regraft.infra.find_port import choose_ports
+from regraft.schemas.alert import Alert, AlertStatus, DeliveryState
+from regraft.schemas.event import Severity
 from tests.alerts.webhook_server import WebhookServer, webhook_server
 from tests.wait_until import wait_until
 

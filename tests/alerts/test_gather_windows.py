@@ -2,11 +2,11 @@
 
 import pytest
 
-from alerts import gather_windows, watch_windows
-from alerts.gather_windows import ROWS_WAIT_MS, WindowGatherer
-from alerts.rule_kinds import SilentRule
-from alerts.watch_windows import SilentWatcher
-from schemas.state import StateRow, WindowClosed
+from regraft.alerts import gather_windows, watch_windows
+from regraft.alerts.gather_windows import ROWS_WAIT_MS, WindowGatherer
+from regraft.alerts.rule_kinds import SilentRule
+from regraft.alerts.watch_windows import SilentWatcher
+from regraft.schemas.state import StateRow, WindowClosed
 from tests.alerts.scripted_alerts import queue_of, window
 
 

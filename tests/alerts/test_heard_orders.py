@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from alerts.read_evidence import InputReader, InputRecord, Lookback, TrustedKeysChangedError
-from infra.create_topics import create_topics
-from infra.kafka_server import start_kafka
-from infra.order_keys import OrderSettings, make_local_keys
-from infra.send_orders import send_order
-from schemas.order import Order, OrderKind
+from regraft.alerts.read_evidence import InputReader, InputRecord, Lookback, TrustedKeysChangedError
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_server import start_kafka
+from regraft.infra.order_keys import OrderSettings, make_local_keys
+from regraft.infra.send_orders import send_order
+from regraft.schemas.order import Order, OrderKind
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack

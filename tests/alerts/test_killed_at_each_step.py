@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from alerts.alert_desk import AlertDesk, DeliveryAction
-from alerts.alert_engine import AlertEngine
-from alerts.deliver_messages import DeliveryReport
-from alerts.read_rules import parse_rules
-from alerts.tell_alerts import Silencer
-from schemas.alert import Alert, DeliveryState
-from schemas.event import AdaptationEvent
+from regraft.alerts.alert_desk import AlertDesk, DeliveryAction
+from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.deliver_messages import DeliveryReport
+from regraft.alerts.read_rules import parse_rules
+from regraft.alerts.tell_alerts import Silencer
+from regraft.schemas.alert import Alert, DeliveryState
+from regraft.schemas.event import AdaptationEvent
 from tests.alerts.scripted_alerts import BEGIN_MS, Told, queue_of, window
 
 RULES = parse_rules('[[rule]]\nname = "c"\non = "queue.congestion"\nabove = 10\nclear_below = 5\n')

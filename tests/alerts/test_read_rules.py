@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from alerts.read_rules import DEFAULT_RULES, RulesError, load_rules, parse_rules
-from alerts.rule_kinds import LevelRule
-from schemas.event import Severity
+from regraft.alerts.read_rules import DEFAULT_RULES, RulesError, load_rules, parse_rules
+from regraft.alerts.rule_kinds import LevelRule
+from regraft.schemas.event import Severity
 
 GOOD = '[[rule]]\nname = "c"\non = "queue.congestion"\nabove = 10\nclear_below = 5\n'
 

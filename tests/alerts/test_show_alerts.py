@@ -3,17 +3,17 @@
 import json
 from typing import Any
 
-from alerts.alert_metrics import AlertHealth, AlertMetrics
-from alerts.alert_settings import AlertSettings
-from alerts.read_rules import load_rules
-from alerts.run_alerts import clock_ms_of, lookback_of
-from alerts.show_alerts import ACTIVE_SHOWN_MAX, RECENT_SHOWN_MAX, LiveAlerts, alerts_document
-from infra.live_keys import PAUSE_MS_MIN
-from infra.run_clock import RunClock
-from schemas.alert import Alert, AlertStatus
-from schemas.event import Severity
-from schemas.order import Order, OrderKind
-from schemas.order_book import OrderBook
+from regraft.alerts.alert_metrics import AlertHealth, AlertMetrics
+from regraft.alerts.alert_settings import AlertSettings
+from regraft.alerts.read_rules import load_rules
+from regraft.alerts.run_alerts import clock_ms_of, lookback_of
+from regraft.alerts.show_alerts import ACTIVE_SHOWN_MAX, RECENT_SHOWN_MAX, LiveAlerts, alerts_document
+from regraft.infra.live_keys import PAUSE_MS_MIN
+from regraft.infra.run_clock import RunClock
+from regraft.schemas.alert import Alert, AlertStatus
+from regraft.schemas.event import Severity
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.order_book import OrderBook
 
 
 def alert(number: int, status: AlertStatus = AlertStatus.RAISED, silenced_by: str = "") -> Alert:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.alert_desk import AlertDesk
-from alerts.alert_engine import AlertEngine
-from alerts.alert_message import message_of
-from alerts.deliver_messages import DeliveryReport
-from alerts.quiet_hours import QuietHoursError, parse_quiet_hours
-from alerts.read_rules import parse_rules
-from alerts.tell_alerts import Silencer, tell
-from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
-from schemas.event import EventKind, Severity
+from regraft.alerts.alert_desk import AlertDesk
+from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.alert_message import message_of
+from regraft.alerts.deliver_messages import DeliveryReport
+from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
+from regraft.alerts.read_rules import parse_rules
+from regraft.alerts.tell_alerts import Silencer, tell
+from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from regraft.schemas.event import EventKind, Severity
 
 RULES = """
 [[rule]]

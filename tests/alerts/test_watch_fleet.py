@@ -3,8 +3,8 @@
 import pytest
 from msgspec import structs
 
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.plan import PlanPhase
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.plan import PlanPhase
 from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, book, plan, words
 
 RULES = """

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.soak import SoakRun, figures
 from benchmarks.soak_chart import draw_soak
 from benchmarks.soak_settings import SoakPlan, kafka_properties, soak_flags, soak_topics
+from regraft.schemas.topics import TOPICS
 from regraft.settings.run_settings import load_settings
-from schemas.topics import TOPICS
 from tests.schemas.shown_views import view_of
 
 PORTS = {"emulator": 9101, "streaming": 9102, "controller": 9103}

@@ -5,9 +5,9 @@ import pytest
 from benchmarks.bench_transition import Values, figures_of
 from benchmarks.transition_meter import message_bytes
 from benchmarks.transition_runs import RingRun, TransitionRun, TreeRun
-from infra.measured_figures import Figure
-from producers.brokers.broker_messages import End, Subscribe
-from producers.emulator.user_clients import topic_filter
+from regraft.infra.measured_figures import Figure
+from regraft.producers.brokers.broker_messages import End, Subscribe
+from regraft.producers.emulator.user_clients import topic_filter
 
 BROKERS = 12
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from controller.decide.choose_proposals import Choice, PlanDraft
-from controller.decide.judge_proposals import Situation
-from controller.decision_settings import DecisionSettings
-from schemas.plan import Proposal
+from regraft.controller.decide.choose_proposals import Choice, PlanDraft
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.schemas.plan import Proposal
 
 
 def choose_proposals(

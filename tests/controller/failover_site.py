@@ -18,23 +18,23 @@ from types import TracebackType
 
 from confluent_kafka import KafkaException, Message, Producer
 
-from controller.ports.plan_store import KafkaPlanStore
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.read_messages import read_to_end
-from overlay.inventory import Inventory
-from producers.emulator.kafka_ports import KafkaPorts
-from producers.emulator.ledger import LedgerSnapshot
-from producers.emulator_settings import EmulatorSettings
-from producers.run_emulator import WallClockEmulator
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.broker_topics import BrokerTopics
-from schemas.codec import decode, encode
-from schemas.command import Command, CommandResult, Outcome
-from schemas.leader import LeaderTerm
-from schemas.live_view import LiveViewError, decode_view
-from schemas.plan import Plan, PlanPhase
-from schemas.topics import COMMANDS, LEADER, STATE, WINDOWS, Topic, topic_name
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.read_messages import read_to_end
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.kafka_ports import KafkaPorts
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.run_emulator import WallClockEmulator
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.command import Command, CommandResult, Outcome
+from regraft.schemas.leader import LeaderTerm
+from regraft.schemas.live_view import LiveViewError, decode_view
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.topics import COMMANDS, LEADER, STATE, WINDOWS, Topic, topic_name
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until

@@ -5,14 +5,14 @@ import time
 
 from confluent_kafka import Producer
 
-from controller.ports.kafka_links import TopicReader
-from infra.kafka_access import KafkaAccess
-from overlay.inventory import Inventory
-from schemas.codec import encode
-from schemas.command import Command, CommandPhase, CommandResult
-from schemas.dead_letter import DeadLetter
-from schemas.plan_life import answers_to
-from schemas.topics import COMMANDS, RESULTS, STATE, WINDOWS, topic_name
+from regraft.controller.ports.kafka_links import TopicReader
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.codec import encode
+from regraft.schemas.command import Command, CommandPhase, CommandResult
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.plan_life import answers_to
+from regraft.schemas.topics import COMMANDS, RESULTS, STATE, WINDOWS, topic_name
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 
 FLUSH_S_MAX = 60.0

@@ -2,8 +2,8 @@
 
 import pytest
 
-from controller.decide import find_planners
-from controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
+from regraft.controller.decide import find_planners
+from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
 
 
 def name_planner(monkeypatch: pytest.MonkeyPatch, name: str, planner: Planner, kind: str) -> None:

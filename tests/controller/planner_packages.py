@@ -8,9 +8,9 @@ import pytest
 SOURCE = """
 from dataclasses import dataclass
 
-from controller.state.planner_interface import PlannerSettings, PlannerSpec
-from overlay.configuration import link
-from schemas.plan import Proposal
+from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
+from regraft.overlay.configuration import link
+from regraft.schemas.plan import Proposal
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 import random
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from schemas.plan import Proposal
-from schemas.state import LinkRtt, QueueState
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.schemas.plan import Proposal
+from regraft.schemas.state import LinkRtt, QueueState
 from tests.overlay.published_overlays import PublishedOverlay
 
 

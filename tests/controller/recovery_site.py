@@ -10,12 +10,12 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_producer
-from schemas.codec import encode
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost
-from schemas.topics import MEMBERS, PLANS, topic_name
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_producer
+from regraft.schemas.codec import encode
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost
+from regraft.schemas.topics import MEMBERS, PLANS, topic_name
 from tests.controller.failover_site import INVENTORY, NAMESPACE, PATIENCE_S, ROOT, FailoverSite
 from tests.wait_until import wait_until
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from controller.decide.judge_proposals import Situation
-from controller.decision_settings import DecisionSettings
-from controller.state.closed_window import ClosedWindow
-from schemas.plan import Proposal
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.schemas.plan import Proposal
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_ring import (
     FIG_2_MOVES,

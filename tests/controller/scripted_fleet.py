@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from controller.execute.find_lost import lost_brokers
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
-from schemas.member import Member, MemberState
-from schemas.order import Order, OrderKind
-from schemas.plan import Plan
-from schemas.plan_life import answers_to
-from schemas.state import StateRow
+from regraft.controller.execute.find_lost import lost_brokers
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.member import Member, MemberState
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import answers_to
+from regraft.schemas.state import StateRow
 from tests.controller.scripted_overlay import TICK_MS, ScriptedOverlay
 from tests.controller.scripted_ring import published_rows
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of

@@ -4,18 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controller.compose_loop import compose_loop
-from controller.control_loop import ControlLoop
-from controller.controller_settings import ControllerSettings, TransitionLimits
-from controller.decision_settings import DecisionSettings
-from controller.ports.memory_ports import MemoryPorts
-from controller.report.loop_metrics import LoopMetrics
-from controller.state.planner_interface import Planner
-from overlay.inventory import Inventory
-from schemas.command import Command, CommandPhase, CommandResult
-from schemas.event import EventKind
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import answers_to
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.control_loop import ControlLoop
+from regraft.controller.controller_settings import ControllerSettings, TransitionLimits
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.state.planner_interface import Planner
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.command import Command, CommandPhase, CommandResult
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import answers_to
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 
 TICK_MS = 250

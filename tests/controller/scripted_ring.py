@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from controller.kinds.ring.attach_clients import topic_traffic, with_clients
-from controller.kinds.ring.ring_state import RingState, ring_traffic_of
-from controller.state.closed_window import ClosedWindow
-from controller.windows.gather_deliveries import gather_deliveries
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import ring_key
-from overlay.inventory import Inventory
-from overlay.user_interests import UserInterests
-from schemas.client import Client, PredicateRecord, Role
-from schemas.command import Command, CommandPhase, CommandResult
-from schemas.plan import ClientMove, IdMove, Proposal
-from schemas.state import PublisherDelivery, StateRow
+from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
+from regraft.controller.kinds.ring.ring_state import RingState, ring_traffic_of
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.gather_deliveries import gather_deliveries
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import ring_key
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.client import Client, PredicateRecord, Role
+from regraft.schemas.command import Command, CommandPhase, CommandResult
+from regraft.schemas.plan import ClientMove, IdMove, Proposal
+from regraft.schemas.state import PublisherDelivery, StateRow
 from tests.controller.scripted_overlay import ScriptedOverlay
 from tests.controller.scripted_windows import WINDOW_MS, marker_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from controller.state.closed_window import ClosedWindow
-from schemas.state import (
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.schemas.state import (
     BrokerCompleteness,
     PublisherDelivery,
     QueueState,

@@ -2,9 +2,9 @@
 
 import math
 
-from controller.kinds.ring.ring_kind import RingKind
-from controller.kinds.tree.tree_kind import TreeKind
-from overlay.inventory import Inventory
+from regraft.controller.kinds.ring.ring_kind import RingKind
+from regraft.controller.kinds.tree.tree_kind import TreeKind
+from regraft.overlay.inventory import Inventory
 from tests.overlay.small_overlays import NO_CAP
 
 

@@ -8,28 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decision_settings import DecisionSettings
-from controller.member_settings import MemberSettings
-from controller.ports.kafka_links import TopicReader
-from controller.ports.plan_store import KafkaPlanStore
-from controller.run_controller import run_controller
-from infra.access_rules import access_rules, agent_principals, create_access_rules, default_principals
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka, start_kafka
-from infra.record_writer import RecordWriter
-from infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
-from overlay.inventory import Inventory
-from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
-from schemas.announcement import Announcement
-from schemas.broker_topics import BrokerTopics
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.dead_letter import DeadLetter
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost
-from schemas.plan import PlanPhase
-from schemas.plan_life import answers_to
-from schemas.topics import ANNOUNCEMENTS, COMMANDS, DEAD_LETTERS, RESULTS, STATE, WINDOWS, topic_name
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.member_settings import MemberSettings
+from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.run_controller import run_controller
+from regraft.infra.access_rules import access_rules, agent_principals, create_access_rules, default_principals
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.record_writer import RecordWriter
+from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import answers_to
+from regraft.schemas.topics import ANNOUNCEMENTS, COMMANDS, DEAD_LETTERS, RESULTS, STATE, WINDOWS, topic_name
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
@@ -281,7 +281,7 @@ def test_a_broker_announces_itself_and_joins_through_its_own_agent_alone(
     kafka: SharedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither can another agent write where that announces, nor announce its brokers; nobody has named it before."""
-    monkeypatch.setattr("controller.ports.announcement_reader.LOOK_S", 0.2)
+    monkeypatch.setattr("regraft.controller.ports.announcement_reader.LOOK_S", 0.2)
     INVENTORY.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
         bootstrap=kafka.running.bootstrap,

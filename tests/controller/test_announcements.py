@@ -2,14 +2,14 @@
 
 import pytest
 
-from controller.execute import take_announcements
-from controller.execute.take_announcements import NEVER_CAME
-from controller.member_settings import MemberSettings
-from schemas.announcement import STANDS_MS, Announcement
-from schemas.event import EventKind
-from schemas.member import BrokerFacts, MemberState, PeerCost, Position
-from schemas.order import OrderKind
-from schemas.shown_fleet import ShownAnnounced
+from regraft.controller.execute import take_announcements
+from regraft.controller.execute.take_announcements import NEVER_CAME
+from regraft.controller.member_settings import MemberSettings
+from regraft.schemas.announcement import STANDS_MS, Announcement
+from regraft.schemas.event import EventKind
+from regraft.schemas.member import BrokerFacts, MemberState, PeerCost, Position
+from regraft.schemas.order import OrderKind
+from regraft.schemas.shown_fleet import ShownAnnounced
 from tests.controller.scripted_fleet import ScriptedFleet
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY

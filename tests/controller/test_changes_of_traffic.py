@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from controller.compose_loop import compose_loop
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.report.loop_metrics import LoopMetrics
-from overlay.tree_costs import LinkSwap
-from schemas.event import EventKind
-from schemas.plan import PlanPhase, Proposal, Verdict
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.overlay.tree_costs import LinkSwap
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS
 from tests.controller.test_control_loop import INVENTORY, far_ends, overlay_of

@@ -9,18 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.compose_loop import compose_loop
-from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.loop_steps.bound_cost import BOUND_EVERY_MS
-from controller.report.loop_metrics import LoopMetrics
-from infra.stack_error import StackError
-from overlay.configuration import NotATreeError
-from overlay.cost import overlay_cost
-from overlay.tree_costs import LinkSwap
-from schemas.command import CommandPhase, CommandResult, Outcome
-from schemas.event import EventKind
-from schemas.plan import PhaseChange, Plan, PlanPhase, Proposal, Verdict
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.loop_steps.bound_cost import BOUND_EVERY_MS
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.infra.stack_error import StackError
+from regraft.overlay.configuration import NotATreeError
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.tree_costs import LinkSwap
+from regraft.schemas.command import CommandPhase, CommandResult, Outcome
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import PhaseChange, Plan, PlanPhase, Proposal, Verdict
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS
 from tests.overlay.small_overlays import inventory_of, line_of

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from controller.compose_loop import compose_loop
-from controller.decision_settings import DecisionSettings
-from controller.kinds.ring.ring_state import RingContext, RingState
-from controller.planners.steps.shared_settings import ReassignmentSettings
-from controller.ports.memory_ports import MemoryClients, MemoryPorts
-from controller.report.loop_metrics import LoopMetrics
-from controller.state.plan_log import PlanLog
-from controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
-from overlay.members import FleetView
-from schemas.command import CommandPhase
-from schemas.event import EventKind
-from schemas.plan import PlanPhase, Proposal, Verdict
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.controller.ports.memory_ports import MemoryClients, MemoryPorts
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.windows.read_windows import REGISTER_WAIT_MS, WindowReader
+from regraft.overlay.members import FleetView
+from regraft.schemas.command import CommandPhase
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.named_planners import name_planner
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.scripted_ring import (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka_server import start_kafka
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
+from regraft.infra.kafka_server import start_kafka
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
 from tests.controller.failover_site import HELD, SESSION_MS, FailoverSite
 from tests.wait_until import wait_until
 

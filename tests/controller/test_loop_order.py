@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from controller.control_loop import ControlLoop, LoopSteps
-from controller.controller_settings import TransitionLimits
-from controller.execute.carry_out_plan import PlanRunner
-from controller.loop_state import LoopState
-from controller.ports.memory_ports import MemoryPorts
-from controller.state.plan_log import PlanLog
-from overlay.members import FleetView
+from regraft.controller.control_loop import ControlLoop, LoopSteps
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.loop_state import LoopState
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.members import FleetView
 from tests.controller.test_control_loop import INVENTORY
 
 ALL = ["start", "carry on", "verify", "decide", "shadows", "show"]

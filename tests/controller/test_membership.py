@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import pytest
 
-from controller.controller_settings import TransitionLimits
-from controller.member_settings import MemberSettings
-from controller.state.member_changes import NEVER_MS
-from overlay.inventory import Inventory
-from schemas.command import CommandPhase
-from schemas.event import EventKind
-from schemas.member import BrokerFacts, MemberState, PeerCost
-from schemas.order import Order, OrderKind
-from schemas.plan import OFF_RING, PlanPhase
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.member_settings import MemberSettings
+from regraft.controller.state.member_changes import NEVER_MS
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.command import CommandPhase
+from regraft.schemas.event import EventKind
+from regraft.schemas.member import BrokerFacts, MemberState, PeerCost
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import OFF_RING, PlanPhase
 from tests.controller.scripted_fleet import ScriptedFleet, ScriptedRingFleet
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.scripted_ring import BROKERS, FIG_2_USERS, TOPIC, publisher, ring_inventory, user

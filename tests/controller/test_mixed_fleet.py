@@ -5,16 +5,16 @@ import random
 import msgspec
 import pytest
 
-from controller.controller_settings import AssemblyLimits
-from controller.kinds.tree.tree_kind import TreeKind
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
-from controller.state.closed_window import ClosedWindow
-from controller.windows.assemble_state import WindowAssembler
-from schemas.codec import decode, encode
-from schemas.plan import ClientMove
-from schemas.telemetry import Delivery, TelemetryBatch
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.kinds.tree.tree_kind import TreeKind
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.assemble_state import WindowAssembler
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.plan import ClientMove
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of, line_of
 from tests.schemas.old_versions import encode_as
 

@@ -5,21 +5,21 @@ import random
 import msgspec
 import pytest
 
-from controller.execute.check_plan_log import PlanLogBehindError, check_plan_log
-from controller.recover_plans import RecoveryRefusedError, recovered_plan
-from controller.state.plan_log import PlanLog
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration, link
-from overlay.inventory import Inventory
-from overlay.members import FleetView, extended
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.emulator.starting_point import starting_point
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from schemas.codec import decode, encode
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost
-from schemas.plan import Plan, PlanPhase
+from regraft.controller.execute.check_plan_log import PlanLogBehindError, check_plan_log
+from regraft.controller.recover_plans import RecoveryRefusedError, recovered_plan
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView, extended
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.emulator.starting_point import starting_point
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.controller.test_control_loop import overlay_of
 from tests.producers.emulator.test_starting_point import ask, next_overlay, plan_to
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka_server import start_kafka
-from schemas.plan import PlanPhase
+from regraft.infra.kafka_server import start_kafka
+from regraft.schemas.plan import PlanPhase
 from tests.controller.failover_site import PATIENCE_S
 from tests.controller.recovery_site import RecoverySite
 from tests.wait_until import wait_until

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-import controller.run_controller
-from controller.control_ports import ControlPorts, DeposedError, ViewSink
-from controller.controller_settings import ControllerSettings
-from controller.ports.leadership import HeldTerm
-from controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryResults
-from controller.report.loop_metrics import LoopMetrics
-from controller.run_controller import run_controller
-from infra.find_port import LOOPBACK, choose_ports
-from infra.kafka_access import KafkaAccess
-from infra.run_clock import RunClock
-from infra.serve_metrics import MetricsPortError
-from schemas.command import CommandPhase, CommandResult, Outcome
-from schemas.leader import LeaderTerm
-from schemas.live_view import LiveView, LiveViewError, decode_view
-from schemas.plan import Plan
+import regraft.controller.run_controller
+from regraft.controller.control_ports import ControlPorts, DeposedError, ViewSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.ports.leadership import HeldTerm
+from regraft.controller.ports.memory_ports import MemoryPlans, MemoryPorts, MemoryResults
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.run_controller import run_controller
+from regraft.infra.find_port import LOOPBACK, choose_ports
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.run_clock import RunClock
+from regraft.infra.serve_metrics import MetricsPortError
+from regraft.schemas.command import CommandPhase, CommandResult, Outcome
+from regraft.schemas.leader import LeaderTerm
+from regraft.schemas.live_view import LiveView, LiveViewError, decode_view
+from regraft.schemas.plan import Plan
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.test_control_loop import INVENTORY
 from tests.wait_until import wait_until
@@ -92,8 +92,8 @@ class OnlyCandidate:
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ControllerSettings:
-    monkeypatch.setattr(controller.run_controller, "KafkaLinks", MemoryLinks)
-    monkeypatch.setattr(controller.run_controller, "Leadership", OnlyCandidate)
+    monkeypatch.setattr(regraft.controller.run_controller, "KafkaLinks", MemoryLinks)
+    monkeypatch.setattr(regraft.controller.run_controller, "Leadership", OnlyCandidate)
     monkeypatch.setattr(OnlyCandidate, "is_chosen", True)
     monkeypatch.setattr(OnlyCandidate, "newest", LeaderTerm(6, "another", 0))
     INVENTORY.save(tmp_path / "inventory.json")
@@ -126,7 +126,7 @@ def test_a_loop_that_hangs_turns_health_bad_until_it_goes_on(
     settings: ControllerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A call that does not return is seen though the loop itself can say nothing."""
-    monkeypatch.setattr(controller.run_controller, "SILENCE_S_MAX", 0.5)
+    monkeypatch.setattr(regraft.controller.run_controller, "SILENCE_S_MAX", 0.5)
     HangingPlans.may_return.clear()
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop), daemon=True)

@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx2
 
-from dashboard import run_dashboard as module
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import SCOPE, make_token
-from infra.supervise import Supervisor
-from infra.valkey_server import is_redis_ready, start_valkey_service
-from schemas.order import Order
+from regraft.dashboard import run_dashboard as module
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.operator_tokens import SCOPE, make_token
+from regraft.infra.supervise import Supervisor
+from regraft.infra.valkey_server import is_redis_ready, start_valkey_service
+from regraft.schemas.order import Order
 from tests.dashboard.view_documents import small_inventory
 from tests.wait_until import wait_until
 

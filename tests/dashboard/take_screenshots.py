@@ -21,11 +21,11 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-from controller.controller_settings import ControllerSettings
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.test_dashboard_page import FOUND
 from tests.dashboard.view_documents import publish

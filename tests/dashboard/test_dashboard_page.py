@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from dashboard.operator_tokens import READ_SCOPE
-from schemas.order import OrderKind
+from regraft.dashboard.operator_tokens import READ_SCOPE
+from regraft.schemas.order import OrderKind
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.view_documents import BROKERS, proposed_document, publish, written_document
 

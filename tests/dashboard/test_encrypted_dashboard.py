@@ -9,10 +9,10 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.run_dashboard import DashboardError, run_dashboard
-from infra.find_port import choose_ports
-from infra.make_certificates import LocalAuthority
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.run_dashboard import DashboardError, run_dashboard
+from regraft.infra.find_port import choose_ports
+from regraft.infra.make_certificates import LocalAuthority
 from tests.dashboard.served_dashboard import served_dashboard
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.live_board import LiveBoard
+from regraft.dashboard.live_board import LiveBoard
 
 SERIES = {"cost": lambda point: point["end"]}
 

@@ -9,8 +9,8 @@ from typing import Any
 import jwt
 import pytest
 
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import (
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.operator_tokens import (
     TokenRefusedError,
     TokenSecretError,
     check_token,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from dashboard.place_brokers import MAP_HEIGHT, MAP_WIDTH, place_brokers
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay
+from regraft.dashboard.place_brokers import MAP_HEIGHT, MAP_WIDTH, place_brokers
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay
 
 
 def test_brokers_near_in_delay_are_near_on_the_map() -> None:

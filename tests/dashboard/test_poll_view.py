@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dashboard.dashboard_metrics import DashboardMetrics
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.live_board import LiveBoard
-from dashboard.poll_view import PAUSE_MS_MAX, ViewPoller
-from dashboard.read_view import SERIES
+from regraft.dashboard.dashboard_metrics import DashboardMetrics
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.live_board import LiveBoard
+from regraft.dashboard.poll_view import PAUSE_MS_MAX, ViewPoller
+from regraft.dashboard.read_view import SERIES
 from tests.dashboard.view_documents import view_texts, written_document
 
 

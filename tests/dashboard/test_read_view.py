@@ -2,8 +2,8 @@
 
 import json
 
-from dashboard.read_view import KEYS, ViewReader
-from schemas.live_view import VIEW_VERSION
+from regraft.dashboard.read_view import KEYS, ViewReader
+from regraft.schemas.live_view import VIEW_VERSION
 from tests.dashboard.view_documents import view_texts, written_document
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboard.revoked_tokens import REVOKED_BYTES_MAX, RevokedFileError, RevokedTokens, revoke_token
+from regraft.dashboard.revoked_tokens import REVOKED_BYTES_MAX, RevokedFileError, RevokedTokens, revoke_token
 
 ONE, TWO = "0123456789abcdef", "fedcba9876543210"
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.run_dashboard import DashboardError, run_dashboard
-from infra.find_port import choose_ports
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.run_dashboard import DashboardError, run_dashboard
+from regraft.infra.find_port import choose_ports
 from tests.dashboard.served_dashboard import ServedDashboard, served_dashboard
 from tests.dashboard.test_live_board import Page
 from tests.dashboard.view_documents import publish, written_document

@@ -4,7 +4,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from dashboard.web_app import STATIC
+from regraft.dashboard.web_app import STATIC
 
 VENDOR = STATIC / "vendor"
 

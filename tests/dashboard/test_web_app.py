@@ -9,14 +9,14 @@ import jwt
 import pytest
 from fastapi.testclient import TestClient
 
-from dashboard.dashboard_settings import DashboardSettings
-from dashboard.operator_tokens import id_of, make_token
-from dashboard.revoked_tokens import revoke_token
-from dashboard.web_app import DashboardParts, build_app
-from infra.stack_error import StackError
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE, phases_for
+from regraft.dashboard.dashboard_settings import DashboardSettings
+from regraft.dashboard.operator_tokens import id_of, make_token
+from regraft.dashboard.revoked_tokens import revoke_token
+from regraft.dashboard.web_app import DashboardParts, build_app
+from regraft.infra.stack_error import StackError
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE, phases_for
 from tests.dashboard.test_poll_view import MemorySource
 from tests.dashboard.view_documents import proposed_document, view_texts, written_document
 from tests.wait_until import wait_until

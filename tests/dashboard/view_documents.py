@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import redis
 
-from controller.ports.write_live_view import ValkeyView
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.live_view import LiveView
+from regraft.controller.ports.write_live_view import ValkeyView
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.live_view import LiveView
 from tests.scenarios.closed_loop import ClosedLoop
 
 BROKERS = 12

@@ -3,9 +3,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import experiments.run_tasks
-from experiments.psoop.run_task import TaskResult, run_task
-from experiments.run_tasks import TellWork, run_tasks
+import regraft.experiments.run_tasks
+from regraft.experiments.psoop.run_task import TaskResult, run_task
+from regraft.experiments.run_tasks import TellWork, run_tasks
 from tests.experiments.psoop.small_evaluation import changed
 
 TASKS = [
@@ -25,7 +25,7 @@ def test_a_second_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
     """Finished tasks are read from their files; files of other tasks are removed."""
     results = run_tasks(TASKS, run_task, TaskResult, tmp_path)
     (tmp_path / "fig4-uniform-9-0123456789abcdef.json").write_text("{}", encoding="utf-8")
-    monkeypatch.setattr(experiments.run_tasks, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(regraft.experiments.run_tasks, "ProcessPoolExecutor", None)
     assert run_tasks(TASKS, run_task, TaskResult, tmp_path) == results
     assert len(list(tmp_path.iterdir())) == len(TASKS)
     part = next(tmp_path.iterdir())

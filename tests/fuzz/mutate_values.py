@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 from fastavro import schemaless_writer
 
-from producers.recordings.recording_format import varint
-from schemas.codec import header
-from schemas.registry import SCHEMAS, latest_schema
-from schemas.topics import Topic
+from regraft.producers.recordings.recording_format import varint
+from regraft.schemas.codec import header
+from regraft.schemas.registry import SCHEMAS, latest_schema
+from regraft.schemas.topics import Topic
 from tests.fuzz.valid_records import valid_records, valid_values
 
 NUMBERS = (0, -1, 1, -(2**63), 2**63 - 1, 2**31 - 1, -(2**31), 2**53 + 1, 10**12, 253_402_300_800_000)

@@ -17,41 +17,52 @@ import msgspec
 import numpy as np
 from confluent_kafka import Message
 
-from alerts.alert_engine import AlertEngine
-from alerts.read_rules import load_rules
-from dashboard.read_view import ViewReader
-from infra.dead_letters import RecordDecoder
-from infra.decode_strictly import UnreadableRecordError, decode_strictly
-from infra.stack_error import StackError
-from overlay.configuration import NotATreeError
-from overlay.inventory import InventoryError
-from overlay.members import FleetView
-from producers.recordings.read_recording import open_recording
-from producers.recordings.record_topics import RECORD_TYPES
-from producers.recordings.recording_parts import RecordingError
-from producers.recordings.write_recording import RecordingLimits, RecordingWriter
+from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.read_rules import load_rules
 from regraft.commands.members_command import member_row
-from schemas.announcement import Announcement
-from schemas.audit import GivenOrder
-from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
-from schemas.command import CommandResult
-from schemas.dead_letter import DeadLetter
-from schemas.member import BrokerFacts, Member
-from schemas.member_life import against_member_order
-from schemas.order import Order, OrderKind
-from schemas.plan import Plan
-from schemas.registry import latest_schema
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, DEAD_LETTERS, LEADER, MEMBERS, ORDERS, PLANS, RESULTS, STATE, TELEMETRY, Topic
-from schemas.unpack_state import unpack_window
-from streaming.close_windows import close_windows
-from streaming.decode_columns import decode_columns
-from streaming.encode_rows import encode_window
-from streaming.merge_parts import merge_parts
-from streaming.streaming_settings import StreamingSettings
-from streaming.tabulate_batches import EventBounds, is_sane, tabulate_batches
-from streaming.watch_members import MemberWatcher
+from regraft.dashboard.read_view import ViewReader
+from regraft.infra.dead_letters import RecordDecoder
+from regraft.infra.decode_strictly import UnreadableRecordError, decode_strictly
+from regraft.infra.stack_error import StackError
+from regraft.overlay.configuration import NotATreeError
+from regraft.overlay.inventory import InventoryError
+from regraft.overlay.members import FleetView
+from regraft.producers.recordings.read_recording import open_recording
+from regraft.producers.recordings.record_topics import RECORD_TYPES
+from regraft.producers.recordings.recording_parts import RecordingError
+from regraft.producers.recordings.write_recording import RecordingLimits, RecordingWriter
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.audit import GivenOrder
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode, header
+from regraft.schemas.command import CommandResult
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.member import BrokerFacts, Member
+from regraft.schemas.member_life import against_member_order
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import Plan
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import (
+    CLIENTS,
+    DEAD_LETTERS,
+    LEADER,
+    MEMBERS,
+    ORDERS,
+    PLANS,
+    RESULTS,
+    STATE,
+    TELEMETRY,
+    Topic,
+)
+from regraft.schemas.unpack_state import unpack_window
+from regraft.streaming.close_windows import close_windows
+from regraft.streaming.decode_columns import decode_columns
+from regraft.streaming.encode_rows import encode_window
+from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.streaming_settings import StreamingSettings
+from regraft.streaming.tabulate_batches import EventBounds, is_sane, tabulate_batches
+from regraft.streaming.watch_members import MemberWatcher
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.test_control_loop import INVENTORY, far_ends
 from tests.fuzz.valid_records import valid_records

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import structlog
 
-from alerts.read_evidence import INPUTS
-from infra.show_progress import show_progress
-from producers.recordings.record_topics import RECORD_TYPES
-from schemas.codec import UndecodableRecordError, decode
-from schemas.live_view import decode_view, encode_keys
-from schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
+from regraft.alerts.read_evidence import INPUTS
+from regraft.infra.show_progress import show_progress
+from regraft.producers.recordings.record_topics import RECORD_TYPES
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.live_view import decode_view, encode_keys
+from regraft.schemas.topics import MEMBERS, TELEMETRY, TOPICS, Topic
 from tests.dashboard.view_documents import written_document
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.parts_under_fuzz import (

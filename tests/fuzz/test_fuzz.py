@@ -5,8 +5,8 @@ import random
 import pytest
 from hypothesis import given, settings
 
-from schemas.codec import decode, encode
-from schemas.topics import TOPICS, Topic
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.topics import TOPICS, Topic
 from tests.fuzz.mutate_values import MUTATIONS, spoiled
 from tests.fuzz.parts_under_fuzz import TYPES
 from tests.fuzz.run import Report, run_fuzz

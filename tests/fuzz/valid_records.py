@@ -8,19 +8,19 @@ from functools import cache
 
 import msgspec
 
-from schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
-from schemas.announcement import Announcement
-from schemas.audit import AuditEntry, AuditOutcome
-from schemas.client import Client, PredicateRecord, Role
-from schemas.codec import SINGLE_OBJECT_MAGIC, encode
-from schemas.command import Command, CommandPhase
-from schemas.dead_letter import DeadLetter
-from schemas.event import Severity
-from schemas.leader import LeaderTerm
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.registry import latest_schema, schema_ids_of
-from schemas.topics import (
+from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.audit import AuditEntry, AuditOutcome
+from regraft.schemas.client import Client, PredicateRecord, Role
+from regraft.schemas.codec import SINGLE_OBJECT_MAGIC, encode
+from regraft.schemas.command import Command, CommandPhase
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import Severity
+from regraft.schemas.leader import LeaderTerm
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.schemas.registry import latest_schema, schema_ids_of
+from regraft.schemas.topics import (
     ALERTS,
     ANNOUNCEMENTS,
     AUDIT,
@@ -39,7 +39,7 @@ from schemas.topics import (
     WINDOWS,
     Topic,
 )
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS as SCRIPTED_MS
 from tests.controller.scripted_windows import marker_of, rows_of

@@ -27,11 +27,17 @@ def _imports(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            is_package = (ROOT / Path(*node.module.split("."))).is_dir()
+            is_package = (ROOT / Path(*_at_home(node.module).split("."))).is_dir()
             found |= {f"{node.module}.{each.name}" for each in node.names} if is_package else {node.module}
         elif isinstance(node, ast.Import):
             found |= {each.name for each in node.names}
-    return {name for name in found if name.split(".")[0] in PACKAGES}
+    return {_at_home(name) for name in found if name.split(".")[0] == "regraft"}
+
+
+def _at_home(module: str) -> str:
+    """Return a module's name by its folder: what is imported as ``regraft.schemas.x`` is of the package schemas."""
+    rest = module.removeprefix("regraft.")
+    return rest if rest.split(".")[0] in PACKAGES else module
 
 
 def _modules(package: str) -> dict[str, set[str]]:

@@ -44,6 +44,26 @@ def test_no_two_files_have_one_name() -> None:
     assert twice <= {"__init__.py", "__main__.py", "conftest.py"}
 
 
+@pytest.mark.parametrize("folder", CODE)
+def test_packages_are_imported_as_parts_of_regraft(folder: str) -> None:
+    """In a checkout ``schemas`` would be found, too, as a second copy with classes of its own; from the wheel never."""
+    short = {*PRODUCT, "experiments"} - {"regraft"}
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in _files(folder)
+        for node in ast.walk(_tree(path))
+        for name in _imported(node)
+        if name.split(".")[0] in short
+    }
+    assert not found
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [each.name for each in node.names] if isinstance(node, ast.Import) else []
+
+
 def _numbers(tree: ast.Module) -> Iterator[str]:
     """Yield the names of parameters and fields that are annotated as numbers."""
     for node in ast.walk(tree):

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from infra.order_keys import SigningKey, create_signing_key
-from schemas.order import OrderKind
+from regraft.infra.order_keys import SigningKey, create_signing_key
+from regraft.schemas.order import OrderKind
 
 TRUSTED_UNTIL = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -11,17 +11,17 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 from typer.testing import CliRunner
 
-from controller.ports.kafka_links import TopicReader
-from infra.access_rules import AccessRule, access_rules, create_access_rules, default_principals
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_clients import open_admin
-from infra.kafka_server import RunningKafka, start_kafka
-from infra.record_writer import RecordWriter
-from infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 from regraft.cli import app
-from schemas.command import CommandPhase, CommandResult, Outcome
-from schemas.topics import AUDIT, COMMANDS, EVENTS, ORDERS, PLANS, RESULTS, TOPICS, Role, Topic, topic_name
+from regraft.controller.ports.kafka_links import TopicReader
+from regraft.infra.access_rules import AccessRule, access_rules, create_access_rules, default_principals
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_admin
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.record_writer import RecordWriter
+from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.schemas.command import CommandPhase, CommandResult, Outcome
+from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, ORDERS, PLANS, RESULTS, TOPICS, Role, Topic, topic_name
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
 

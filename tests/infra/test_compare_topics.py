@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from infra.compare_topics import configuration_of, durability_note, durability_of, shape_faults, wrong_options
-from schemas.topics import COMMANDS, LEADER, ORDERS, PLANS, TELEMETRY, TOPICS, WINDOWS
+from regraft.infra.compare_topics import configuration_of, durability_note, durability_of, shape_faults, wrong_options
+from regraft.schemas.topics import COMMANDS, LEADER, ORDERS, PLANS, TELEMETRY, TOPICS, WINDOWS
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import structlog
 
-from infra.dead_letters import VALUE_BYTES_MAX, RecordDecoder, addressed, dead_letter
-from schemas.codec import decode, encode
-from schemas.dead_letter import DeadLetter
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.infra.dead_letters import VALUE_BYTES_MAX, RecordDecoder, addressed, dead_letter
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 
 
 class FakeMessage:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from infra import doctor as module
-from infra.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
-from infra.fetch_jars import JarSet
-from infra.kafka_access import KafkaAccess
-from infra.redis_access import RedisAccess
+from regraft.infra import doctor as module
+from regraft.infra.doctor import Finding, FindingStatus, clocks_finding, diagnose, package_faults
+from regraft.infra.fetch_jars import JarSet
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.redis_access import RedisAccess
 
 
 def _by_name(findings: list[Finding]) -> dict[str, Finding]:

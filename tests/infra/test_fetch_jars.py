@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import fetch_jars as module
-from infra.fetch_jars import JarError, JarSet, check_jars, fetch_jars, read_lock, relock
+from regraft.infra import fetch_jars as module
+from regraft.infra.fetch_jars import JarError, JarSet, check_jars, fetch_jars, read_lock, relock
 
 from .conftest import MavenRepository, jar_set_of
 

@@ -8,13 +8,13 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 from msgspec import structs
 
-from infra import judge_orders, order_keys
-from infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
-from infra.order_keys import SigningKey, TrustedKeys
-from schemas.codec import decode, encode
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import BrokerFacts
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.infra import judge_orders, order_keys
+from regraft.infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX, OrderJudge
+from regraft.infra.order_keys import SigningKey, TrustedKeys
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.member import BrokerFacts
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
 NOW_MS = 1_800_000_000_000

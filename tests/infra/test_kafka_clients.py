@@ -9,9 +9,9 @@ import pytest
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from infra import kafka_clients
-from infra.kafka_access import KafkaAccess, KafkaSecurity
-from infra.kafka_clients import (
+from regraft.infra import kafka_clients
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.kafka_clients import (
     close_producer,
     leave_to_caller,
     open_admin,

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from infra import kafka_server as module
-from infra.create_topics import TopicMismatchError, check_topics, create_topics, timestamp_type
-from infra.find_port import LOOPBACK, PortInUseError
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
-from infra.stack_error import StackError
-from schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
+from regraft.infra import kafka_server as module
+from regraft.infra.create_topics import TopicMismatchError, check_topics, create_topics, timestamp_type
+from regraft.infra.find_port import LOOPBACK, PortInUseError
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
+from regraft.infra.stack_error import StackError
+from regraft.schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
 
 READY_S = 60.0
 RECORDS = 500
@@ -146,7 +146,7 @@ def test_no_kafka_for_topics_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Creating topics where no broker answers says so with the address and the time, and nothing else does."""
-    monkeypatch.setattr("infra.create_topics.TIMEOUT_S", 0.3)
+    monkeypatch.setattr("regraft.infra.create_topics.TIMEOUT_S", 0.3)
     with pytest.raises(StackError, match=r"^Kafka at 127\.0\.0\.1:1 did not answer within 0\.3 s .*: check .*\.$"):
         create_topics(KafkaAccess(f"{LOOPBACK}:1"))
     assert capfd.readouterr() == ("", "")

@@ -10,15 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.check_disk import DiskFullError
-from infra.find_port import LOOPBACK, PortInUseError
-from infra.hold_lock import hold_lock
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import is_kafka_ready
-from infra.local_stack import LocalStack, RunDirInUseError
-from infra.service import ServiceEventKind
-from infra.stack_error import StackError
-from infra.valkey_server import is_redis_ready
+from regraft.infra.check_disk import DiskFullError
+from regraft.infra.find_port import LOOPBACK, PortInUseError
+from regraft.infra.hold_lock import hold_lock
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import is_kafka_ready
+from regraft.infra.local_stack import LocalStack, RunDirInUseError
+from regraft.infra.service import ServiceEventKind
+from regraft.infra.stack_error import StackError
+from regraft.infra.valkey_server import is_redis_ready
 from tests.full_disk import small_disk
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:
 
 def test_external_kafka_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Kafka that the user names is used, never replaced: when it is away, that is the error."""
-    monkeypatch.setattr("infra.local_stack.EXTERNAL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("regraft.infra.local_stack.EXTERNAL_TIMEOUT_S", 0.2)
     with pytest.raises(StackError, match="REGRAFT_KAFKA_BOOTSTRAP"):
         LocalStack(tmp_path, environ={"REGRAFT_KAFKA_BOOTSTRAP": f"{LOOPBACK}:1"}).__enter__()
 
@@ -105,7 +105,7 @@ def test_two_stacks_at_once_do_not_meet(tmp_path: Path) -> None:
 STACK_SCRIPT = """
 import os, sys, time
 from pathlib import Path
-from infra.local_stack import LocalStack
+from regraft.infra.local_stack import LocalStack
 with LocalStack(Path(sys.argv[1])) as stack:
     kafka, valkey = stack.supervisor.pid("kafka"), stack.supervisor.pid("valkey")
     os.write(1, f"\\nPIDS {kafka} {valkey}\\n".encode())  # one write: no log line comes into it

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import order_keys
-from infra.order_keys import (
+from regraft.infra import order_keys
+from regraft.infra.order_keys import (
     OrderKeyError,
     OrderSettings,
     TrustedKeys,
@@ -17,7 +17,7 @@ from infra.order_keys import (
     open_trusted_keys,
     read_trusted_keys,
 )
-from schemas.order import OrderKind
+from regraft.schemas.order import OrderKind
 from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
 

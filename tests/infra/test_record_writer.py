@@ -1,8 +1,8 @@
 """The writer of records while Kafka is away: what waits, what is lost, and what closing gives up."""
 
-from infra.kafka_access import KafkaAccess
-from infra.record_writer import RecordWriter
-from schemas.command import Command, CommandPhase
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.record_writer import RecordWriter
+from regraft.schemas.command import Command, CommandPhase
 
 NOBODY = KafkaAccess("127.0.0.1:1")
 COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)

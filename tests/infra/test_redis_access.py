@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from infra.make_certificates import LocalAuthority
-from infra.redis_access import RedisAccess, RedisSecurity
-from infra.secure_kafka import secure_kafka
-from infra.secure_valkey import start_secured_valkey
-from infra.supervise import Supervisor
-from infra.valkey_server import is_redis_ready
+from regraft.infra.make_certificates import LocalAuthority
+from regraft.infra.redis_access import RedisAccess, RedisSecurity
+from regraft.infra.secure_kafka import secure_kafka
+from regraft.infra.secure_valkey import start_secured_valkey
+from regraft.infra.supervise import Supervisor
+from regraft.infra.valkey_server import is_redis_ready
 from tests.wait_until import wait_until
 
 

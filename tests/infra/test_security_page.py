@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX
-from schemas.topics import AUDIT, DAY_MS, NAMES_OF, ORDERS, TOPICS, Role
+from regraft.infra.judge_orders import ORDER_AGE_MS_MAX, ORDER_AHEAD_MS_MAX
+from regraft.schemas.topics import AUDIT, DAY_MS, NAMES_OF, ORDERS, TOPICS, Role
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
 BEGIN, END = "<!-- drawn from schemas/topics.py -->", "<!-- end of what is drawn -->"

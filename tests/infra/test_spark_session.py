@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.spark_session import base_configuration, is_submitted, submit_arguments
+from regraft.infra.spark_session import base_configuration, is_submitted, submit_arguments
 
 SCRIPT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
-from infra.spark_session import build_spark_session
+from regraft.infra.spark_session import build_spark_session
 
 spark = build_spark_session("trial", run_dir=Path(sys.argv[1]), driver_memory_mb=512)
 schema = '{"type": "record", "name": "r", "fields": [{"name": "id", "type": "long"}]}'

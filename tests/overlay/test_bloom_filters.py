@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.bloom_filters import (
+from regraft.overlay.bloom_filters import (
     BloomFilter,
     FilterShape,
     bit_positions,

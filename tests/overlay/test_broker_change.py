@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
 LINE = Configuration.of(3, "abcd", [("a", "b"), ("b", "c"), ("c", "d")], {"p": "b", "q": "d"})
 RING = ChordConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130, "d": 200}, {"u": "b", "v": "d"})

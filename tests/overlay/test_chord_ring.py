@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.chord_ring import ChordRing, RingError, hashed_ids, ring_key
-from schemas.plan import IdMove
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.chord_ring import ChordRing, RingError, hashed_ids, ring_key
+from regraft.schemas.plan import IdMove
 
 rings = st.integers(3, 10).flatmap(
     lambda bits: st.sets(st.integers(0, (1 << bits) - 1), min_size=1, max_size=40).map(

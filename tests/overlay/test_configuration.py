@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.configuration import Configuration, DegreeError, NotATreeError, check_degree, link
-from overlay.horizon_paths import paths_within
-from overlay.tree import cycle_links, random_tree
+from regraft.overlay.configuration import Configuration, DegreeError, NotATreeError, check_degree, link
+from regraft.overlay.horizon_paths import paths_within
+from regraft.overlay.tree import cycle_links, random_tree
 from tests.overlay.small_overlays import brokers_named, line_of
 
 

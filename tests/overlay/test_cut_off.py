@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.cut_off import ring_cut_off, tree_cut_off
-from overlay.tree import random_tree
-from overlay.user_interests import UserInterests
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cut_off import ring_cut_off, tree_cut_off
+from regraft.overlay.tree import random_tree
+from regraft.overlay.user_interests import UserInterests
 from tests.overlay.small_overlays import brokers_named, line_of
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.delivery_sets import DeliverySets, MaskCells
-from overlay.distinct_sets import Words
-from overlay.inventory import Inventory
+from regraft.overlay.delivery_sets import DeliverySets, MaskCells
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.inventory import Inventory
 from tests.overlay.small_overlays import brokers_named, overlays, sets_of
 
 BROKERS = brokers_named(3)

@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlay.configuration import Configuration, NotATreeError, link
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.exchange_joints import exchange_joints
-from overlay.inventory import Inventory
-from overlay.weighted_sets import WeightedSets
+from regraft.overlay.configuration import Configuration, NotATreeError, link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.exchange_joints import exchange_joints
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.weighted_sets import WeightedSets
 from tests.overlay.small_overlays import overlays
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.bloom_filters import FilterShape, false_positive_share
-from overlay.delivery_sets import DeliverySets
-from overlay.interest_caches import InterestCaches, bloom_interest, newest_ids
+from regraft.overlay.bloom_filters import FilterShape, false_positive_share
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.interest_caches import InterestCaches, bloom_interest, newest_ids
 from tests.overlay.small_overlays import brokers_named
 
 HUGE = FilterShape(1 << 22, 8)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.inventory import Inventory, InventoryError
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.inventory import Inventory, InventoryError
 from tests.overlay.small_overlays import inventory_of, line_of
 
 

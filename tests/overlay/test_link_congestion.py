@@ -1,6 +1,6 @@
 import pytest
 
-from overlay.link_congestion import LENGTH, ONSET, PRODUCT, RULES, SUM, CongestionRule, QueueWindow
+from regraft.overlay.link_congestion import LENGTH, ONSET, PRODUCT, RULES, SUM, CongestionRule, QueueWindow
 
 
 @pytest.mark.parametrize(("rule", "value"), [(PRODUCT, 15.0), (SUM, 8.0), (ONSET, 20.0), (LENGTH, 3.0)])

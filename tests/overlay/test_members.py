@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.inventory import Inventory, InventoryError
-from overlay.members import UNKNOWN_COST_FACTOR, FleetView, extended
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
+from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.members import UNKNOWN_COST_FACTOR, FleetView, extended
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
 FOUR = inventory_of(line_of(4), {("b00", "b01"): 2.0})

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.configuration import Configuration, link
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.overlay_costs import OverlayCosts
-from overlay.publisher_costs import PublisherCosts
-from overlay.publisher_sets import PublisherSets
-from overlay.tree import cycle_links
-from overlay.tree_costs import LinkSwap
-from overlay.walk_cuts import walk_cuts
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.overlay_costs import OverlayCosts
+from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.overlay.publisher_sets import PublisherSets
+from regraft.overlay.tree import cycle_links
+from regraft.overlay.tree_costs import LinkSwap
+from regraft.overlay.walk_cuts import walk_cuts
 from tests.overlay.published_overlays import PublishedOverlay, published_overlays
 
 

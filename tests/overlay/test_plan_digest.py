@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import OverlayConfiguration
-from overlay.plan_digest import overlay_digest, plan_digest
-from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.plan_digest import overlay_digest, plan_digest
+from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_ring import RING
 
 TREE = Configuration.of(1, ("a", "b", "c"), [("a", "b"), ("b", "c")])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.cost import link_crossings, overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.publisher_costs import PublisherCosts
+from regraft.overlay.cost import link_crossings, overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.publisher_costs import PublisherCosts
 from tests.overlay.published_overlays import Published, PublishedOverlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 

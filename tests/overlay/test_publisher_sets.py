@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.publisher_sets import PublisherSets
-from overlay.tree_costs import TreeCosts
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.publisher_sets import PublisherSets
+from regraft.overlay.tree_costs import TreeCosts
 from tests.overlay.published_overlays import PublishedOverlay, published_overlays
 
 

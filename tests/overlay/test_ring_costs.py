@@ -8,10 +8,10 @@ import random
 import numpy as np
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import ChordRing
-from overlay.ring_costs import overlay_ring_cost, ring_cost
-from overlay.user_interests import UserInterests
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import ChordRing
+from regraft.overlay.ring_costs import overlay_ring_cost, ring_cost
+from regraft.overlay.user_interests import UserInterests
 
 
 def fig_2(subscribed: set[int]) -> tuple[float, float, float]:

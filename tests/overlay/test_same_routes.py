@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_configuration import ChordConfiguration
 
 
 @pytest.mark.parametrize("seed", range(12))

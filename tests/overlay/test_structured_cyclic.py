@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.cluster_index_vectors import clusters_of, vector_of, without, written
-from overlay.structured_cyclic import (
+from regraft.overlay.cluster_index_vectors import clusters_of, vector_of, without, written
+from regraft.overlay.structured_cyclic import (
     OverlayShapeError,
     ScotBroker,
     StructuredCyclicOverlay,

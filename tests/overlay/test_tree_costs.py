@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.configuration import Configuration, NotATreeError, link
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.tree import cycle_links, random_tree
-from overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
-from overlay.walk_cuts import walk_cuts
-from overlay.weighted_sets import WeightedSets
+from regraft.overlay.configuration import Configuration, NotATreeError, link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import cycle_links, random_tree
+from regraft.overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
+from regraft.overlay.walk_cuts import walk_cuts
+from regraft.overlay.weighted_sets import WeightedSets
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
 Drawn = tuple[Inventory, list[set[str]], DeliverySets]

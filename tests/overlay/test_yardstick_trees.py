@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from experiments.psoop.exact_optimum import all_trees
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
+from regraft.experiments.psoop.exact_optimum import all_trees
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
 

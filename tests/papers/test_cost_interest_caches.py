@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.swap_links_ci import (
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.swap_links_ci import (
     InterestSettings,
     LocalKnowledge,
     cycle_costs,
@@ -21,15 +21,15 @@ from controller.planners.swap_links_ci import (
     wanted_links,
     wanting_paths,
 )
-from controller.state.closed_window import ClosedWindow
-from overlay.bloom_filters import FilterShape
-from overlay.configuration import Configuration, link
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.horizon_paths import paths_within
-from overlay.interest_caches import InterestCaches
-from overlay.inventory import Inventory
-from schemas.plan import Proposal
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.bloom_filters import FilterShape
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.horizon_paths import paths_within
+from regraft.overlay.interest_caches import InterestCaches
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.plan import Proposal
 from tests.overlay.small_overlays import inventory_of, line_of, overlays, sets_of
 
 PathInterest = Literal["estimate", "conjunction"]

@@ -9,23 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.decide.find_planners import planner_of
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.swap_links_ci import (
+from regraft.controller.decide.find_planners import planner_of
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.swap_links_ci import (
     LocalKnowledge,
     cycle_costs,
     indirect_costs,
     mean_common_interest,
     wanted_links,
 )
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration, link
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.horizon_paths import paths_within
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from schemas.plan import Proposal
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.horizon_paths import paths_within
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.schemas.plan import Proposal
 from tests.overlay.small_overlays import NO_CAP, inventory_of, line_of, overlays, sets_of
 
 PAPER_PLANNERS = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")

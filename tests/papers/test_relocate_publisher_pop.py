@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.relocate_publisher_pop import (
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.relocate_publisher_pop import (
     TraceSettings,
     probe_walk,
     relocate_publisher_pop,
@@ -18,10 +18,10 @@ from controller.planners.relocate_publisher_pop import (
     trace,
     trace_probability,
 )
-from controller.planners.steps.trace_publishers import columns_by_publisher
-from overlay.configuration import Configuration
-from overlay.link_sides import HungTree
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.planners.steps.trace_publishers import columns_by_publisher
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.link_sides import HungTree
+from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
-from controller.planners.steps.select_home_grape import Priority
-from overlay.configuration import Configuration
-from overlay.publisher_costs import PublisherCosts
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft.controller.planners.relocate_publishers_joint import JointSettings, relocate_publishers_joint
+from regraft.controller.planners.steps.select_home_grape import Priority
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.schemas.plan import ClientMove, Proposal
 from tests.controller.published_windows import costs_along, homes_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -188,7 +188,9 @@ def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way
 
     Without a budget for chains the homes of GRAPE are where it ends; with one, chains give up p for the other two.
     """
-    monkeypatch.setattr("controller.planners.relocate_publishers_joint.HOMES_LOOKED_AT_MAX", homes_looked_at_max)
+    monkeypatch.setattr(
+        "regraft.controller.planners.relocate_publishers_joint.HOMES_LOOKED_AT_MAX", homes_looked_at_max
+    )
     homes = {"p": "b01", "q": "b03", "r": "b03"}
     tree = Configuration.of(0, line_of(4).brokers, [("b00", "b01"), ("b01", "b02"), ("b00", "b03")], homes)
     notifications = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from overlay.configuration import Configuration, link
-from overlay.tree import cycle_links
-from producers.virtual_overlay import VirtualOverlay
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.tree import cycle_links
+from regraft.producers.virtual_overlay import VirtualOverlay
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 
 PHASES = (
     (CommandPhase.PREPARE, Outcome.PREPARED),

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from producers.emulator.place_overlay import place_overlay
-from producers.recordings.record_topics import RECORD_TYPES
-from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
-from schemas.codec import encode
-from schemas.telemetry import Delivery, QueueSample, TelemetryBatch
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.recordings.record_topics import RECORD_TYPES
+from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from regraft.schemas.codec import encode
+from regraft.schemas.telemetry import Delivery, QueueSample, TelemetryBatch
 
 START_MS = 1_760_000_000_000
 BROKERS = ("b0", "b1", "b2", "b3")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.inventory import Inventory
-from producers.emulator.user_clients import topic_filter
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 
 LINK_MS = 10.0
 BITS = 16

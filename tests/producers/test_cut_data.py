@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import producers.data.cut_data as cut_data
-from producers.data.cut_data import (
+import regraft.producers.data.cut_data as cut_data
+from regraft.producers.data.cut_data import (
     CHECKIN_DAYS,
     CHECKIN_GAP_S_MIN,
     CHECKINS_FROM,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from producers.emulator_settings import EmulatorSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 
 GOOD = EmulatorSettings("127.0.0.1:9092", Path("inventory.json"))
 

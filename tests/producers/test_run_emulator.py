@@ -9,21 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from overlay.inventory import InventoryError
-from producers.emulator.emulator_ports import (
+from regraft.overlay.inventory import InventoryError
+from regraft.producers.emulator.emulator_ports import (
     MemoryClients,
     MemoryCommands,
     MemoryMembership,
     MemoryResults,
     MemoryTelemetry,
 )
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.emulator_settings import EmulatorSettings
-from producers.run_emulator import WallClockEmulator, run_emulator
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.client import Role
-from schemas.command import Command, CommandPhase, Outcome
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.run_emulator import WallClockEmulator, run_emulator
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandPhase, Outcome
 from tests.overlay.small_overlays import inventory_of, line_of
 
 INVENTORY = place_overlay(8, 4, random.Random(1))

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from overlay.inventory import Inventory
-from producers.brokers.tree_change import TreeChange
-from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.command import Command, CommandPhase
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.tree_change import TreeChange
+from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.command import Command, CommandPhase
 from tests.producers.drive_plan import drive_plan, random_swaps
 
 BRISK = WorkloadSettings(publisher_count=12, interested_broker_count=5, lifetime_s_mean=4.0)

@@ -5,13 +5,13 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.ring_breakdown import ring_breakdown
-from overlay.user_interests import UserInterests
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.ring_breakdown import ring_breakdown
+from regraft.overlay.user_interests import UserInterests
 from regraft.run_records.run_record import (
     DecisionTime,
     DeliveryLedger,
@@ -23,7 +23,7 @@ from regraft.run_records.run_record import (
     UserFigures,
     WindowCost,
 )
-from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal
+from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal
 
 START_MS = 1_700_000_000_000
 BROKERS = ("b00", "b01", "b02", "b03")

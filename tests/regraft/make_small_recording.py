@@ -17,24 +17,24 @@ from typing import Any
 
 import msgspec
 
-from controller.compose_loop import compose_loop
-from controller.ports.memory_ports import MemoryPorts
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay
-from producers.recordings.read_recording import Recording, open_recording
-from producers.recordings.record_topics import RECORD_TYPES
-from producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.recordings.read_recording import Recording, open_recording
+from regraft.producers.recordings.record_topics import RECORD_TYPES
+from regraft.producers.recordings.write_recording import RecordedRun, RecordingLimits, RecordingWriter
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.replays.read_inputs import read_inputs, recorded_settings
 from regraft.replays.replay_decisions import Decided, decide_again, plans_json
+from regraft.schemas.client import Client
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import CLIENTS, PLANS, RESULTS, STATE, TELEMETRY, WINDOWS, Topic
 from regraft.settings.run_settings import Settings, load_settings
-from schemas.client import Client
-from schemas.codec import decode, encode
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import CLIENTS, PLANS, RESULTS, STATE, TELEMETRY, WINDOWS, Topic
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 
 FOLDER = Path(__file__).parent / "recordings"
 SMALL, SMALL_PLANS = FOLDER / "small.avro", FOLDER / "small.plans.json"

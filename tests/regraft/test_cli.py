@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 import regraft.demo.run_demo
-from infra.stack_error import StackError
 from regraft.cli import app
+from regraft.infra.stack_error import StackError
 from regraft.run_records.summary import summarise
 from regraft.settings.run_settings import SettingsError, load_settings
 from tests.regraft.canned_run import empty_run, small_run
@@ -125,7 +125,7 @@ def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -
 
 def test_two_demos_in_one_directory_do_not_meet(tmp_path: Path) -> None:
     """The second one says who is there and what to do."""
-    from infra.hold_lock import hold_lock
+    from regraft.infra.hold_lock import hold_lock
 
     with hold_lock(tmp_path / "demo.lock"):
         answer = RUNNER.invoke(app, ["demo", "--out", str(tmp_path)])

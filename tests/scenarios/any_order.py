@@ -19,14 +19,20 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from controller.controller_settings import TransitionLimits
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import AdvertiseRequest, ClientDropped, Effect, Published, SubscribeRequest
-from producers.brokers.match_content import Filter
-from producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay
-from producers.emulator.publisher_clients import ClientError
-from schemas.client import Role
-from schemas.plan import Plan, PlanPhase
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    ClientDropped,
+    Effect,
+    Published,
+    SubscribeRequest,
+)
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay
+from regraft.producers.emulator.publisher_clients import ClientError
+from regraft.schemas.client import Role
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, check_empty
 from tests.scenarios.any_order_clock import Clock
 from tests.scenarios.any_order_deaths import Action, MortalBrokers, PeerGone

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from producers.brokers.broker_messages import Notification
-from producers.brokers.match_content import Filter, matches
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.match_content import Filter, matches
 
 Key = tuple[str, int]  # Publisher, sequence number.
 

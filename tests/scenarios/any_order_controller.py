@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller.controller_settings import TERM_FIRST, TransitionLimits
-from controller.execute.carry_out_plan import PlanRunner
-from controller.ports.memory_ports import MemoryPorts
-from controller.state.plan_log import PlanLog
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.command import Command, CommandResult
-from schemas.event import AdaptationEvent
-from schemas.member import Member
-from schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.controller.execute.carry_out_plan import PlanRunner
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.member import Member
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 
 UP, AWAY, UNACKNOWLEDGED = "up", "away", "unacknowledged"
 

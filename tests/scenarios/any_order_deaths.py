@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_messages import Dropped, Notification, Published
-from producers.brokers.two_epochs import FROM_THE_DEAD
-from producers.emulator.delivery_cells import DeliveryCells
-from producers.emulator.emulate_overlay import EmulatedBroker
-from producers.emulator.publisher_clients import WHOEVER_TAKES_IT
-from schemas.plan import ClientMove, Plan
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_messages import Dropped, Notification, Published
+from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.emulate_overlay import EmulatedBroker
+from regraft.producers.emulator.publisher_clients import WHOEVER_TAKES_IT
+from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order_account import Account, Key
 from tests.scenarios.any_order_controller import new_plan
 

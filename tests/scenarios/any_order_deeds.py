@@ -11,8 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
 from tests.scenarios.any_order_leaders import STRANGER, SUCCESSORS, TWIN

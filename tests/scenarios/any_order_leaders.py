@@ -12,10 +12,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from controller.controller_settings import TERM_FIRST, TransitionLimits
-from overlay.inventory import Inventory
-from schemas.command import Command, CommandResult, Outcome
-from schemas.plan import ClientMove, Plan
+from regraft.controller.controller_settings import TERM_FIRST, TransitionLimits
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.command import Command, CommandResult, Outcome
+from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order_controller import AnyOrderController
 
 TWIN, STRANGER, SUCCESSORS = "twin", "stranger", "successors"

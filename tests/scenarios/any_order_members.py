@@ -11,11 +11,11 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from overlay.plan_digest import plan_digest
-from producers.emulator.delivery_cells import DeliveryCells
-from producers.emulator.emulate_overlay import EmulatedBroker
-from schemas.command import Command, CommandPhase
-from schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
+from regraft.overlay.plan_digest import plan_digest
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.emulate_overlay import EmulatedBroker
+from regraft.schemas.command import Command, CommandPhase
+from regraft.schemas.plan import OFF_RING, IdMove, Plan, PlanPhase
 
 JOIN, LEAVE = "join", "leave"  # The first word of a change of a plan.
 MEMBERS = {"members": "brokers join the overlay and leave it"}

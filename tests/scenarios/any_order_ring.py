@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from controller.controller_settings import TransitionLimits
-from controller.state.plan_log import PlanLog
-from overlay.chord_configuration import ChordConfiguration
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
-from producers.brokers.chord_messages import AttachRequest
-from producers.brokers.match_content import Filter
-from producers.brokers.two_epochs import FROM_THE_DEAD
-from producers.emulator.emulate_overlay import EmulatedBroker
-from producers.emulator.user_clients import topic_filter
-from schemas.plan import ClientMove, Plan
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import Dropped, Notification, SubscribeRequest
+from regraft.producers.brokers.chord_messages import AttachRequest
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
+from regraft.producers.emulator.emulate_overlay import EmulatedBroker
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, BrokenPromiseError, Key
 from tests.scenarios.any_order_controller import new_plan

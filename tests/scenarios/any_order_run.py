@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from schemas.plan import PlanPhase
+from regraft.schemas.plan import PlanPhase
 from tests.scenarios.any_order import HASTY, PATIENT, Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import UP

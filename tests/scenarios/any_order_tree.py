@@ -11,12 +11,12 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from controller.state.plan_log import PlanLog
-from overlay.configuration import Configuration, link
-from overlay.inventory import Inventory
-from overlay.tree import cycle_links, random_tree
-from producers.brokers.match_content import Filter, Operator, Predicate
-from schemas.plan import ClientMove, Plan
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import cycle_links, random_tree
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_controller import new_plan

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from controller.controller_settings import ControllerSettings
-from overlay.inventory import Inventory
-from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.overlay.inventory import Inventory
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.command import Command
 from regraft.virtual_runs.virtual_loop import GRACE_MS, WINDOW_MS, VirtualLoop
-from schemas.command import Command
 
 __all__ = ["GRACE_MS", "WINDOW_MS", "ClosedLoop"]
 

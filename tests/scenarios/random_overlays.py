@@ -11,17 +11,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.controller_settings import TransitionLimits
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from producers.brokers.match_content import Filter, Operator, Predicate
-from producers.emulator.emulate_overlay import OverlayTiming
-from producers.emulator.ledger import LedgerSnapshot
-from producers.emulator.user_clients import topic_filter
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from schemas.client import Role
-from schemas.command import Command, CommandResult
-from schemas.plan import ClientMove
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.emulator.emulate_overlay import OverlayTiming
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.plan import ClientMove
 from tests.producers.ring_overlays import ring_inventory
 from tests.scenarios.any_order import SEQUENCES_CONTINUE
 from tests.scenarios.any_order_account import BrokenPromiseError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.controller_settings import TransitionLimits
-from controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect
-from overlay.chord_configuration import ChordConfiguration
-from producers.virtual_overlay import VirtualOverlay
-from schemas.event import AdaptationEvent
-from schemas.plan import ClientMove, IdMove, Plan, PlanPhase, RingId
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.transition import EmitEvent, SendCommand, Transition, TransitionEffect
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.producers.virtual_overlay import VirtualOverlay
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase, RingId
 
 STEP_MS = 5.0
 QUICK = TransitionLimits(prepare_ms=3_000, activate_ms=3_000, drain_ms=3_000, retire_ms=3_000, resend_ms=500)

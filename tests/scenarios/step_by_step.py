@@ -6,13 +6,20 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Answer, Deliver, Notification, Send, control_messages_in
-from producers.brokers.match_content import Operator, Predicate
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import ClientMove, IdMove
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import (
+    UNSTAMPED_EPOCH,
+    Answer,
+    Deliver,
+    Notification,
+    Send,
+    control_messages_in,
+)
+from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove, IdMove
 
 ALL = (Predicate("symbol", Operator.EQ, "A"),)
 

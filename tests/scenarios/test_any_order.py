@@ -10,14 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from controller.controller_settings import TransitionLimits
-from overlay.configuration import Configuration
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import Notification
-from producers.brokers.match_content import Filter, Operator, Predicate
-from producers.brokers.tree_change import TreeChange
-from producers.brokers.two_epochs import TwoEpochBroker
-from schemas.plan import PlanPhase
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.brokers.tree_change import TreeChange
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.schemas.plan import PlanPhase
 from tests.scenarios import search
 from tests.scenarios.any_order import KEPT_EMPTY, OF_CLIENTS, OF_TABLES, PATIENT
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError

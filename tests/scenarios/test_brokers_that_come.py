@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.member_settings import MemberSettings
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.emulator.newcomers import newcomer_of
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.member_settings import MemberSettings
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.newcomers import newcomer_of
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.member import MemberState
+from regraft.schemas.order import Order, OrderKind
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.member import MemberState
-from schemas.order import Order, OrderKind
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
 

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from producers.emulator.place_overlay import place_overlay
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.plan import Plan, PlanPhase
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.scenarios.closed_loop import ClosedLoop
 
 WORKLOAD = WorkloadSettings(

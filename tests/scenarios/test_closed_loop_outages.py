@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decision_settings import DecisionSettings
-from controller.kinds.overlay_kind import EVACUATION
-from producers.emulator.outage_schedule import Outage, OutageKind
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.producers.emulator.outage_schedule import Outage, OutageKind
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.member import MemberState
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import Plan
+from regraft.schemas.plan_life import LIFE
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.member import MemberState
-from schemas.order import Order, OrderKind
-from schemas.plan import Plan
-from schemas.plan_life import LIFE
 
 START_MS = 1_700_000_000_000.0
 DEATH_S, BACK_S, END_S = 20.0, 30.0, 100.0

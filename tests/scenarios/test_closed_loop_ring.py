@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.planners.place_users_dynatops import PlacementSettings
-from controller.planners.steps.shared_settings import ReassignmentSettings
-from producers.emulator.place_overlay import place_ring
-from producers.workloads.checkin_settings import CheckinSettings
-from schemas.plan import Plan, PlanPhase
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.planners.place_users_dynatops import PlacementSettings
+from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.producers.emulator.place_overlay import place_ring
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.scenarios.closed_loop import ClosedLoop
 
 CHECKINS = CheckinSettings(

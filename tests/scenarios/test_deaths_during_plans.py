@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from overlay.chord_configuration import id_moves_between
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import Notification
-from producers.brokers.broker_protocol import BrokerPhase
-from producers.brokers.match_content import Filter
-from producers.emulator.emulate_overlay import OverlayTiming
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from schemas.client import Role
-from schemas.command import CommandResult
-from schemas.plan import ClientMove, PlanPhase
-from schemas.plan_life import LIFE
+from regraft.overlay.chord_configuration import id_moves_between
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.emulate_overlay import OverlayTiming
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.schemas.client import Role
+from regraft.schemas.command import CommandResult
+from regraft.schemas.plan import ClientMove, PlanPhase
+from regraft.schemas.plan_life import LIFE
 from tests.producers.ring_overlays import RingRun
 from tests.scenarios.run_plan import PlanOnTheClock
 from tests.scenarios.step_by_step import ALL

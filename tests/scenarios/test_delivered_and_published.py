@@ -9,20 +9,20 @@ import msgspec
 import numpy as np
 import pytest
 
-from controller.controller_settings import AssemblyLimits
-from controller.state.closed_window import ClosedWindow
-from controller.windows.assemble_state import WindowAssembler
-from overlay.delivery_sets import DeliverySets
-from producers.brokers.broker_messages import Notification
-from producers.brokers.match_content import Filter
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.client import Role
-from schemas.command import CommandResult
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import BLOCK_SIZE
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.assemble_state import WindowAssembler
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.client import Role
+from regraft.schemas.command import CommandResult
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import BLOCK_SIZE
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 
 WINDOW_MS = 5_000
 WORKLOAD = WorkloadSettings(publisher_count=10, notifications_per_s=8.0, interested_broker_count=5, lifetime_s_mean=4.0)

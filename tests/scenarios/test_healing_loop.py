@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from producers.emulator.outage_schedule import outage_of
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.virtual_overlay import VirtualSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.producers.emulator.outage_schedule import outage_of
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.schemas.event import EventKind
+from regraft.schemas.member import MemberState
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.event import EventKind
-from schemas.member import MemberState
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings, LinkSettings
-from overlay.configuration import link
-from overlay.cost import overlay_cost
-from overlay.overlay_configuration import Link
-from producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualSettings
+from regraft.controller.controller_settings import ControllerSettings, LinkSettings
+from regraft.overlay.configuration import link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.overlay_configuration import Link
+from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualSettings
+from regraft.schemas.event import EventKind
 from regraft.virtual_runs.virtual_loop import WINDOW_MS, VirtualLoop
-from schemas.event import EventKind
 from tests.scenarios.test_closed_loop import WORKLOAD
 
 SLOW_FACTOR = 10.0

@@ -5,17 +5,17 @@ import random
 import numpy as np
 import pytest
 
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import Notification
-from producers.brokers.match_content import Filter, Operator, Predicate
-from producers.emulator.emulate_overlay import OverlayTiming
-from producers.emulator.ledger import LedgerSnapshot
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.command import CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.emulator.emulate_overlay import OverlayTiming
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 from tests.overlay.small_overlays import line_of
 from tests.producers.drive_plan import answered, drive_plan, random_swaps, send_phase
 

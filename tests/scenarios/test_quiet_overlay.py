@@ -7,22 +7,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.controller_settings import AssemblyLimits, ControllerSettings
-from controller.decide.decide_plan import decide_plan
-from controller.decide.find_planners import planners_of
-from controller.decide.judge_proposals import Situation
-from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
-from overlay.cost import overlay_cost
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import AssemblyLimits, ControllerSettings
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.find_planners import planners_of
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.run_records.collect_run import assemble_windows, configurations_of
-from schemas.plan import Verdict
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.schemas.plan import Verdict
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.controller.small_kinds import tree_kind
 from tests.scenarios.closed_loop import GRACE_MS, ClosedLoop
 

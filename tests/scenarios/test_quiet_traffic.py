@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.virtual_overlay import VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.event import EventKind
 from regraft.virtual_runs.virtual_loop import WINDOW_MS, VirtualLoop
-from schemas.event import EventKind
 from tests.scenarios.test_closed_loop import WORKLOAD
 from tests.scenarios.test_closed_loop_ring import CHECKINS
 

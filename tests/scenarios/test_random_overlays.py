@@ -2,7 +2,7 @@
 
 import pytest
 
-from producers.emulator.emulate_overlay import QUEUE_OVERFLOW
+from regraft.producers.emulator.emulate_overlay import QUEUE_OVERFLOW
 from tests.scenarios.any_order_run import RING, TREE
 from tests.scenarios.random_overlays import RandomOverlay
 

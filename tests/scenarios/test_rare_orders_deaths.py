@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     Confirmed,
     SubscribeRequest,
     UserDrained,
 )
-from producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
-from producers.emulator.user_clients import topic_filter
-from schemas.command import CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 from tests.scenarios.test_rare_orders_ring import NEAR, THREE, moving_user, topic_at
 from tests.scenarios.test_rare_orders_ring import PAIR as RING_PAIR

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overlay.configuration import Configuration
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import AdvertiseRequest, Confirmed, SubscribeRequest
-from schemas.command import CommandPhase, Outcome
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import AdvertiseRequest, Confirmed, SubscribeRequest
+from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import ALL, StepByStep
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from producers.brokers.broker_messages import (
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     CancelRequest,
@@ -16,11 +16,11 @@ from producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
-from producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
-from producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
-from producers.emulator.user_clients import topic_filter
-from schemas.command import CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
+from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import StepByStep
 
 PAIR = ChordConfiguration.of(0, 6, {"b0": 3, "b1": 40})

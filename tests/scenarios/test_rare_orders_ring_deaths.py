@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.overlay_configuration import BrokerChange
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import (
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     Confirmed,
@@ -15,11 +15,11 @@ from producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
-from producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest, Register
-from producers.brokers.two_epochs import BROKER_DIED, FROM_THE_DEAD
-from producers.emulator.user_clients import topic_filter
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest, Register
+from regraft.producers.brokers.two_epochs import BROKER_DIED, FROM_THE_DEAD
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import StepByStep
 from tests.scenarios.test_rare_orders_ring import NEAR, PAIR, topic_at
 

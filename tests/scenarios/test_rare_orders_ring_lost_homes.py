@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from producers.brokers.broker_messages import (
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     Cancelled,
     CancelRequest,
     SubscribeRequest,
 )
-from producers.emulator.user_clients import topic_filter
-from schemas.command import CommandPhase, Outcome
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.test_rare_orders_ring import topic_at
 from tests.scenarios.test_rare_orders_ring_deaths import DyingRing
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from producers.brokers.broker_messages import AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
-from producers.emulator.user_clients import topic_filter
-from schemas.command import CommandPhase, Outcome
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.producers.brokers.broker_messages import AdvertiseRequest, SubscribeRequest, UnadvertiseRequest
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.step_by_step import StepByStep
 from tests.scenarios.test_rare_orders_ring import THREE, topic_at
 

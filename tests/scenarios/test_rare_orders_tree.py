@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.configuration import Configuration
-from producers.brokers.broker_messages import (
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
     AdvertiseConfirmed,
@@ -18,9 +18,9 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
-from schemas.command import CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
 PAIR = Configuration.of(0, ["b0", "b1"], [("b0", "b1")])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.configuration import Configuration, link
-from producers.brokers.broker_messages import (
+from regraft.overlay.configuration import Configuration, link
+from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
     AdvertiseConfirmed,
@@ -15,7 +15,7 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from schemas.plan import ClientMove
+from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 from tests.scenarios.tree_repair import (
     ABORT,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.configuration import Configuration, link
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import (
+from regraft.overlay.configuration import Configuration, link
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseConfirmed,
     AdvertiseRequest,
@@ -17,8 +17,8 @@ from producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
-from producers.brokers.two_epochs import FROM_THE_DEAD
-from schemas.command import Outcome
+from regraft.producers.brokers.two_epochs import FROM_THE_DEAD
+from regraft.schemas.command import Outcome
 from tests.scenarios.step_by_step import ALL
 from tests.scenarios.tree_repair import (
     ABORT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     CancelRequest,
     ClientDropped,
@@ -11,17 +11,17 @@ from producers.brokers.broker_messages import (
     UserDrained,
     UserTaken,
 )
-from producers.brokers.chord_messages import (
+from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
     MovedSubscription,
     MoveHeardRequest,
 )
-from producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
-from producers.emulator.user_clients import topic_filter
-from schemas.command import CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import StepByStep
 from tests.scenarios.test_rare_orders_ring import PAIR, topic_at
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.configuration import Configuration
-from producers.brokers.broker_messages import (
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
     Cancelled,
@@ -18,8 +18,8 @@ from producers.brokers.broker_messages import (
     UnadvertiseRequest,
     Unsubscribe,
 )
-from schemas.command import CommandPhase, Outcome
-from schemas.plan import ClientMove
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove
 from tests.scenarios.step_by_step import ALL, StepByStep
 
 PAIR = Configuration.of(0, ["b0", "b1"], [("b0", "b1")])

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from producers.brokers.broker_messages import Effect
-from producers.brokers.chord_change import RingChange
-from producers.brokers.chord_messages import GrantFlush
-from producers.brokers.chord_tables import ChordTables, TopicEntry
-from producers.brokers.chord_trees import TopicTrees
+from regraft.producers.brokers.broker_messages import Effect
+from regraft.producers.brokers.chord_change import RingChange
+from regraft.producers.brokers.chord_messages import GrantFlush
+from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry
+from regraft.producers.brokers.chord_trees import TopicTrees
 from tests.scenarios.any_order_deeds import DEATHS, RingDeeds
 from tests.scenarios.any_order_run import RING, Driver, RunSpec, count_faults, finish, gentle_spec, run
 from tests.scenarios.any_order_schedules import SCHEDULES

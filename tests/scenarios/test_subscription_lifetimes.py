@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from producers.emulator.place_overlay import place_overlay
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 from tests.scenarios.closed_loop import WINDOW_MS, ClosedLoop
 
 

@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from producers.brokers.broker_messages import Effect, Notification
-from producers.brokers.tree_change import TreeChange
-from producers.brokers.tree_tables import RoutingTables
-from producers.brokers.two_epochs import TwoEpochBroker
-from schemas.command import Command
+from regraft.producers.brokers.broker_messages import Effect, Notification
+from regraft.producers.brokers.tree_change import TreeChange
+from regraft.producers.brokers.tree_tables import RoutingTables
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.schemas.command import Command
 from tests.scenarios.any_order_deeds import TreeDeeds
 from tests.scenarios.any_order_run import TREE, Driver, RunSpec, count_faults, finish, gentle_spec, run
 from tests.scenarios.any_order_schedules import SCHEDULES

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
 from tests.scenarios.any_order_leaders import RIVALS, STRANGER, SUCCESSORS, TWIN
 from tests.scenarios.any_order_run import RING, TREE, Driver, RunResult, RunSpec, finish, run
 from tests.scenarios.any_order_schedules import UNIFORM

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overlay.configuration import Configuration, link
-from schemas.command import CommandPhase
+from regraft.overlay.configuration import Configuration, link
+from regraft.schemas.command import CommandPhase
 from tests.scenarios.step_by_step import StepByStep
 
 PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
-from schemas.codec import use_wire_ids
+from regraft.schemas.codec import use_wire_ids
 
 
 @dataclass

@@ -6,8 +6,8 @@ import struct
 import msgspec
 from fastavro import schemaless_writer
 
-from schemas.codec import CONFLUENT_MAGIC
-from schemas.registry import schema_by_id
+from regraft.schemas.codec import CONFLUENT_MAGIC
+from regraft.schemas.registry import schema_by_id
 
 
 def encode_as(record: msgspec.Struct, schema_id: int) -> bytes:

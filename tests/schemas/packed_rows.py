@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
-from schemas.bounds import BLOCK_MAX
-from schemas.state import PublisherDelivery, StateRow, WindowClosed
-from streaming.merge_parts import MergedDeliveries
-from streaming.pack_deliveries import PACKED_BYTES_MAX, pack_deliveries
+from regraft.schemas.bounds import BLOCK_MAX
+from regraft.schemas.state import PublisherDelivery, StateRow, WindowClosed
+from regraft.streaming.merge_parts import MergedDeliveries
+from regraft.streaming.pack_deliveries import PACKED_BYTES_MAX, pack_deliveries
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 BLOCKS = st.one_of(st.integers(0, 5), st.sampled_from([2**40, BLOCK_MAX]))

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from schemas.bounds import CLEAN, TIME_MS_MAX, WINDOW_MS_MAX
-from schemas.packed_deliveries import PackedDeliveries
-from schemas.state import BODIES, BrokerCompleteness, Interest, PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.bounds import CLEAN, TIME_MS_MAX, WINDOW_MS_MAX
+from regraft.schemas.packed_deliveries import PackedDeliveries
+from regraft.schemas.state import BODIES, BrokerCompleteness, Interest, PublisherDelivery, StateRow, WindowClosed
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 LENGTH_DRAWN_MAX = 3

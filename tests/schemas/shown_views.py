@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from schemas.live_view import (
+from regraft.schemas.live_view import (
     CostPoint,
     LiveView,
     ShownConfiguration,
@@ -14,8 +14,8 @@ from schemas.live_view import (
     ShownShadow,
     ShownWindow,
 )
-from schemas.order_book import StandingOrders
-from schemas.plan import Verdict
+from regraft.schemas.order_book import StandingOrders
+from regraft.schemas.plan import Verdict
 
 NOTHING_CHANGES: dict[str, Any] = {
     "links_removed": (),

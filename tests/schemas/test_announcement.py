@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.announcement import LINKS_MAX, Announcement, against_announced, announcement_fault
-from schemas.member import BrokerFacts, PeerCost, Position
+from regraft.schemas.announcement import LINKS_MAX, Announcement, against_announced, announcement_fault
+from regraft.schemas.member import BrokerFacts, PeerCost, Position
 
 OWN, SHARED = "live.announcements.west", "live.announcements"
 MANY = tuple(PeerCost(f"p{number}", 1.0) for number in range(LINKS_MAX + 1))

@@ -13,36 +13,36 @@ import pytest
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from avro.schema import parse
 
-import schemas.alert
-import schemas.announcement
-import schemas.audit
-import schemas.client
-import schemas.command
-import schemas.dead_letter
-import schemas.event
-import schemas.leader
-import schemas.member
-import schemas.order
-import schemas.plan
-import schemas.state
-import schemas.telemetry
-from schemas.registry import AVSC_DIRECTORY, SCHEMAS, schema_by_id, schema_ids_of
-from schemas.topics import TOPICS
+import regraft.schemas.alert
+import regraft.schemas.announcement
+import regraft.schemas.audit
+import regraft.schemas.client
+import regraft.schemas.command
+import regraft.schemas.dead_letter
+import regraft.schemas.event
+import regraft.schemas.leader
+import regraft.schemas.member
+import regraft.schemas.order
+import regraft.schemas.plan
+import regraft.schemas.state
+import regraft.schemas.telemetry
+from regraft.schemas.registry import AVSC_DIRECTORY, SCHEMAS, schema_by_id, schema_ids_of
+from regraft.schemas.topics import TOPICS
 
 MODULES = (
-    schemas.alert,
-    schemas.announcement,
-    schemas.audit,
-    schemas.client,
-    schemas.command,
-    schemas.dead_letter,
-    schemas.event,
-    schemas.leader,
-    schemas.member,
-    schemas.order,
-    schemas.plan,
-    schemas.state,
-    schemas.telemetry,
+    regraft.schemas.alert,
+    regraft.schemas.announcement,
+    regraft.schemas.audit,
+    regraft.schemas.client,
+    regraft.schemas.command,
+    regraft.schemas.dead_letter,
+    regraft.schemas.event,
+    regraft.schemas.leader,
+    regraft.schemas.member,
+    regraft.schemas.order,
+    regraft.schemas.plan,
+    regraft.schemas.state,
+    regraft.schemas.telemetry,
 )
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     name: found

@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.broker_topics import BrokerTopics
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.topics import COMMANDS, NO_AGENT, PLANS, RESULTS, TELEMETRY
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.topics import COMMANDS, NO_AGENT, PLANS, RESULTS, TELEMETRY
 
 ALL_NAMED = BrokerTopics("live", {"b1": "west", "b2": "east", "b3": "west"})
 SOME_NAMED = BrokerTopics("live", {"b1": "west", "b2": ""})

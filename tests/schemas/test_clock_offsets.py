@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.clock_offsets import clock_offsets_ms, farthest_clocks, offset_text
-from schemas.state import BrokerClock
+from regraft.schemas.clock_offsets import clock_offsets_ms, farthest_clocks, offset_text
+from regraft.schemas.state import BrokerClock
 
 
 @pytest.mark.parametrize(

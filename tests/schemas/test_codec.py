@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from schemas.bounds import field_bounds
-from schemas.client import Client, PredicateRecord, Role
-from schemas.codec import (
+from regraft.schemas.bounds import field_bounds
+from regraft.schemas.client import Client, PredicateRecord, Role
+from regraft.schemas.codec import (
     SINGLE_OBJECT_MAGIC,
     UndecodableRecordError,
     accepted_ids,
@@ -19,13 +19,13 @@ from schemas.codec import (
     header,
     use_wire_ids,
 )
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent
-from schemas.plan import Plan
-from schemas.registry import SCHEMAS, latest_schema
-from schemas.state import LinkRtt, PublisherDelivery, QueueState, StateRow, WindowClosed
-from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.plan import Plan
+from regraft.schemas.registry import SCHEMAS, latest_schema
+from regraft.schemas.state import LinkRtt, PublisherDelivery, QueueState, StateRow, WindowClosed
+from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from tests.schemas.old_versions import encode_as
 from tests.schemas.plausible_records import records_of
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.live_view import (
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.live_view import (
     COUNTS,
     PARTS,
     VIEW_KEYS,
@@ -24,8 +24,8 @@ from schemas.live_view import (
     encode_keys,
     encode_view,
 )
-from schemas.order_book import Maintenance, StandingOrder, StandingOrders
-from schemas.plan import PlanPhase, Verdict
+from regraft.schemas.order_book import Maintenance, StandingOrder, StandingOrders
+from regraft.schemas.plan import PlanPhase, Verdict
 from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, shown_window, view_of
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 from msgspec import structs
 
-from schemas.codec import decode, encode
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
-from schemas.member_life import against_member_order, state_after
-from schemas.order import Order, OrderKind
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
+from regraft.schemas.member_life import against_member_order, state_after
+from regraft.schemas.order import Order, OrderKind
 
 ABOUT_MEMBERS = [kind for kind in OrderKind if kind.scope == "member"]
 FACTS = BrokerFacts(2.0, (PeerCost("b01", 3.5),), position=Position(1.0, -2.0))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.order_book import BROKER_ORDERS_KEPT_MAX, OrderBook, StandingOrder, order_text
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.schemas.order_book import BROKER_ORDERS_KEPT_MAX, OrderBook, StandingOrder, order_text
 
 
 def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, evacuate: bool = False) -> Order:

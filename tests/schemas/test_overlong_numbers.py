@@ -3,9 +3,9 @@
 import pytest
 from fastavro import parse_schema
 
-from schemas.client import Client, Role
-from schemas.codec import decode, encode
-from schemas.overlong_numbers import SUSPECT, OverlongNumberError, check_numbers
+from regraft.schemas.client import Client, Role
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.overlong_numbers import SUSPECT, OverlongNumberError, check_numbers
 
 OVERLONG = b"\x80" * 9 + b"\x02"
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.windows.gather_deliveries import gather_deliveries
-from schemas.bounds import BLOCK_MAX, RECORD_BYTES_MAX
-from schemas.codec import UndecodableRecordError, decode, encode
-from schemas.packed_deliveries import DeliveryColumns, PackedDeliveries
-from schemas.state import Churn, PublisherDelivery, StateRow, WindowClosed
-from schemas.unpack_state import unpack_window
-from streaming.pack_deliveries import PACKED_BYTES_MAX, pack_deliveries
+from regraft.controller.windows.gather_deliveries import gather_deliveries
+from regraft.schemas.bounds import BLOCK_MAX, RECORD_BYTES_MAX
+from regraft.schemas.codec import UndecodableRecordError, decode, encode
+from regraft.schemas.packed_deliveries import DeliveryColumns, PackedDeliveries
+from regraft.schemas.state import Churn, PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.unpack_state import unpack_window
+from regraft.streaming.pack_deliveries import PACKED_BYTES_MAX, pack_deliveries
 from tests.schemas.old_versions import encode_as
 from tests.schemas.packed_rows import columns_of, delivery_bodies, packed_window
 

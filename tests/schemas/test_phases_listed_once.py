@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.plan import PlanPhase
+from regraft.schemas.plan import PlanPhase
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGES = (

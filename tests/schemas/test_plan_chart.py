@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from schemas.plan import PlanPhase
-from schemas.plan_life import FIRST_PHASES, LIFE, PhaseFacts
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import FIRST_PHASES, LIFE, PhaseFacts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 

@@ -5,11 +5,11 @@ from dataclasses import fields
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings, TransitionLimits
-from schemas.command import CommandPhase, Outcome
-from schemas.order import OrderKind
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import (
+from regraft.controller.controller_settings import ControllerSettings, TransitionLimits
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.order import OrderKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import (
     FIRST_PHASES,
     HISTORY_MAX,
     LIFE,

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from schemas.codec import decode, encode
-from schemas.registry import SCHEMAS, schema_by_id, schema_ids_of
-from schemas.remote_registry import URL_VARIABLE, USERNAME_VARIABLE, RegistryError, register_schemas, use_registry
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import TOPICS
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.registry import SCHEMAS, schema_by_id, schema_ids_of
+from regraft.schemas.remote_registry import (
+    URL_VARIABLE,
+    USERNAME_VARIABLE,
+    RegistryError,
+    register_schemas,
+    use_registry,
+)
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import TOPICS
 from tests.schemas.fake_registry import FakeRegistry, running_registry
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.status_file import StatusFile, replace_file
+from regraft.schemas.status_file import StatusFile, replace_file
 from tests.full_disk import small_disk
 
 

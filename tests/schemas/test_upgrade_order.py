@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from schemas.topics import DEAD_LETTERS, TOPICS, Role
+from regraft.schemas.topics import DEAD_LETTERS, TOPICS, Role
 
 TEXT = (Path(__file__).parents[2] / "docs" / "upgrades.md").read_text(encoding="utf-8")
 PART = TEXT.split("## The order\n")[1].split("\n## ")[0]

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.kafka_server import RunningKafka, start_kafka
-from infra.spark_session import base_configuration, build_spark_session
-from streaming.streaming_settings import SPARK_SETTINGS
-from streaming.window_job import limit_avro
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.spark_session import base_configuration, build_spark_session
+from regraft.streaming.streaming_settings import SPARK_SETTINGS
+from regraft.streaming.window_job import limit_avro
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 
 BEGIN_MS = 1_700_000_000_000
 WINDOW_MS = 5_000

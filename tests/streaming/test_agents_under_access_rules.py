@@ -12,21 +12,21 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from infra.access_rules import access_rules, agent_principals, create_access_rules, default_principals
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka, start_kafka
-from infra.read_messages import read_messages
-from infra.record_writer import RecordWriter
-from infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
-from overlay.inventory import Inventory
-from schemas.codec import decode, encode
-from schemas.dead_letter import DeadLetter
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import Delivery, TelemetryBatch
-from schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS, Topic, topic_name
-from streaming.run_job import run_job
-from streaming.streaming_settings import StreamingSettings
+from regraft.infra.access_rules import access_rules, agent_principals, create_access_rules, default_principals
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.read_messages import read_messages
+from regraft.infra.record_writer import RecordWriter
+from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.schemas.topics import DEAD_LETTERS, STATE, TELEMETRY, WINDOWS, Topic, topic_name
+from regraft.streaming.run_job import run_job
+from regraft.streaming.streaming_settings import StreamingSettings
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until
 

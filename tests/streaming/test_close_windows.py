@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.bounds import SUM_MAX, TOTAL_MAX
-from schemas.codec import decode, encode
-from schemas.state import BrokerCompleteness, Churn, Interest, PublisherDelivery, StateRow, WindowClosed
-from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
-from schemas.unpack_state import unpack_window
-from streaming.build_rows import state_key, window_key
-from streaming.close_windows import WindowRows, close_windows
-from streaming.encode_rows import encode_window
-from streaming.merge_parts import merge_parts
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.schemas.bounds import SUM_MAX, TOTAL_MAX
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.state import BrokerCompleteness, Churn, Interest, PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from regraft.schemas.unpack_state import unpack_window
+from regraft.streaming.build_rows import state_key, window_key
+from regraft.streaming.close_windows import WindowRows, close_windows
+from regraft.streaming.encode_rows import encode_window
+from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, parts_table, random_telemetry
 
 SECOND = BEGIN_MS // 1_000

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode
-from schemas.registry import schema_by_id
-from schemas.telemetry import TelemetryBatch
-from streaming.decode_columns import DecodedColumns, UnsupportedSchemaError, decode_columns
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, UndecodableRecordError, decode, encode
+from regraft.schemas.registry import schema_by_id
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.streaming.decode_columns import DecodedColumns, UnsupportedSchemaError, decode_columns
 from tests.streaming.random_telemetry import as_dicts, random_telemetry
 
 NEWEST, FIRST = 102, 101

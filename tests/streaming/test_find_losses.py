@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.codec import decode, encode
-from schemas.event import AdaptationEvent
-from streaming.find_losses import Loss, TopicAnewError, check_same_topics, loss_event
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.event import AdaptationEvent
+from regraft.streaming.find_losses import Loss, TopicAnewError, check_same_topics, loss_event
 
 DAY_MS = 24 * 3_600_000
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 
-from streaming import find_memory_faults
-from streaming.find_memory_faults import memory_fault
-from streaming.job_errors import EXIT_FAILED, explained
-from streaming.streaming_settings import StreamingSettings
+from regraft.streaming import find_memory_faults
+from regraft.streaming.find_memory_faults import memory_fault
+from regraft.streaming.job_errors import EXIT_FAILED, explained
+from regraft.streaming.streaming_settings import StreamingSettings
 
 SETTINGS = StreamingSettings("none:1", Path("unused"), records_per_trigger_max=30_000)
 SILENT = Py4JNetworkError("Answer from Java side is empty")

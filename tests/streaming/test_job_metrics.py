@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.job_metrics import JobHealth, JobMetrics
+from regraft.streaming.job_metrics import JobHealth, JobMetrics
 
 
 def progress(**changes: Any) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from infra.kafka_access import KafkaAccess
-from streaming import run_job
-from streaming.job_metrics import JobHealth, JobMetrics
-from streaming.measure_backlog import batch_records_max, driver_memory_mb, records_behind, topics_anew
-from streaming.source_topics import Offsets
-from streaming.streaming_settings import StreamingSettings
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.streaming import run_job
+from regraft.streaming.job_metrics import JobHealth, JobMetrics
+from regraft.streaming.measure_backlog import batch_records_max, driver_memory_mb, records_behind, topics_anew
+from regraft.streaming.source_topics import Offsets
+from regraft.streaming.streaming_settings import StreamingSettings
 from tests.overlay.small_overlays import inventory_of, line_of
 
 TOPIC, OTHER = "telemetry", "telemetry.west"
@@ -56,7 +56,7 @@ def test_a_topic_that_ends_before_what_was_read_is_another_one(bootstrap: str) -
 
 def test_without_kafka_nobody_knows(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A Kafka that does not answer in time gives no count, and no page of connection errors."""
-    monkeypatch.setattr("streaming.measure_backlog.ASK_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("regraft.streaming.measure_backlog.ASK_TIMEOUT_S", 0.3)
     assert records_behind(KafkaAccess("127.0.0.1:1"), (TOPIC,), {}) is None
     assert "FAIL" not in capfd.readouterr().err
 

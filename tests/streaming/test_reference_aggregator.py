@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.telemetry import Delivery, TelemetryBatch
-from streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
-from streaming.streaming_settings import EventBounds
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
+from regraft.streaming.streaming_settings import EventBounds
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts
 
 BOUNDS = EventBounds(1_000, 3_600_000)

@@ -23,20 +23,20 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from infra.create_topics import create_topics
-from infra.fetch_jars import spark_jars
-from infra.find_port import choose_ports
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka
-from infra.read_clocks import read_clock_offsets_ms
-from overlay.configuration import Configuration
-from schemas.codec import decode, encode
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent, EventKind
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.state import StateRow, WindowClosed
-from schemas.telemetry import Delivery, TelemetryBatch
-from schemas.topics import (
+from regraft.infra.create_topics import create_topics
+from regraft.infra.fetch_jars import spark_jars
+from regraft.infra.find_port import choose_ports
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.read_clocks import read_clock_offsets_ms
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent, EventKind
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.schemas.topics import (
     CREATE_TIME,
     DEAD_LETTERS,
     EVENTS,
@@ -49,13 +49,13 @@ from schemas.topics import (
     Topic,
     topic_name,
 )
-from schemas.unpack_state import unpack_window
-from streaming.check_timestamps import check_timestamps
-from streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
-from streaming.run_job import JobStatus, run_job
-from streaming.source_topics import added_brokers
-from streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
-from streaming.write_state import StateWriteError, StateWriter
+from regraft.schemas.unpack_state import unpack_window
+from regraft.streaming.check_timestamps import check_timestamps
+from regraft.streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
+from regraft.streaming.run_job import JobStatus, run_job
+from regraft.streaming.source_topics import added_brokers
+from regraft.streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
+from regraft.streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
 from tests.overlay.small_overlays import inventory_of
 from tests.scrape_stage import scraped

@@ -9,14 +9,14 @@ import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 
-from schemas.codec import UndecodableRecordError, decode, encode
-from schemas.overlong_numbers import SUSPECT
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import TELEMETRY, TOPICS
-from streaming.close_windows import WindowRows
-from streaming.read_telemetry import dead_letters, telemetry_rows
-from streaming.reference_aggregator import ReferenceWindow
-from streaming.window_job import start_query
+from regraft.schemas.codec import UndecodableRecordError, decode, encode
+from regraft.schemas.overlong_numbers import SUSPECT
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import TELEMETRY, TOPICS
+from regraft.streaming.close_windows import WindowRows
+from regraft.streaming.read_telemetry import dead_letters, telemetry_rows
+from regraft.streaming.reference_aggregator import ReferenceWindow
+from regraft.streaming.window_job import start_query
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.valid_records import valid_values
 from tests.streaming.random_telemetry import BEGIN_MS, random_telemetry

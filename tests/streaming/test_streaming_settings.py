@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka_access import KafkaSecurity
-from streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
-from streaming.streaming_settings import EventBounds, StreamingSettings
-from streaming.submit_job import parse_settings
+from regraft.infra.kafka_access import KafkaSecurity
+from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint
+from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
+from regraft.streaming.submit_job import parse_settings
 from tests.full_disk import small_disk
 
 

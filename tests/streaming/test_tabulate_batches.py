@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.codec import CONFLUENT_HEADER_BYTES, encode
-from schemas.registry import latest_schema
-from schemas.telemetry import Delivery, TelemetryBatch
-from streaming.close_windows import close_windows
-from streaming.decode_columns import decode_columns
-from streaming.merge_parts import merge_parts
-from streaming.reference_aggregator import ReferenceAggregator
-from streaming.streaming_settings import EventBounds
-from streaming.tabulate_batches import is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
+from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, encode
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.streaming.close_windows import close_windows
+from regraft.streaming.decode_columns import decode_columns
+from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.reference_aggregator import ReferenceAggregator
+from regraft.streaming.streaming_settings import EventBounds
+from regraft.streaming.tabulate_batches import is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms
 
 FAR_MS = 1 << 50

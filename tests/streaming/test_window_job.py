@@ -16,20 +16,20 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
-from schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
-from schemas.dead_letter import DeadLetter
-from schemas.registry import latest_schema, schema_by_id
-from schemas.state import BrokerClock
-from schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
-from schemas.topics import RESULTS, TELEMETRY
-from streaming.aggregate_windows import aggregate_windows
-from streaming.close_windows import WindowRows
-from streaming.encode_rows import encode_window
-from streaming.keep_dead_letters import letter_of
-from streaming.read_telemetry import dead_letters, telemetry_rows
-from streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
-from streaming.streaming_settings import EventBounds, StreamingSettings
-from streaming.window_job import start_query, windows_of
+from regraft.schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.registry import latest_schema, schema_by_id
+from regraft.schemas.state import BrokerClock
+from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from regraft.schemas.topics import RESULTS, TELEMETRY
+from regraft.streaming.aggregate_windows import aggregate_windows
+from regraft.streaming.close_windows import WindowRows
+from regraft.streaming.encode_rows import encode_window
+from regraft.streaming.keep_dead_letters import letter_of
+from regraft.streaming.read_telemetry import dead_letters, telemetry_rows
+from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
+from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
+from regraft.streaming.window_job import start_query, windows_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 from tests.schemas.old_versions import encode_as
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import strayed_users
-from overlay.chord_configuration import ChordConfiguration
-from overlay.delivery_sets import DeliverySets
-from overlay.user_interests import UserInterests
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import strayed_users
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.user_interests import UserInterests
 
 NAMED_MAX = 3  # Publishers named before the rest is only counted.
 

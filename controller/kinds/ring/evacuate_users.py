@@ -10,12 +10,12 @@ from collections.abc import Collection
 
 import numpy as np
 
-from controller.kinds.overlay_kind import EVACUATION
-from controller.kinds.ring.ring_state import RingTraffic
-from controller.state.planner_interface import moving_proposal
-from overlay.ring_costs import overlay_ring_cost
-from overlay.user_interests import UserInterests
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.controller.kinds.ring.ring_state import RingTraffic
+from regraft.controller.state.planner_interface import moving_proposal
+from regraft.overlay.ring_costs import overlay_ring_cost
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import ClientMove, Proposal
 
 
 def users_leaving(

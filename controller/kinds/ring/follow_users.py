@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from controller.kinds.overlay_kind import FollowedHomes, HomesBefore
-from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_in
+from regraft.controller.kinds.overlay_kind import FollowedHomes, HomesBefore
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import homes_in
 
 
 class FollowedUsers(FollowedHomes):

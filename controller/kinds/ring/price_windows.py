@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.closed_window import ClosedWindow
-from overlay.chord_configuration import ChordConfiguration
-from overlay.cost import CostBreakdown
-from overlay.ring_breakdown import ring_breakdown
-from overlay.ring_costs import RingCost, overlay_ring_cost
-from overlay.user_interests import UserInterests
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.cost import CostBreakdown
+from regraft.overlay.ring_breakdown import ring_breakdown
+from regraft.overlay.ring_costs import RingCost, overlay_ring_cost
+from regraft.overlay.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 

@@ -12,14 +12,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.overlay_kind import Floats, HomeError, RingIdError
-from controller.kinds.ring.ring_state import RingState, RingTraffic
-from controller.state.overlay_state import Span, cut_spans
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import RingError
-from overlay.configuration import NotATreeError
-from overlay.ring_costs import topic_costs, topic_roots
-from schemas.plan import ClientMove, IdMove, Proposal
+from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from regraft.controller.kinds.ring.ring_state import RingState, RingTraffic
+from regraft.controller.state.overlay_state import Span, cut_spans
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import RingError
+from regraft.overlay.configuration import NotATreeError
+from regraft.overlay.ring_costs import topic_costs, topic_roots
+from regraft.schemas.plan import ClientMove, IdMove, Proposal
 
 
 class ReachedRing:

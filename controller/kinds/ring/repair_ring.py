@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
-from controller.kinds.ring.evacuate_users import moves_elsewhere
-from controller.kinds.ring.price_windows import rates_of
-from controller.kinds.ring.ring_state import filtered_rates
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import RingError, ring_key
-from overlay.ring_costs import overlay_ring_cost
-from overlay.user_interests import UserInterests
-from schemas.plan import ClientMove
+from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
+from regraft.controller.kinds.ring.evacuate_users import moves_elsewhere
+from regraft.controller.kinds.ring.price_windows import rates_of
+from regraft.controller.kinds.ring.ring_state import filtered_rates
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import RingError, ring_key
+from regraft.overlay.ring_costs import overlay_ring_cost
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import ClientMove
 
 CANDIDATES_MAX = 8  # Free IDs that are priced for a broker that joins; each prices all topics anew.
 

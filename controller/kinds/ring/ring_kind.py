@@ -6,24 +6,24 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.decision_settings import DecisionSettings
-from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
-from controller.kinds.repair import Repair, RepairTask
-from controller.kinds.ring.attach_clients import topic_traffic, with_clients
-from controller.kinds.ring.evacuate_users import users_leaving
-from controller.kinds.ring.follow_users import FollowedUsers
-from controller.kinds.ring.price_windows import ring_breakdown_of, ring_cost_of
-from controller.kinds.ring.reached_ring import ReachedRing
-from controller.kinds.ring.repair_ring import repaired_ring
-from controller.kinds.ring.ring_state import RingContext, RingState
-from controller.state.closed_window import ClosedWindow
-from controller.state.find_homes import homes_in
-from overlay.chord_configuration import ChordConfiguration
-from overlay.cost import CostBreakdown, mean_breakdown
-from overlay.inventory import Inventory
-from overlay.publisher_placement import ROUNDING_SHARE
-from overlay.user_interests import UserInterests
-from schemas.plan import Proposal, Verdict
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from regraft.controller.kinds.repair import Repair, RepairTask
+from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
+from regraft.controller.kinds.ring.evacuate_users import users_leaving
+from regraft.controller.kinds.ring.follow_users import FollowedUsers
+from regraft.controller.kinds.ring.price_windows import ring_breakdown_of, ring_cost_of
+from regraft.controller.kinds.ring.reached_ring import ReachedRing
+from regraft.controller.kinds.ring.repair_ring import repaired_ring
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.find_homes import homes_in
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.cost import CostBreakdown, mean_breakdown
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import Proposal, Verdict
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,15 +14,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.ring.price_windows import rates_of
-from controller.state.closed_window import ClosedWindow
-from controller.state.overlay_state import OverlayState
-from controller.state.planner_interface import PlannerContext
-from overlay.chord_configuration import ChordConfiguration
-from overlay.cut_off import CutOff, ring_cut_off
-from overlay.inventory import Inventory
-from overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
-from overlay.user_interests import UserInterests
+from regraft.controller.kinds.ring.price_windows import rates_of
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.overlay_state import OverlayState
+from regraft.controller.state.planner_interface import PlannerContext
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.cut_off import CutOff, ring_cut_off
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.ring_costs import RingCost, TopicCosts, at_positions, topic_costs, topic_roots
+from regraft.overlay.user_interests import UserInterests
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.kinds.tree.tree_state import TreeState
-from schemas.plan import ClientMove
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.schemas.plan import ClientMove
 
 
 def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:

@@ -10,13 +10,13 @@ from collections.abc import Collection
 
 import numpy as np
 
-from controller.kinds.overlay_kind import EVACUATION
-from controller.kinds.tree.describe_moves import effect_text
-from controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.planner_interface import moving_proposal
-from overlay.publisher_placement import PublisherPlacement
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.controller.kinds.tree.describe_moves import effect_text
+from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.planner_interface import moving_proposal
+from regraft.overlay.publisher_placement import PublisherPlacement
+from regraft.schemas.plan import ClientMove, Proposal
 
 
 def publishers_leaving(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from controller.kinds.overlay_kind import FollowedHomes, HomesBefore
-from controller.state.closed_window import ClosedWindow
+from regraft.controller.kinds.overlay_kind import FollowedHomes, HomesBefore
+from regraft.controller.state.closed_window import ClosedWindow
 
 
 class FollowedPublishers(FollowedHomes):

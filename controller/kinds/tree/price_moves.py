@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.kinds.tree.tree_state import TreeState
-from schemas.plan import ClientMove
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.schemas.plan import ClientMove
 
 
 def move_gain_per_s(state: TreeState, move: ClientMove) -> float:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.overlay_kind import Floats, HomeError, RingIdError
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.overlay_state import Span
-from overlay.configuration import Configuration
-from overlay.tree_costs import TreeCosts, as_swaps
-from schemas.plan import Proposal
+from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.overlay_state import Span
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree_costs import TreeCosts, as_swaps
+from regraft.schemas.plan import Proposal
 
 
 class ReachedTree:

@@ -10,14 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.repair import RepairTask
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.publisher_costs import PublisherCosts
-from overlay.publisher_placement import ROUNDING_SHARE
-from overlay.tree_costs import TreeCosts
-from overlay.weighted_sets import WeightedSets
-from schemas.plan import ClientMove
+from regraft.controller.kinds.repair import RepairTask
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.tree_costs import TreeCosts
+from regraft.overlay.weighted_sets import WeightedSets
+from regraft.schemas.plan import ClientMove
 
 
 def rehomed_publishers(

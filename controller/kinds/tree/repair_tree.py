@@ -13,23 +13,23 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
-from controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers
-from overlay.configuration import Configuration, link
-from overlay.exchange_joints import exchange_joints
-from overlay.join_fragments import JoinedFragments, join_fragments
-from overlay.overlay_configuration import Link
-from overlay.tree_costs import TreeCosts
-from overlay.weighted_sets import WeightedSets
-from schemas.plan import ClientMove
+from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
+from regraft.controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.exchange_joints import exchange_joints
+from regraft.overlay.join_fragments import JoinedFragments, join_fragments
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree_costs import TreeCosts
+from regraft.overlay.weighted_sets import WeightedSets
+from regraft.schemas.plan import ClientMove
 
 
 def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
     """Return the tree over the brokers after the change; ``present`` names the homes of publishers.
 
     All links between brokers that stay, stay. What they leave in fragments, and each broker that comes back, is joined
-    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); where the traffic is known,
-    each of these is then brought to where it costs least (:func:`overlay.exchange_joints.exchange_joints`). New brokers
+    by the cheapest links within the cap (:func:`regraft.overlay.join_fragments.join_fragments`); where the traffic is known,
+    each of these is then brought to where it costs least (:func:`regraft.overlay.exchange_joints.exchange_joints`). New brokers
     come in as leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the
     caps of load. Where the cap leaves no tree, as few links as possible exceed it, and the reason says so.
     """

@@ -7,22 +7,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from controller.decision_settings import DecisionSettings
-from controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
-from controller.kinds.repair import Repair, RepairTask
-from controller.kinds.tree.evacuate_publishers import publishers_leaving
-from controller.kinds.tree.follow_publishers import FollowedPublishers
-from controller.kinds.tree.reached_tree import ReachedTree
-from controller.kinds.tree.repair_tree import repaired_tree
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
-from overlay.cost import CostBreakdown, overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.least_cost import least_cost_per_s
-from overlay.publisher_placement import ROUNDING_SHARE
-from schemas.plan import Proposal, Verdict
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from regraft.controller.kinds.repair import Repair, RepairTask
+from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
+from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
+from regraft.controller.kinds.tree.reached_tree import ReachedTree
+from regraft.controller.kinds.tree.repair_tree import repaired_tree
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import CostBreakdown, overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.least_cost import least_cost_per_s
+from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.schemas.plan import Proposal, Verdict
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,19 +13,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.overlay_state import OverlayState, Span, cut_spans
-from controller.state.planner_interface import PlannerContext
-from overlay.bloom_filters import FilterShape
-from overlay.configuration import Configuration
-from overlay.cut_off import CutOff, tree_cut_off
-from overlay.delivery_sets import DeliverySets
-from overlay.interest_caches import InterestCaches, newest_ids
-from overlay.overlay_costs import OverlayCosts
-from overlay.publisher_costs import PublisherCosts
-from overlay.publisher_sets import PublisherSets
-from overlay.time_slices import time_slices
-from overlay.tree_costs import TreeCosts
-from overlay.weighted_sets import WeightedSets
+from regraft.controller.state.overlay_state import OverlayState, Span, cut_spans
+from regraft.controller.state.planner_interface import PlannerContext
+from regraft.overlay.bloom_filters import FilterShape
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cut_off import CutOff, tree_cut_off
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.interest_caches import InterestCaches, newest_ids
+from regraft.overlay.overlay_costs import OverlayCosts
+from regraft.overlay.publisher_costs import PublisherCosts
+from regraft.overlay.publisher_sets import PublisherSets
+from regraft.overlay.time_slices import time_slices
+from regraft.overlay.tree_costs import TreeCosts
+from regraft.overlay.weighted_sets import WeightedSets
 
 SPANS_MIN = 16  # With 15 degrees of freedom Student's limit is a third above the normal one, with 3 six times.
 NOTIFICATIONS_PER_SLICE_MIN = 2  # Of a publisher on average: below it slices differ by who happens to be in them.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.planners.steps.search_ring_ids import (
+from regraft.controller.planners.steps.search_ring_ids import (
     Reassignment,
     SwapPrices,
     best_on_path,
@@ -15,8 +15,8 @@ from controller.planners.steps.search_ring_ids import (
     improve_greedily,
     swaps_of,
 )
-from overlay.ring_reassignment import Mapping, RingProblem
-from overlay.ring_swaps import RingSwaps
+from regraft.overlay.ring_reassignment import Mapping, RingProblem
+from regraft.overlay.ring_swaps import RingSwaps
 
 
 def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guarded: bool = True) -> Reassignment:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
-from overlay.configuration import link
-from overlay.horizon_paths import paths_within
-from overlay.tree_costs import LinkSwap
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.overlay.configuration import link
+from regraft.overlay.horizon_paths import paths_within
+from regraft.overlay.tree_costs import LinkSwap
 
 
 @dataclass(frozen=True, slots=True)

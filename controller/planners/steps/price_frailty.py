@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
-from overlay.configuration import Configuration
-from overlay.cut_off import tree_cut_off
-from overlay.overlay_configuration import Link
-from overlay.overlay_costs import OverlayCosts
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cut_off import tree_cut_off
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.overlay_costs import OverlayCosts
 
 
 @dataclass

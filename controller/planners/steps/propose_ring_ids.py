@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from controller.planners.steps.search_ring_ids import Reassignment
-from controller.planners.steps.shared_settings import ReassignmentSettings
-from overlay.ring_costs import topic_costs
-from overlay.ring_reassignment import Mapping, RingProblem
-from schemas.plan import IdMove, Proposal
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
+from regraft.controller.planners.steps.search_ring_ids import Reassignment
+from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.overlay.ring_costs import topic_costs
+from regraft.overlay.ring_reassignment import Mapping, RingProblem
+from regraft.schemas.plan import IdMove, Proposal
 
 
 def reassigning_proposals(

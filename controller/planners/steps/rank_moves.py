@@ -8,11 +8,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.shared_settings import Order
-from controller.state.planner_interface import moving_proposal
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.shared_settings import Order
+from regraft.controller.state.planner_interface import moving_proposal
+from regraft.schemas.plan import ClientMove, Proposal
 
 
 def rank_moves(

@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.steps.shared_settings import Order
-from overlay.overlay_configuration import Link
-from overlay.tree_costs import LinkSwap
-from schemas.plan import Proposal
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.shared_settings import Order
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree_costs import LinkSwap
+from regraft.schemas.plan import Proposal
 
 
 def rank_swaps(

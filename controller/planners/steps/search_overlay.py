@@ -1,7 +1,7 @@
 """Search of links and homes together: descents from several starts, then kicks, within what one plan may change.
 
 In: an overlay with its cost, a budget, limits. Out: a better overlay. In which order a plan gets there belongs to
-:mod:`controller.planners.steps.order_changes`.
+:mod:`regraft.controller.planners.steps.order_changes`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.planners.steps.price_frailty import OverlayFrailty
-from controller.planners.steps.search_homes import HomeSearch
-from controller.planners.steps.search_swaps import KICK_SWAPS, TIE_SHARE, Search, descend, keeps_caps
-from overlay.configuration import link
-from overlay.link_sides import Places
-from overlay.overlay_costs import OverlayCosts
-from overlay.publisher_placement import PublisherPlacement
-from overlay.tree_costs import LinkSwap
+from regraft.controller.planners.steps.price_frailty import OverlayFrailty
+from regraft.controller.planners.steps.search_homes import HomeSearch
+from regraft.controller.planners.steps.search_swaps import KICK_SWAPS, TIE_SHARE, Search, descend, keeps_caps
+from regraft.overlay.configuration import link
+from regraft.overlay.link_sides import Places
+from regraft.overlay.overlay_costs import OverlayCosts
+from regraft.overlay.publisher_placement import PublisherPlacement
+from regraft.overlay.tree_costs import LinkSwap
 
 HOMES_LOOKED_AT_MAX = 2_000_000  # By one descent over homes, when caps of load bind hard.
 HOMES_WORDS = 300_000  # What a look at all homes takes besides its words, in words: it is some array calls.

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.planners.steps.price_frailty import FrailtyPrice
-from overlay.configuration import NotATreeError, link
-from overlay.overlay_configuration import Link
-from overlay.tree_costs import LinkSwap, Places, TreeCosts
-from overlay.walk_cuts import walk_cuts
+from regraft.controller.planners.steps.price_frailty import FrailtyPrice
+from regraft.overlay.configuration import NotATreeError, link
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree_costs import LinkSwap, Places, TreeCosts
+from regraft.overlay.walk_cuts import walk_cuts
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A found swap is taken from an older look while it gains this share of what the best then did.

@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.planners.steps.shared_settings import SessionSettings
-from controller.planners.steps.trace_publishers import hop_delays, trace_sessions
-from overlay.trace_sessions import SessionMetrics
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.planners.steps.shared_settings import SessionSettings
+from regraft.controller.planners.steps.trace_publishers import hop_delays, trace_sessions
+from regraft.overlay.trace_sessions import SessionMetrics
 
 TIE_SHARE = 1e-9  # Values that differ by less than this share are the same but for the rounding of floats.
 

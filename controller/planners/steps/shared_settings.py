@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from controller.state.planner_interface import PlannerSettings
+from regraft.controller.state.planner_interface import PlannerSettings
 
 Order = Literal["gain", "arrival"]
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration, link
-from overlay.delivery_sets import DeliverySets
-from overlay.distinct_sets import Words
-from overlay.inventory import Inventory
-from overlay.link_sides import HungTree
-from overlay.trace_sessions import HopDelays, TraceSessions
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_sides import HungTree
+from regraft.overlay.trace_sessions import HopDelays, TraceSessions
 
 Floats = NDArray[np.float64]
 

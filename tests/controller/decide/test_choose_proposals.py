@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.decide.choose_proposals import Choice, plan_of
-from controller.decide.judge_proposals import Situation
-from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeState
-from overlay.configuration import link
-from overlay.cost import overlay_cost
-from overlay.overlay_configuration import Link
-from overlay.tree import random_tree
-from overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
-from schemas.plan import PlanPhase, Proposal, Verdict
+from regraft.controller.decide.choose_proposals import Choice, plan_of
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.overlay.configuration import link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree import random_tree
+from regraft.overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
+from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window
 from tests.controller.small_kinds import tree_kind

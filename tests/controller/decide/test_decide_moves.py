@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.choose_proposals import moves_of
-from controller.decide.decide_plan import decide_plan
-from controller.decide.find_planners import planner_of
-from controller.decide.judge_proposals import Situation
-from controller.decide.shadow_planners import ShadowPlanner
-from controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
-from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_log import PlanLog
-from controller.state.plan_target import configuration_before
-from controller.state.planner_interface import Planner
-from overlay.configuration import Configuration, link
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
-from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.choose_proposals import moves_of
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.find_planners import planner_of
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decide.shadow_planners import ShadowPlanner
+from regraft.controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.state.plan_target import configuration_before
+from regraft.controller.state.planner_interface import Planner
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
+from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase, Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of, publishers_of

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.choose_proposals import plan_of
-from controller.decide.decide_plan import decide_plan
-from controller.decide.judge_proposals import transition_price_per_s
-from controller.decision_settings import DecisionSettings
-from controller.kinds.ring.ring_state import RingContext, RingState
-from controller.state.plan_target import configuration_after
-from schemas.plan import ClientMove, Proposal, RingId, Verdict
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.choose_proposals import plan_of
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.judge_proposals import transition_price_per_s
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.controller.state.plan_target import configuration_after
+from regraft.schemas.plan import ClientMove, Proposal, RingId, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (
     GOOD_IDS,

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from controller.decide.gain_noise import MeanGain, mean_gain, student_sigmas
+from regraft.controller.decide.gain_noise import MeanGain, mean_gain, student_sigmas
 
 WINDOW_S = 5.0
 TRIALS = 4000

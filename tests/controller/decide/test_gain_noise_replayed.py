@@ -15,17 +15,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from controller.controller_settings import AssemblyLimits
-from controller.decide.gain_noise import mean_gain
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import link
-from overlay.cost import overlay_cost
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.decide.gain_noise import mean_gain
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.run_records.collect_run import assemble_windows
-from streaming.reference_aggregator import ReferenceAggregator
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 from tests.controller.decide.test_gain_noise import NOMINAL
 
 SEED, WINDOW_MS, RUNNING_MS, LIFETIME_S = 1, 5_000, 600_000, 18.0

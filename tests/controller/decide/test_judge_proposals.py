@@ -7,15 +7,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from controller.decide.gain_noise import MeanGain
-from controller.decide.judge_proposals import Situation, gain_shares, judge_change, transition_price_per_s
-from controller.decide.recent_changes import RecentChanges
-from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from overlay.overlay_configuration import Link
-from overlay.tree_costs import LinkSwap
-from schemas.plan import Proposal, Verdict
+from regraft.controller.decide.gain_noise import MeanGain
+from regraft.controller.decide.judge_proposals import Situation, gain_shares, judge_change, transition_price_per_s
+from regraft.controller.decide.recent_changes import RecentChanges
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree_costs import LinkSwap
+from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.scripted_windows import closed_window
 from tests.controller.small_kinds import tree_kind

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from controller.decide.judge_proposals import Situation, frailty_price_per_s
-from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.planners.swap_links_cost import SearchSettings, swap_links_cost
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from schemas.plan import Proposal, Verdict
+from regraft.controller.decide.judge_proposals import Situation, frailty_price_per_s
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.swap_links_cost import SearchSettings, swap_links_cost
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.plan import Proposal, Verdict
 from tests.controller.choose_all import choose_proposals
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import brokers_named, inventory_of, publishers_of

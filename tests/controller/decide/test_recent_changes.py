@@ -1,7 +1,7 @@
 """What plans have changed of late follows from the plans alone, so a restarted controller knows it, too."""
 
-from controller.decide.recent_changes import RecentChanges
-from schemas.plan import ClientMove, Plan, PlanPhase, Proposal
+from regraft.controller.decide.recent_changes import RecentChanges
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 

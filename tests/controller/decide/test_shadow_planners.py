@@ -4,15 +4,15 @@ import random
 
 import pytest
 
-from controller.compose_loop import compose_loop
-from controller.decide.shadow_planners import ShadowPlanner
-from controller.decision_settings import DecisionSettings
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.report.loop_metrics import LoopMetrics
-from overlay.cost import overlay_cost
-from schemas.event import EventKind, Severity
-from schemas.live_view import DecisionTimes
-from schemas.plan import PlanPhase, Proposal, Verdict
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.decide.shadow_planners import ShadowPlanner
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.overlay.cost import overlay_cost
+from regraft.schemas.event import EventKind, Severity
+from regraft.schemas.live_view import DecisionTimes
+from regraft.schemas.plan import PlanPhase, Proposal, Verdict
 from tests.controller.named_planners import name_planner
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS

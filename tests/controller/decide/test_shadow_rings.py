@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.shadow_planners import ShadowPlanner
-from controller.kinds.ring.ring_state import RingContext, RingState
-from overlay.chord_configuration import ChordConfiguration
-from schemas.plan import Proposal
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.shadow_planners import ShadowPlanner
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.schemas.plan import Proposal
 from tests.controller.ring_situations import (
     GOOD_IDS,
     KIND,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from controller.decide.verify_gain import plan_undoing, verify_gain
-from controller.decision_settings import DecisionSettings
-from schemas.plan import Plan, PlanPhase, Proposal
-from schemas.state import QueueState
+from regraft.controller.decide.verify_gain import plan_undoing, verify_gain
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.schemas.plan import Plan, PlanPhase, Proposal
+from regraft.schemas.state import QueueState
 from tests.controller.scripted_windows import closed_window
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of

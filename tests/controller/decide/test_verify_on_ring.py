@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.choose_proposals import plan_of
-from controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
-from controller.decision_settings import DecisionSettings
-from controller.state.closed_window import ClosedWindow
-from controller.state.plan_target import configuration_after, configuration_before
-from overlay.chord_configuration import ChordConfiguration
-from overlay.overlay_configuration import OverlayConfiguration
-from schemas.plan import ClientMove, IdMove, Plan, Proposal, RingId
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.choose_proposals import plan_of
+from regraft.controller.decide.verify_gain import observed_gains_per_s, plan_undoing, verify_gain
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.plan_target import configuration_after, configuration_before
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.schemas.plan import ClientMove, IdMove, Plan, Proposal, RingId
 from tests.controller.choose_all import choose_proposals
 from tests.controller.ring_situations import (
     GOOD_IDS,

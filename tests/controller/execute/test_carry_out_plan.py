@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.controller_settings import TransitionLimits
-from controller.execute.carry_out_plan import TERM_LEAP_MAX, PlanRunner
-from controller.execute.transition import PersistPlan
-from controller.ports.memory_ports import MemoryPorts
-from controller.state.plan_log import PlanLog
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import BrokerChange
-from overlay.plan_digest import plan_digest
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE, answers_to
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.carry_out_plan import TERM_LEAP_MAX, PlanRunner
+from regraft.controller.execute.transition import PersistPlan
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE, answers_to
 from tests.controller.execute.test_transition import BROKERS, swap_plan
 from tests.overlay.small_overlays import inventory_of
 

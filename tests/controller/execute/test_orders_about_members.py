@@ -1,12 +1,12 @@
 """Orders about members: judged by the member they are about, handed on once, and not again after a restart."""
 
-from controller.execute.take_orders import OrderTaker
-from controller.ports.memory_ports import MemoryAudit, MemoryEvents, MemoryOrders
-from controller.state.plan_log import PlanLog
-from schemas.audit import AuditOutcome, GivenOrder
-from schemas.event import EventKind
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.order import Order, OrderKind
+from regraft.controller.execute.take_orders import OrderTaker
+from regraft.controller.ports.memory_ports import MemoryAudit, MemoryEvents, MemoryOrders
+from regraft.controller.state.plan_log import PlanLog
+from regraft.schemas.audit import AuditOutcome, GivenOrder
+from regraft.schemas.event import EventKind
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.order import Order, OrderKind
 from tests.overlay.small_overlays import inventory_of, line_of
 
 MEMBERS = {broker: Member(broker, MemberState.IN_SERVICE, 0, "so") for broker in ("b00", "b01", "b02")}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from controller.decision_settings import DecisionSettings
-from controller.ports.memory_ports import MemoryPorts
-from overlay.inventory import Inventory
-from schemas.event import EventKind
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.plan import Plan, PlanPhase, Verdict
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.event import EventKind
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.schemas.plan import Plan, PlanPhase, Verdict
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.scripted_windows import WINDOW_MS
 from tests.controller.test_control_loop import turning, worsening

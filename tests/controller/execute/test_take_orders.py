@@ -3,13 +3,13 @@
 import pytest
 from msgspec import structs
 
-from controller.execute.take_orders import CLOCKS_APART_MS_MAX, TOLD_MAX, outcome_of
-from schemas.audit import AuditEntry, AuditOutcome, GivenOrder
-from schemas.bounds import TEXT_LENGTH_MAX
-from schemas.codec import decode, encode
-from schemas.event import FORGED, EventKind
-from schemas.order import WHOLE_OVERLAY, Order, OrderKind
-from schemas.plan import PlanPhase
+from regraft.controller.execute.take_orders import CLOCKS_APART_MS_MAX, TOLD_MAX, outcome_of
+from regraft.schemas.audit import AuditEntry, AuditOutcome, GivenOrder
+from regraft.schemas.bounds import TEXT_LENGTH_MAX
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.event import FORGED, EventKind
+from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
+from regraft.schemas.plan import PlanPhase
 from tests.controller.execute.test_review_plans import give, order_of, overlay_of, restart_with
 from tests.controller.scripted_overlay import ScriptedOverlay
 

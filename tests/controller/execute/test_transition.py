@@ -3,15 +3,15 @@
 import msgspec
 import pytest
 
-from controller.controller_settings import TransitionLimits
-from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import BrokerChange
-from overlay.plan_digest import plan_digest
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
-from schemas.event import EventKind
-from schemas.plan import Plan, PlanPhase
-from schemas.plan_life import LIFE
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition, TransitionEffect
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
 
 BROKERS = ("a", "b", "c")
 LIMITS = TransitionLimits(prepare_ms=1_000, activate_ms=1_000, drain_ms=1_000, retire_ms=1_000, resend_ms=200)

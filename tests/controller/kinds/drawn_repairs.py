@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.kinds.repair import RepairTask
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import BrokerChange
-from overlay.tree import random_tree
+from regraft.controller.kinds.repair import RepairTask
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.tree import random_tree
 from tests.overlay.small_overlays import brokers_named, publishers_of
 
 

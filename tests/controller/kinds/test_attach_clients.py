@@ -2,11 +2,11 @@
 
 import pytest
 
-from controller.kinds.ring.attach_clients import topic_traffic, with_clients
-from controller.state.closed_window import ClosedWindow
-from overlay.chord_configuration import ChordConfiguration
-from overlay.user_interests import UserInterests
-from schemas.plan import ClientMove
+from regraft.controller.kinds.ring.attach_clients import topic_traffic, with_clients
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import ClientMove
 from tests.controller.scripted_ring import BROKERS, RING, ring_window
 from tests.overlay.small_overlays import publishers_of
 

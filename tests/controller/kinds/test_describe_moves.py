@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from controller.kinds.tree.describe_moves import effect_text
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
-from schemas.plan import ClientMove
+from regraft.controller.kinds.tree.describe_moves import effect_text
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.plan import ClientMove
 from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
 
 TREE = line_of(3)

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.decide.decide_plan import decide_plan
-from controller.decide.judge_proposals import Situation
-from controller.kinds.overlay_kind import EVACUATION
-from controller.kinds.tree.evacuate_publishers import publishers_leaving
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from schemas.order import Order, OrderKind
-from schemas.plan import ClientMove, PlanPhase, Verdict
+from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import ClientMove, PlanPhase, Verdict
 from tests.controller.decide.test_decide_moves import HOMES, INVENTORY, TREE, situation_of
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.scripted_ring import RING, TOPIC, ScriptedRing, publisher, ring_inventory, user

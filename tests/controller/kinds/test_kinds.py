@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.find_planners import PLANNERS
-from controller.kinds import find_kind
-from controller.kinds.find_kind import kind_of
-from controller.kinds.ring.ring_kind import RingKind
-from controller.kinds.tree.tree_kind import TreeKind
-from overlay.inventory import Inventory
-from overlay.kinds import KINDS, read_configuration
-from producers.brokers.broker_cores import CORES
-from producers.emulated_kinds import EMULATED_KINDS
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.find_planners import PLANNERS
+from regraft.controller.kinds import find_kind
+from regraft.controller.kinds.find_kind import kind_of
+from regraft.controller.kinds.ring.ring_kind import RingKind
+from regraft.controller.kinds.tree.tree_kind import TreeKind
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.kinds import KINDS, read_configuration
+from regraft.producers.brokers.broker_cores import CORES
+from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.report_page.kind_pages import KIND_PAGES
 from regraft.run_records.summary import MOVED_FIGURES
 from regraft.settings.scenarios import SCENARIOS

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.overlay_kind import HomeError, RingIdError
-from controller.kinds.ring.reached_ring import ReachedRing
-from controller.kinds.ring.ring_state import RingState
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import NotATreeError
-from overlay.ring_costs import overlay_ring_cost
-from schemas.plan import ClientMove, IdMove, Proposal
+from regraft.controller.kinds.overlay_kind import HomeError, RingIdError
+from regraft.controller.kinds.ring.reached_ring import ReachedRing
+from regraft.controller.kinds.ring.ring_state import RingState
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import NotATreeError
+from regraft.overlay.ring_costs import overlay_ring_cost
+from regraft.schemas.plan import ClientMove, IdMove, Proposal
 from tests.controller.scripted_ring import (
     BROKERS,
     FIG_2_MOVES,

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.overlay_kind import HomeError
-from controller.kinds.tree.reached_tree import ReachedTree
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration, NotATreeError, link
-from overlay.cost import overlay_cost
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import Link
-from overlay.tree import cycle_links, random_tree
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.overlay_kind import HomeError
+from regraft.controller.kinds.tree.reached_tree import ReachedTree
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration, NotATreeError, link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
+from regraft.overlay.tree import cycle_links, random_tree
+from regraft.schemas.plan import ClientMove, Proposal
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.repair import RepairTask
-from overlay.chord_configuration import ChordConfiguration
-from overlay.chord_ring import RingError
-from overlay.overlay_configuration import BrokerChange
-from overlay.ring_costs import overlay_ring_cost
-from schemas.plan import OFF_RING, ClientMove, IdMove
+from regraft.controller.kinds.repair import RepairTask
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_ring import RingError
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.ring_costs import overlay_ring_cost
+from regraft.schemas.plan import OFF_RING, ClientMove, IdMove
 from tests.controller.kinds.drawn_repairs import drawn_change
 from tests.controller.scripted_ring import FIG_2_USERS, RING, TOPIC, ring_inventory, ring_window
 from tests.controller.small_kinds import ring_kind

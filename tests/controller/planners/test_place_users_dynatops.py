@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from controller.planners.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
-from controller.state.closed_window import ClosedWindow
-from overlay.chord_configuration import ChordConfiguration
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.user_interests import UserInterests
-from schemas.plan import ClientMove, Proposal
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
+from regraft.controller.planners.place_users_dynatops import PLANNER, PlacementSettings, place_users_dynatops
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.plan import ClientMove, Proposal
 
 Users = Mapping[str, tuple[str, Sequence[str]]]
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
-from controller.planners.reassign_ids_assignment import reassign_ids_assignment
-from controller.planners.reassign_ids_ssbr import reassign_ids_ssbr
-from controller.planners.steps.shared_settings import ReassignmentSettings
-from overlay.chord_configuration import ChordConfiguration
-from schemas.plan import Proposal
+from regraft.controller.kinds.ring.ring_state import RingContext, RingState, RingTraffic
+from regraft.controller.planners.reassign_ids_assignment import reassign_ids_assignment
+from regraft.controller.planners.reassign_ids_ssbr import reassign_ids_ssbr
+from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.schemas.plan import Proposal
 from tests.controller.scripted_ring import BROKERS, OTHER, RING, TOPIC, ring_state, ring_window
 from tests.overlay.drawn_ring_problems import FIG_2_AFTER, FIG_2_BEFORE
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.create_topics import create_topics
-from infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_server import RunningKafka, start_kafka
 
 
 @pytest.fixture(scope="module")

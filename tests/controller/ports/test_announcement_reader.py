@@ -2,16 +2,16 @@
 
 import pytest
 
-from controller.ports.announcement_reader import AnnouncementReader
-from controller.ports.plan_store import KafkaPlanStore
-from infra.create_topics import create_topics
-from infra.kafka_clients import open_admin, open_producer
-from infra.kafka_server import RunningKafka
-from schemas.announcement import Announcement
-from schemas.codec import encode
-from schemas.dead_letter import DeadLetter
-from schemas.member import BrokerFacts
-from schemas.topics import ANNOUNCEMENTS, NO_AGENT, topic_name
+from regraft.controller.ports.announcement_reader import AnnouncementReader
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_clients import open_admin, open_producer
+from regraft.infra.kafka_server import RunningKafka
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.codec import encode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.member import BrokerFacts
+from regraft.schemas.topics import ANNOUNCEMENTS, NO_AGENT, topic_name
 from tests.wait_until import wait_until
 
 pytestmark = pytest.mark.stack
@@ -22,7 +22,7 @@ def test_agents_that_are_new_are_heard_and_only_for_brokers_of_their_own(
     kafka: RunningKafka, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One comes while the controller reads, another one goes; what is said in another's name is a dead letter."""
-    monkeypatch.setattr("controller.ports.announcement_reader.LOOK_S", 0.0)
+    monkeypatch.setattr("regraft.controller.ports.announcement_reader.LOOK_S", 0.0)
     letters: list[DeadLetter] = []
     store = KafkaPlanStore(kafka.access, namespace, NAMED)  # It only reads.
     reader, producer = AnnouncementReader(kafka.access, store, 0, letters.append), open_producer(kafka.access)

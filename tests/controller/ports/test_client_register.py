@@ -3,13 +3,13 @@
 import pytest
 from confluent_kafka import Producer
 
-import controller.ports.client_register
-from controller.ports.client_register import KafkaClientRegister
-from infra.create_topics import create_topics
-from infra.kafka_server import RunningKafka
-from schemas.client import Client, Role
-from schemas.codec import encode
-from schemas.topics import CLIENTS, topic_name
+import regraft.controller.ports.client_register
+from regraft.controller.ports.client_register import KafkaClientRegister
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_server import RunningKafka
+from regraft.schemas.client import Client, Role
+from regraft.schemas.codec import encode
+from regraft.schemas.topics import CLIENTS, topic_name
 from tests.controller.scripted_ring import publisher, user
 from tests.wait_until import wait_until
 
@@ -115,7 +115,7 @@ def test_a_register_beyond_the_bound_is_let_go(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number is unknown from then on, however many leave again."""
-    monkeypatch.setattr(controller.ports.client_register, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(regraft.controller.ports.client_register, "SUBSCRIPTIONS_MAX", 2)
     counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     register.put("s1")
     wait_until(lambda: counter.count() == 1)

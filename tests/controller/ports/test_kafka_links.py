@@ -12,24 +12,24 @@ import msgspec
 import pytest
 from confluent_kafka import Producer
 
-from controller.controller_settings import ControllerSettings
-from controller.decision_settings import DecisionSettings
-from controller.ports.kafka_links import LetterSender, TopicReader
-from controller.ports.plan_store import KafkaPlanStore
-from controller.run_controller import run_controller
-from infra.create_topics import create_topics
-from infra.find_port import choose_ports
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka
-from infra.read_messages import read_to_end
-from infra.transaction_writer import TransactionWriter
-from schemas.codec import encode
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import PlanPhase
-from schemas.state import StateRow, WindowClosed
-from schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, RESULTS, STATE, WINDOWS, topic_name
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.ports.kafka_links import LetterSender, TopicReader
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.run_controller import run_controller
+from regraft.infra.create_topics import create_topics
+from regraft.infra.find_port import choose_ports
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.read_messages import read_to_end
+from regraft.infra.transaction_writer import TransactionWriter
+from regraft.schemas.codec import encode
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.topics import COMMANDS, DEAD_LETTERS, EVENTS, RESULTS, STATE, WINDOWS, topic_name
 from tests.controller.kafka_overlay import KafkaOverlay
 from tests.controller.state.test_plan_log import plan_at
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -191,7 +191,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
         bootstrap=kafka.bootstrap,
         namespace=namespace,
         inventory_path=tmp_path / "inventory.json",
-        status_file=tmp_path / "controller.json",
+        status_file=tmp_path / "regraft.controller.json",
         instance="first",
         redis_url="redis://127.0.0.1:1",  # Nobody listens there: the view is best effort.
         dry_run=False,
@@ -210,7 +210,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
     finally:
         stop.set()
         thread.join(PATIENCE_S)
-    shown = json.loads((tmp_path / "controller.json").read_text())
+    shown = json.loads((tmp_path / "regraft.controller.json").read_text())
     assert (shown["is_standby"], shown["leader"], shown["term"]) == (False, "first", 1)
     assert shown["configuration"]["epoch"] == 1
     assert shown["plans"][0]["links_added"] == [["b00", "b04"]]

@@ -6,11 +6,11 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from controller.control_ports import DeposedError
-from controller.ports.leadership import HeldTerm, Leadership, SessionRefusedError
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka
-from schemas.plan import PlanPhase
+from regraft.controller.control_ports import DeposedError
+from regraft.controller.ports.leadership import HeldTerm, Leadership, SessionRefusedError
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import RunningKafka
+from regraft.schemas.plan import PlanPhase
 from tests.controller.state.test_plan_log import plan_at
 from tests.wait_until import wait_until
 

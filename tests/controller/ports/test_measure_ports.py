@@ -6,13 +6,13 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from controller.compose_loop import compose_loop
-from controller.ports.measure_ports import measured
-from controller.report.bind_plan import PlanBinder
-from controller.report.loop_metrics import LoopHealth, LoopMetrics
-from schemas.command import CommandPhase
-from schemas.event import EventKind
-from schemas.plan import Plan, PlanPhase
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.ports.measure_ports import measured
+from regraft.controller.report.bind_plan import PlanBinder
+from regraft.controller.report.loop_metrics import LoopHealth, LoopMetrics
+from regraft.schemas.command import CommandPhase
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.controller.scripted_overlay import ScriptedOverlay
 from tests.controller.state.test_plan_log import plan_at
 from tests.controller.test_control_loop import INVENTORY, overlay_of

@@ -3,26 +3,26 @@
 import pytest
 from confluent_kafka import Producer
 
-from controller.control_ports import DeposedError
-from controller.ports.kafka_links import TopicReader
-from controller.ports.order_topic import KafkaOrders
-from controller.ports.plan_store import KafkaPlanStore
-from controller.ports.result_reader import ResultReader
-from controller.state.plan_log import PlanLog
-from infra.create_topics import create_topics
-from infra.decode_strictly import UnreadableRecordError
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import RunningKafka
-from infra.order_keys import OrderSettings
-from schemas.audit import GivenOrder
-from schemas.codec import encode
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.dead_letter import DeadLetter
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.order import Order, OrderKind
-from schemas.plan import PlanPhase
-from schemas.topics import COMMANDS, EVENTS, NO_AGENT, ORDERS, PLANS, RESULTS, topic_name
+from regraft.controller.control_ports import DeposedError
+from regraft.controller.ports.kafka_links import TopicReader
+from regraft.controller.ports.order_topic import KafkaOrders
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.ports.result_reader import ResultReader
+from regraft.controller.state.plan_log import PlanLog
+from regraft.infra.create_topics import create_topics
+from regraft.infra.decode_strictly import UnreadableRecordError
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import RunningKafka
+from regraft.infra.order_keys import OrderSettings
+from regraft.schemas.audit import GivenOrder
+from regraft.schemas.codec import encode
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.topics import COMMANDS, EVENTS, NO_AGENT, ORDERS, PLANS, RESULTS, topic_name
 from tests.controller.state.test_plan_log import INVENTORY, plan_at
 from tests.wait_until import wait_until
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import redis
 
-from controller.ports.write_live_view import ValkeyView
-from controller.ports.write_status import StatusView
-from infra.live_keys import PAUSE_MS_MAX
-from infra.supervise import Supervisor
-from infra.valkey_server import start_valkey_service
-from schemas.live_view import VIEW_KEYS, decode_keys, decode_view
+from regraft.controller.ports.write_live_view import ValkeyView
+from regraft.controller.ports.write_status import StatusView
+from regraft.infra.live_keys import PAUSE_MS_MAX
+from regraft.infra.supervise import Supervisor
+from regraft.infra.valkey_server import start_valkey_service
+from regraft.schemas.live_view import VIEW_KEYS, decode_keys, decode_view
 from tests.schemas.shown_views import view_of
 
 VIEW = view_of(windows_closed=3, refusals={"degree": 2})

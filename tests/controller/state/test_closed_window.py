@@ -1,8 +1,8 @@
 """Windows as they are seen over the brokers of one overlay."""
 
-from controller.state.closed_window import ClosedWindow
-from overlay.user_interests import UserInterests
-from schemas.state import LinkRtt
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of
 from tests.overlay.small_overlays import sets_of
 

@@ -1,7 +1,7 @@
 """Homes are what windows have seen, with what plans have set in between."""
 
-from controller.state.closed_window import ClosedWindow
-from overlay.configuration import Configuration
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of
 

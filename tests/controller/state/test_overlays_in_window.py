@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller.state.overlays_in_window import overlays_in, time_shares
-from overlay.configuration import Configuration
-from schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
+from regraft.controller.state.overlays_in_window import overlays_in, time_shares
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.plan import ClientMove, PhaseChange, Plan, PlanPhase
 from tests.controller.scripted_windows import closed_window
 from tests.overlay.small_overlays import line_of
 

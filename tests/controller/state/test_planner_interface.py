@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller.planners.relocate_publisher_grape import PrioritySettings
-from controller.planners.relocate_publisher_pop import TraceSettings
-from controller.planners.relocate_publishers_joint import JointSettings
-from controller.state.planner_interface import PlannerSettings
-from overlay.configuration import Configuration
-from overlay.tree import random_tree
+from regraft.controller.planners.relocate_publisher_grape import PrioritySettings
+from regraft.controller.planners.relocate_publisher_pop import TraceSettings
+from regraft.controller.planners.relocate_publishers_joint import JointSettings
+from regraft.controller.state.planner_interface import PlannerSettings
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree import random_tree
 from tests.controller.published_windows import state_of
 from tests.overlay.published_overlays import draw_overlay
 

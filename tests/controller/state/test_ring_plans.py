@@ -3,18 +3,18 @@
 import msgspec
 import pytest
 
-import controller.state.plan_log
-from controller.controller_settings import TransitionLimits
-from controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
-from controller.report.describe_changes import changes_text
-from controller.state.find_homes import homes_before
-from controller.state.plan_log import PlanLog
-from controller.state.plan_target import configuration_after
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.chord_ring import RingError
-from overlay.plan_digest import plan_digest
-from schemas.command import CommandPhase
-from schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, RingId
+import regraft.controller.state.plan_log
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.transition import EmitEvent, PersistPlan, SendCommand, Transition
+from regraft.controller.report.describe_changes import changes_text
+from regraft.controller.state.find_homes import homes_before
+from regraft.controller.state.plan_log import PlanLog
+from regraft.controller.state.plan_target import configuration_after
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.chord_ring import RingError
+from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.command import CommandPhase
+from regraft.schemas.plan import ClientMove, IdMove, PhaseChange, Plan, PlanPhase, RingId
 from tests.controller.scripted_ring import BITS, BROKERS, RING, placing, reassigning, ring_inventory, ring_window
 from tests.controller.small_kinds import ring_kind
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -129,8 +129,8 @@ def test_plans_of_another_inventory_are_refused() -> None:
 
 def test_memory_is_bounded_by_users_moved_and_homes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans that moved many users are forgotten sooner; where they put them is still known, up to a bound."""
-    monkeypatch.setattr(controller.state.plan_log, "MOVES_KEPT_MAX", 3)
-    monkeypatch.setattr(controller.state.plan_log, "HOMES_KEPT_MAX", 2)
+    monkeypatch.setattr(regraft.controller.state.plan_log, "MOVES_KEPT_MAX", 3)
+    monkeypatch.setattr(regraft.controller.state.plan_log, "HOMES_KEPT_MAX", 2)
     log = PlanLog(INVENTORY, [ring_plan(1, moves=(U_AWAY, V_AWAY))])
     for epoch in range(2, 6):
         log.record(ring_plan(epoch, moves=(ClientMove(f"w{epoch}", "b00", "b04"),)))

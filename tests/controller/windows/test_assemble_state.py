@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.controller_settings import AssemblyLimits
-from controller.state.closed_window import ClosedWindow
-from controller.windows.assemble_state import WindowAssembler
-from schemas.state import Churn, LinkRtt, PublisherDelivery, StateRow, WindowClosed
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.assemble_state import WindowAssembler
+from regraft.schemas.state import Churn, LinkRtt, PublisherDelivery, StateRow, WindowClosed
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 from tests.overlay.small_overlays import brokers_named
 from tests.schemas.packed_rows import packed_window

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from controller.state.closed_window import ClosedWindow
-from controller.windows.detect_changes import (
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.detect_changes import (
     ChangeDetector,
     ChangeFound,
     deliveries_in,
@@ -19,7 +19,7 @@ from controller.windows.detect_changes import (
     limit_for,
     normal_score,
 )
-from overlay.delivery_sets import DeliverySets
+from regraft.overlay.delivery_sets import DeliverySets
 from tests.controller.scripted_windows import WINDOW_MS, closed_window
 
 BROKERS = tuple(f"b{number:02}" for number in range(10))

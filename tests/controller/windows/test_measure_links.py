@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from controller.controller_settings import LinkSettings
-from controller.state.closed_window import ClosedWindow
-from controller.windows.measure_links import MEASURED_MS_MAX, LinkMeter, counted_drift
-from overlay.inventory import Inventory
-from schemas.state import LinkRtt
+from regraft.controller.controller_settings import LinkSettings
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.measure_links import MEASURED_MS_MAX, LinkMeter, counted_drift
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import controller.windows.registered_clients
-from controller.windows.registered_clients import RegisteredClients
-from overlay.user_interests import UserInterests
-from schemas.client import Client, PredicateRecord, Role
+import regraft.controller.windows.registered_clients
+from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.client import Client, PredicateRecord, Role
 from tests.controller.scripted_ring import publisher, user
 from tests.overlay.small_overlays import brokers_named
 
@@ -46,7 +46,7 @@ def test_any_course_of_events_ends_in_the_register_built_at_once(seed: int, forg
     rng = random.Random(seed)
     register, plain = RegisteredClients(), PlainRegister()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(controller.windows.registered_clients, "TOPICS_SPARE_MIN", 0 if forgets_often else 1000)
+        patch.setattr(regraft.controller.windows.registered_clients, "TOPICS_SPARE_MIN", 0 if forgets_often else 1000)
         for step in range(rng.randrange(1, 60)):
             name = f"c{rng.randrange(12)}"
             if rng.random() < 0.25:
@@ -106,7 +106,7 @@ def test_the_same_snapshot_as_long_as_no_user_changes() -> None:
 
 def test_the_topic_of_a_publisher_outlives_it_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last notifications are in windows still to be closed; how many are remembered is bounded."""
-    monkeypatch.setattr(controller.windows.registered_clients, "DEPARTED_KEPT_MAX", 2)
+    monkeypatch.setattr(regraft.controller.windows.registered_clients, "DEPARTED_KEPT_MAX", 2)
     register = RegisteredClients()
     for name in ("p1", "p2", "p3"):
         register.put(publisher(name, "b00", f"topic of {name}"))

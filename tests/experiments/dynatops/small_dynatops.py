@@ -1,6 +1,6 @@
 """Zhao13's evaluation in a size of seconds: few users, one coarse grid, short times."""
 
-from experiments.dynatops.dynatops_tasks import Size
+from regraft.experiments.dynatops.dynatops_tasks import Size
 
 SMALL_SIZE = Size(
     name="small",

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.dynatops.bayeux import TapestryMesh, draw_mesh
-from experiments.dynatops.dissemination import NO_PARENT, topic_measures
+from regraft.experiments.dynatops.bayeux import TapestryMesh, draw_mesh
+from regraft.experiments.dynatops.dissemination import NO_PARENT, topic_measures
 
 MESHES = st.tuples(st.integers(1, 40), st.sampled_from([(16, 8), (4, 4), (2, 7)]), st.integers(0, 2**32 - 1))
 

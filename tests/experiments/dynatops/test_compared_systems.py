@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from experiments.dynatops.broker_interests import InterestStep
-from experiments.dynatops.chord_baseline import random_configuration
-from experiments.dynatops.compared_systems import ConnectedSystem, RingSystem, bayeux_systems, ring_systems
-from experiments.dynatops.reassign_over_time import Reassigner
-from overlay.ring_costs import ring_cost, topic_roots
+from regraft.experiments.dynatops.broker_interests import InterestStep
+from regraft.experiments.dynatops.chord_baseline import random_configuration
+from regraft.experiments.dynatops.compared_systems import ConnectedSystem, RingSystem, bayeux_systems, ring_systems
+from regraft.experiments.dynatops.reassign_over_time import Reassigner
+from regraft.overlay.ring_costs import ring_cost, topic_roots
 
 BROKERS = tuple(f"b{number:02d}" for number in range(20))
 TOPICS = tuple(f"t{number:02d}" for number in range(15))

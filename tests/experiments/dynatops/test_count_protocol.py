@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from experiments.claim_evidence import Measured
-from experiments.dynatops.count_protocol import (
+from regraft.experiments.claim_evidence import Measured
+from regraft.experiments.dynatops.count_protocol import (
     STEPS,
     CountedRing,
     ProtocolTask,
@@ -16,7 +16,7 @@ from experiments.dynatops.count_protocol import (
     paper_messages,
     run_protocol,
 )
-from overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.chord_configuration import ChordConfiguration
 
 TASK = ProtocolTask(1, 0, 8, 10)
 

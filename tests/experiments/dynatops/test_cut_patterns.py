@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.dynatops.cut_patterns import PATTERNS, Pattern, cut_figures, draw_problem, net_benefit_figures
-from experiments.dynatops.time_reassignment import reassignment_times
+from regraft.experiments.dynatops.cut_patterns import PATTERNS, Pattern, cut_figures, draw_problem, net_benefit_figures
+from regraft.experiments.dynatops.time_reassignment import reassignment_times
 
 FEW = (PATTERNS[1], PATTERNS[4])
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.dynatops.chord_baseline import chord_roots, chord_trees, random_configuration
-from experiments.dynatops.dissemination import NO_PARENT, RootedTrees, topic_measures, walk_routes
-from overlay.ring_costs import overlay_ring_cost
-from overlay.user_interests import UserInterests
+from regraft.experiments.dynatops.chord_baseline import chord_roots, chord_trees, random_configuration
+from regraft.experiments.dynatops.dissemination import NO_PARENT, RootedTrees, topic_measures, walk_routes
+from regraft.overlay.ring_costs import overlay_ring_cost
+from regraft.overlay.user_interests import UserInterests
 
 # Brokers in a line, 0 - 1 - 2 - 3: the next one towards the target.
 LINE = np.array([[min(at + 1, to) if to > at else max(at - 1, to) for to in range(4)] for at in range(4)], np.int32)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.dynatops.dissemination import NO_PARENT, topic_measures
-from experiments.dynatops.geops import GeoOverlay, draw_geo_overlay
+from regraft.experiments.dynatops.dissemination import NO_PARENT, topic_measures
+from regraft.experiments.dynatops.geops import GeoOverlay, draw_geo_overlay
 
 
 @st.composite

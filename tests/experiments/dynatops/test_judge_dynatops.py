@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-import experiments.dynatops
-from experiments.claim_evidence import Claim, Measured, Verdict
-from experiments.claims_block import END, begin_marker
-from experiments.dynatops.draw_dynatops import draw_dynatops
-from experiments.dynatops.dynatops_claims import PAPER_CLAIMS
-from experiments.dynatops.judge_dynatops_ours import (
+import regraft.experiments.dynatops
+from regraft.experiments.claim_evidence import Claim, Measured, Verdict
+from regraft.experiments.claims_block import END, begin_marker
+from regraft.experiments.dynatops.draw_dynatops import draw_dynatops
+from regraft.experiments.dynatops.dynatops_claims import PAPER_CLAIMS
+from regraft.experiments.dynatops.judge_dynatops_ours import (
     OUR_CLAIMS,
     judge_changes_cut,
     judge_cut_ratio,
@@ -17,13 +17,13 @@ from experiments.dynatops.judge_dynatops_ours import (
     judge_net_benefit,
     judge_protocol_total,
 )
-from experiments.dynatops.judge_location import (
+from regraft.experiments.dynatops.judge_location import (
     judge_handovers,
     judge_imbalance,
     judge_larger_clusters,
     judge_u_shape,
 )
-from experiments.dynatops.judge_poisson import (
+from regraft.experiments.dynatops.judge_poisson import (
     judge_all_patterns,
     judge_cheaper_reconfiguration,
     judge_connected_grows,
@@ -31,12 +31,17 @@ from experiments.dynatops.judge_poisson import (
     judge_less_sensitive,
     judge_saved,
 )
-from experiments.dynatops.judge_readings import DYNATOPS, MULTIMODAL, TCO, over_readings
-from experiments.dynatops.judge_reassignment import PERIODS, judge_degradation, judge_longer_periods, judge_times
-from experiments.dynatops.tabulate_dynatops import PROGRAM, main
-from infra.measured_figures import Figure, write_figures
+from regraft.experiments.dynatops.judge_readings import DYNATOPS, MULTIMODAL, TCO, over_readings
+from regraft.experiments.dynatops.judge_reassignment import (
+    PERIODS,
+    judge_degradation,
+    judge_longer_periods,
+    judge_times,
+)
+from regraft.experiments.dynatops.tabulate_dynatops import PROGRAM, main
+from regraft.infra.measured_figures import Figure, write_figures
 
-README = Path(experiments.dynatops.__file__).with_name("README.md")
+README = Path(regraft.experiments.dynatops.__file__).with_name("README.md")
 Where = dict[str, str | int | float]
 
 

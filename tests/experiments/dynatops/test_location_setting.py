@@ -5,15 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.dynatops.location_setting import (
+from regraft.experiments.dynatops.location_setting import (
     CHANGES_PER_UPDATE,
     PAPER_DAYS,
     Placement,
     draw_location_setting,
     recorded_movements,
 )
-from experiments.dynatops.location_workload import CheckinFileError
-from experiments.dynatops.user_model import UserHomes
+from regraft.experiments.dynatops.location_workload import CheckinFileError
+from regraft.experiments.dynatops.user_model import UserHomes
 
 
 @pytest.fixture(scope="module")

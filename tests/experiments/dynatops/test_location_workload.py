@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms
-from experiments.dynatops.location_workload import (
+from regraft.experiments.dynatops.location_grid import RTT_MS_PER_KM, LocationGrid, draw_rtt_ms
+from regraft.experiments.dynatops.location_workload import (
     CheckinFileError,
     LocationWorkload,
     Visits,
@@ -16,7 +16,7 @@ from experiments.dynatops.location_workload import (
     read_checkins,
     visit_statistics,
 )
-from producers.workloads.checkin_data import Checkins, checkins_of, load_checkins
+from regraft.producers.workloads.checkin_data import Checkins, checkins_of, load_checkins
 
 SEED = 5
 LINE = LocationGrid(0.0, 1.0, 0.0, 4.0, rows=1, columns=4)

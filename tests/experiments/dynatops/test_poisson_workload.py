@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
-from experiments.dynatops.user_changes import UserChanges
+from regraft.experiments.dynatops.poisson_workload import PATTERNS, Pattern, PoissonSettings, draw_poisson_changes
+from regraft.experiments.dynatops.user_changes import UserChanges
 
 SEED = 11
 USERS = 4_000

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planners.steps.search_ring_ids import improve_greedily
-from experiments.dynatops.price_delay_swaps import DelaySwaps
-from overlay.chord_ring import ChordRing
-from overlay.ring_reassignment import RingProblem
-from overlay.ring_scratch import ScratchSwaps
+from regraft.controller.planners.steps.search_ring_ids import improve_greedily
+from regraft.experiments.dynatops.price_delay_swaps import DelaySwaps
+from regraft.overlay.chord_ring import ChordRing
+from regraft.overlay.ring_reassignment import RingProblem
+from regraft.overlay.ring_scratch import ScratchSwaps
 
 
 def random_problem(seed: int) -> RingProblem:

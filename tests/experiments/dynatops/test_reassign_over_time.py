@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.dynatops.cut_patterns import PATTERNS, draw_problem
-from experiments.dynatops.reassign_over_time import WAYS, Reassigner
+from regraft.experiments.dynatops.cut_patterns import PATTERNS, draw_problem
+from regraft.experiments.dynatops.reassign_over_time import WAYS, Reassigner
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -2,18 +2,18 @@
 
 import pytest
 
-from experiments.claim_evidence import Measured
-from experiments.dynatops.count_protocol import ProtocolTask
-from experiments.dynatops.dynatops_figures import mean_figures
-from experiments.dynatops.dynatops_tasks import FULL, QUICK, all_tasks
-from experiments.dynatops.location_setting import Placement
-from experiments.dynatops.run_clusters import ClusterTask
-from experiments.dynatops.run_dynatops import Task, TaskResult, run_task
-from experiments.dynatops.run_location import LocationTask
-from experiments.dynatops.run_location_users import LocationUsersTask
-from experiments.dynatops.run_patterns import PatternTask
-from experiments.dynatops.run_poisson import PoissonTask
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Measured
+from regraft.experiments.dynatops.count_protocol import ProtocolTask
+from regraft.experiments.dynatops.dynatops_figures import mean_figures
+from regraft.experiments.dynatops.dynatops_tasks import FULL, QUICK, all_tasks
+from regraft.experiments.dynatops.location_setting import Placement
+from regraft.experiments.dynatops.run_clusters import ClusterTask
+from regraft.experiments.dynatops.run_dynatops import Task, TaskResult, run_task
+from regraft.experiments.dynatops.run_location import LocationTask
+from regraft.experiments.dynatops.run_location_users import LocationUsersTask
+from regraft.experiments.dynatops.run_patterns import PatternTask
+from regraft.experiments.dynatops.run_poisson import PoissonTask
+from regraft.infra.measured_figures import Figure
 from tests.experiments.dynatops.small_dynatops import SMALL_SIZE
 
 POISSON = PoissonTask(1, 0, "multimodal", 0.1, 10, 5.0, 10.0, 5.0, 1.0, 50.0, 600, 20)

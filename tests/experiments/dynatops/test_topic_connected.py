@@ -6,9 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.dynatops.connect_topics import GREEDY_MERGE, MINMAX, adjacency_of, greedy_links, unconnected_topics
-from experiments.dynatops.connected_dissemination import connected_measures
-from experiments.dynatops.topic_connected import BULK, build_overlay, rebuild_overlay
+from regraft.experiments.dynatops.connect_topics import (
+    GREEDY_MERGE,
+    MINMAX,
+    adjacency_of,
+    greedy_links,
+    unconnected_topics,
+)
+from regraft.experiments.dynatops.connected_dissemination import connected_measures
+from regraft.experiments.dynatops.topic_connected import BULK, build_overlay, rebuild_overlay
 
 RATIOS = st.sampled_from([GREEDY_MERGE, 2.0, MINMAX])
 

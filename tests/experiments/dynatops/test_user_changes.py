@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.dynatops.broker_interests import interest_steps
-from experiments.dynatops.user_changes import AT_START, UserChanges, changes_of_tables, differing
+from regraft.experiments.dynatops.broker_interests import interest_steps
+from regraft.experiments.dynatops.user_changes import AT_START, UserChanges, changes_of_tables, differing
 
 TOPICS, BROKERS = 4, 3
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planners.steps.place_users import PlacementRules
-from experiments.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes
-from experiments.dynatops.user_changes import UserChanges
-from experiments.dynatops.user_model import (
+from regraft.controller.planners.steps.place_users import PlacementRules
+from regraft.experiments.dynatops.poisson_workload import PoissonSettings, draw_poisson_changes
+from regraft.experiments.dynatops.user_changes import UserChanges
+from regraft.experiments.dynatops.user_model import (
     UserHomes,
     UserTotals,
     hops_to_roots,
@@ -20,8 +20,8 @@ from experiments.dynatops.user_model import (
     total_steps,
     user_steps,
 )
-from overlay.chord_configuration import ChordConfiguration
-from overlay.user_clusters import UserClusters
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.user_clusters import UserClusters
 
 TOPICS = 8
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.claim_evidence import Measured
-from experiments.dynatops.broker_interests import InterestStep
-from experiments.dynatops.compared_systems import Measures, SystemCounts
-from experiments.dynatops.watch_systems import (
+from regraft.experiments.claim_evidence import Measured
+from regraft.experiments.dynatops.broker_interests import InterestStep
+from regraft.experiments.dynatops.compared_systems import Measures, SystemCounts
+from regraft.experiments.dynatops.watch_systems import (
     Schedule,
     SystemTotals,
     cut_samples,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from experiments.claim_evidence import Measured, Verdict
-from experiments.octopia.compare_draws import draw_figures
-from experiments.octopia.octopia_claims import BURSTS, judge_less, judge_predicate
-from experiments.octopia.octopia_tasks import PACES, TaskResult
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Measured, Verdict
+from regraft.experiments.octopia.compare_draws import draw_figures
+from regraft.experiments.octopia.octopia_claims import BURSTS, judge_less, judge_predicate
+from regraft.experiments.octopia.octopia_tasks import PACES, TaskResult
+from regraft.infra.measured_figures import Figure
 
 
 def runs(name: str, values: dict[str, list[float]], workload: str, sender: str, rule: str = "product") -> list[Figure]:

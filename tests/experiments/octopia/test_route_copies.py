@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.octopia.count_routing import (
+from regraft.experiments.octopia.count_routing import (
     Delivery,
     advertise,
     bind_subscription,
@@ -13,9 +13,9 @@ from experiments.octopia.count_routing import (
     deliver,
     flood_advertisement,
 )
-from experiments.octopia.route_copies import ScotRouter
-from overlay.cluster_index_vectors import written
-from overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
+from regraft.experiments.octopia.route_copies import ScotRouter
+from regraft.overlay.cluster_index_vectors import written
+from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
 
 THRESHOLD = 10.0
 Link = tuple[ScotBroker, ScotBroker]

@@ -1,10 +1,10 @@
 import pytest
 
-from experiments.octopia.octopia_tasks import OctopiaTask, run_task
-from experiments.octopia.route_copies import Copy
-from experiments.octopia.run_queues import Pace, QueueRun, Stream
-from overlay.link_congestion import LENGTH
-from overlay.structured_cyclic import ScotBroker
+from regraft.experiments.octopia.octopia_tasks import OctopiaTask, run_task
+from regraft.experiments.octopia.route_copies import Copy
+from regraft.experiments.octopia.run_queues import Pace, QueueRun, Stream
+from regraft.overlay.link_congestion import LENGTH
+from regraft.overlay.structured_cyclic import ScotBroker
 
 A, B = ScotBroker("a", 0), ScotBroker("a", 1)
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from controller.state.closed_window import ClosedWindow
-from experiments.pop_grape.relocation_tasks import Size
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.pop_grape.relocation_tasks import Size
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
 
 SMALL_SIZE = Size(
     name="small",

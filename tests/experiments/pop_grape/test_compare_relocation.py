@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.pop_grape import compare_relocation
-from experiments.pop_grape.compare_relocation import Comparison, comparisons, distributed_figures
-from experiments.pop_grape.distributed_pop import PopSettings
-from experiments.pop_grape.distributed_runs import TRIGGERS, VARIANTS, Scene, UncleanRunError, run_variant
-from experiments.pop_grape.distributed_selection import GrapeSettings
-from experiments.pop_grape.distributed_telemetry import CELL_BYTES, TelemetryTally
-from experiments.pop_grape.quote_workload import QuoteSettings
-from producers.emulator.ledger import LedgerSnapshot
-from producers.virtual_overlay import CELLS_KEPT_S, VirtualOverlay
-from schemas.codec import encode
-from schemas.telemetry import Delivery, TelemetryBatch
+from regraft.experiments.pop_grape import compare_relocation
+from regraft.experiments.pop_grape.compare_relocation import Comparison, comparisons, distributed_figures
+from regraft.experiments.pop_grape.distributed_pop import PopSettings
+from regraft.experiments.pop_grape.distributed_runs import TRIGGERS, VARIANTS, Scene, UncleanRunError, run_variant
+from regraft.experiments.pop_grape.distributed_selection import GrapeSettings
+from regraft.experiments.pop_grape.distributed_telemetry import CELL_BYTES, TelemetryTally
+from regraft.experiments.pop_grape.quote_workload import QuoteSettings
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.virtual_overlay import CELLS_KEPT_S, VirtualOverlay
+from regraft.schemas.codec import encode
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
 
 FEW = QuoteSettings(publisher_count=2, subscribers_per_publisher=20, notifications_per_s=5.0)
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeContext
-from controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
-from experiments.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker, TraceSession
-from experiments.pop_grape.distributed_selection import GrapeSettings, Selection
-from experiments.pop_grape.distributed_traces import (
+from regraft.controller.kinds.tree.tree_state import TreeContext
+from regraft.controller.planners.relocate_publisher_grape import PrioritySettings, relocate_publisher_grape
+from regraft.experiments.pop_grape.distributed_grape import BrokerMonitor, GrapeBroker, TraceSession
+from regraft.experiments.pop_grape.distributed_selection import GrapeSettings, Selection
+from regraft.experiments.pop_grape.distributed_traces import (
     BrokerReport,
     Gathered,
     MessageKind,
@@ -21,7 +21,7 @@ from experiments.pop_grape.distributed_traces import (
     TraceRequest,
     marked,
 )
-from producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.broker_messages import Notification
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, Traced, Wish, fig_1, random_traced, state_of, traced
 from tests.overlay.small_overlays import inventory_of, line_of
 

@@ -2,14 +2,14 @@
 
 import random
 
-from controller.controller_settings import TERM_FIRST
-from experiments.pop_grape.distributed_pop import PopSettings
-from experiments.pop_grape.distributed_relocation import RelocatingOverlay
-from experiments.pop_grape.distributed_selection import GrapeSettings
-from experiments.pop_grape.quote_workload import QuoteSettings, QuoteTraffic, draw_workload
-from experiments.pop_grape.testbeds import planetlab_testbed
-from experiments.psoop.distributed_messages import MessageKind
-from schemas.command import Command, CommandPhase
+from regraft.controller.controller_settings import TERM_FIRST
+from regraft.experiments.pop_grape.distributed_pop import PopSettings
+from regraft.experiments.pop_grape.distributed_relocation import RelocatingOverlay
+from regraft.experiments.pop_grape.distributed_selection import GrapeSettings
+from regraft.experiments.pop_grape.quote_workload import QuoteSettings, QuoteTraffic, draw_workload
+from regraft.experiments.pop_grape.testbeds import planetlab_testbed
+from regraft.experiments.psoop.distributed_messages import MessageKind
+from regraft.schemas.command import Command, CommandPhase
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, fig_1
 
 FOREIGN_EPOCH = 2  # Of the two epochs that are tried next, the later one.

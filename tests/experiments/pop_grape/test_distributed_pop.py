@@ -8,20 +8,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.kinds.tree.tree_state import TreeContext
-from controller.planners.relocate_publisher_pop import NEWEST_SHARE, TraceSettings, probe_walk, relocate_publisher_pop
-from experiments.message_tally import notifications_on_links
-from experiments.pop_grape.distributed_pop import PopBroker, PopSettings, Profile, ProfileTable
-from experiments.pop_grape.distributed_traces import (
+from regraft.controller.kinds.tree.tree_state import TreeContext
+from regraft.controller.planners.relocate_publisher_pop import (
+    NEWEST_SHARE,
+    TraceSettings,
+    probe_walk,
+    relocate_publisher_pop,
+)
+from regraft.experiments.message_tally import notifications_on_links
+from regraft.experiments.pop_grape.distributed_pop import PopBroker, PopSettings, Profile, ProfileTable
+from regraft.experiments.pop_grape.distributed_traces import (
     TRACE_HEADER,
     MessageKind,
     RelocationAnswer,
     RelocationRequest,
     TraceResult,
 )
-from overlay.link_sides import HungTree
-from producers.brokers.broker_messages import Notification
-from producers.brokers.tree_tables import LOCAL
+from regraft.overlay.link_sides import HungTree
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.tree_tables import LOCAL
 from tests.experiments.pop_grape.traced_overlays import PUBLISHER, Traced, fig_1, random_traced, state_of
 
 NO_LIMIT = 1_000_000_000

@@ -4,12 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from experiments.claim_evidence import Claim, Measured, Verdict
-from experiments.claims_block import END, begin_marker
-from experiments.pop_grape.draw_relocation import draw_relocation
-from experiments.pop_grape.judge_brokers import judge_first_trigger, judge_migration_time, judge_overhead, judge_range
-from experiments.pop_grape.judge_joint import OUR_CLAIMS, judge_never_dearer, judge_same_choice, judge_split
-from experiments.pop_grape.judge_relocation import (
+from regraft.experiments.claim_evidence import Claim, Measured, Verdict
+from regraft.experiments.claims_block import END, begin_marker
+from regraft.experiments.pop_grape.draw_relocation import draw_relocation
+from regraft.experiments.pop_grape.judge_brokers import (
+    judge_first_trigger,
+    judge_migration_time,
+    judge_overhead,
+    judge_range,
+)
+from regraft.experiments.pop_grape.judge_joint import OUR_CLAIMS, judge_never_dearer, judge_same_choice, judge_split
+from regraft.experiments.pop_grape.judge_relocation import (
     judge_all_at_one,
     judge_best,
     judge_delay_sacrificed,
@@ -21,10 +26,10 @@ from experiments.pop_grape.judge_relocation import (
     judge_short_sessions,
     judge_weights,
 )
-from experiments.pop_grape.relocation_claims import PAPER_CLAIMS
-from experiments.pop_grape.relocation_figures import SPREAD
-from experiments.pop_grape.tabulate_claims import PROGRAM, main
-from infra.measured_figures import Figure, write_figures
+from regraft.experiments.pop_grape.relocation_claims import PAPER_CLAIMS
+from regraft.experiments.pop_grape.relocation_figures import SPREAD
+from regraft.experiments.pop_grape.tabulate_claims import PROGRAM, main
+from regraft.infra.measured_figures import Figure, write_figures
 
 Where = dict[str, str | int | float]
 CLUSTERED: Where = {"measured": "clock", "testbed": "planetlab", "workload": "clustered", "predicates": "shared"}

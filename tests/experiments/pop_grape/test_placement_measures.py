@@ -2,8 +2,8 @@
 
 import pytest
 
-from experiments.pop_grape.placement_measures import counted, measured
-from schemas.state import QueueState
+from regraft.experiments.pop_grape.placement_measures import counted, measured
+from regraft.schemas.state import QueueState
 from tests.experiments.pop_grape.small_relocation import line_inventory, line_window
 
 

@@ -5,7 +5,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from experiments.pop_grape.quote_workload import (
+from regraft.experiments.pop_grape.quote_workload import (
     SINK_SHARES,
     QuoteSettings,
     QuoteTraffic,
@@ -18,8 +18,8 @@ from experiments.pop_grape.quote_workload import (
     sink_share,
     tradable_stocks,
 )
-from experiments.pop_grape.testbeds import planetlab_testbed
-from producers.virtual_overlay import VirtualOverlay
+from regraft.experiments.pop_grape.testbeds import planetlab_testbed
+from regraft.producers.virtual_overlay import VirtualOverlay
 
 BROKERS = [f"b{place:02d}" for place in range(63)]
 

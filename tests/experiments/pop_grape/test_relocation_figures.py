@@ -2,12 +2,12 @@
 
 import pytest
 
-from experiments.claim_evidence import Measured
-from experiments.pop_grape.placement_measures import Measures
-from experiments.pop_grape.relocation_figures import SPREAD, relocation_figures
-from experiments.pop_grape.relocation_outcome import Draw, Outcome, TaskResult
-from experiments.pop_grape.relocation_tasks import Task
-from infra.measured_figures import Figure
+from regraft.experiments.claim_evidence import Measured
+from regraft.experiments.pop_grape.placement_measures import Measures
+from regraft.experiments.pop_grape.relocation_figures import SPREAD, relocation_figures
+from regraft.experiments.pop_grape.relocation_outcome import Draw, Outcome, TaskResult
+from regraft.experiments.pop_grape.relocation_tasks import Task
+from regraft.infra.measured_figures import Figure
 
 WHERE = {"measured": "clock", "testbed": "planetlab", "workload": "clustered", "predicates": "shared"}
 

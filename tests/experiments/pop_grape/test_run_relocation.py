@@ -5,17 +5,24 @@ from types import MappingProxyType
 
 import pytest
 
-import experiments.pop_grape.run_relocation
-from experiments.pop_grape.choose_homes import settle_homes
-from experiments.pop_grape.count_window import WorkloadCounter
-from experiments.pop_grape.observe_placement import DECIDE_WINDOWS, observe_placement
-from experiments.pop_grape.placement_measures import counted
-from experiments.pop_grape.quote_workload import QuoteSettings, draw_workload
-from experiments.pop_grape.relocation_outcome import Outcome, TaskResult
-from experiments.pop_grape.relocation_tasks import COUNTED_WAYS, EMULATED_WAYS, QUICK, SESSION_WAYS, Task, all_tasks
-from experiments.pop_grape.run_relocation import run_task
-from experiments.pop_grape.testbeds import planetlab_testbed
-from overlay.inventory import Inventory
+import regraft.experiments.pop_grape.run_relocation
+from regraft.experiments.pop_grape.choose_homes import settle_homes
+from regraft.experiments.pop_grape.count_window import WorkloadCounter
+from regraft.experiments.pop_grape.observe_placement import DECIDE_WINDOWS, observe_placement
+from regraft.experiments.pop_grape.placement_measures import counted
+from regraft.experiments.pop_grape.quote_workload import QuoteSettings, draw_workload
+from regraft.experiments.pop_grape.relocation_outcome import Outcome, TaskResult
+from regraft.experiments.pop_grape.relocation_tasks import (
+    COUNTED_WAYS,
+    EMULATED_WAYS,
+    QUICK,
+    SESSION_WAYS,
+    Task,
+    all_tasks,
+)
+from regraft.experiments.pop_grape.run_relocation import run_task
+from regraft.experiments.pop_grape.testbeds import planetlab_testbed
+from regraft.overlay.inventory import Inventory
 
 
 def small_planetlab(rng: random.Random) -> Inventory:
@@ -26,7 +33,7 @@ def small_planetlab(rng: random.Random) -> Inventory:
 @pytest.fixture
 def seven_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     testbeds = MappingProxyType({"planetlab": small_planetlab, "cluster": small_planetlab})
-    monkeypatch.setattr(experiments.pop_grape.run_relocation, "TESTBEDS", testbeds)
+    monkeypatch.setattr(regraft.experiments.pop_grape.run_relocation, "TESTBEDS", testbeds)
 
 
 def emulated(x: int) -> Task:

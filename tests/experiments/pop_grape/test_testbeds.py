@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from experiments.pop_grape.testbeds import (
+from regraft.experiments.pop_grape.testbeds import (
     CLUSTER_LINK_MS,
     CLUSTER_SAME_MACHINE_MS,
     TESTBEDS,
@@ -14,7 +14,7 @@ from experiments.pop_grape.testbeds import (
     hops_between,
     planetlab_testbed,
 )
-from producers.emulator.place_overlay import measured_rtt_ms
+from regraft.producers.emulator.place_overlay import measured_rtt_ms
 
 
 @pytest.mark.parametrize(("testbed", "brokers", "leaves"), [("planetlab", 63, 32), ("cluster", 127, 64)])

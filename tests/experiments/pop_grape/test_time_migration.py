@@ -1,7 +1,7 @@
 """Moving publishers over paths of every length, one each."""
 
-from experiments.claim_evidence import Measured
-from experiments.pop_grape.time_migration import HOPS_MAX, migration_figures
+from regraft.experiments.claim_evidence import Measured
+from regraft.experiments.pop_grape.time_migration import HOPS_MAX, migration_figures
 
 
 def test_every_length_is_moved_and_longer_paths_take_the_paper_longer() -> None:

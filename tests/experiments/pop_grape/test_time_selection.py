@@ -1,7 +1,7 @@
 """What is timed chooses alike; times themselves are not asserted."""
 
-from experiments.claim_evidence import Measured
-from experiments.pop_grape.time_selection import selection_figures
+from regraft.experiments.claim_evidence import Measured
+from regraft.experiments.pop_grape.time_selection import selection_figures
 
 
 def test_both_selections_choose_the_same_broker() -> None:

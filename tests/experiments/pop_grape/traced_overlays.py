@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.kinds.tree.tree_state import TreeState
-from controller.state.closed_window import ClosedWindow
-from experiments.pop_grape.distributed_relocation import RelocatingOverlay, Settings
-from experiments.pop_grape.distributed_traces import Gathered, TraceMessage
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from producers.brokers.match_content import Filter, Operator, Predicate
-from producers.emulator.emulate_overlay import inventory_timing
-from producers.emulator.ledger import LedgerSnapshot
-from schemas.state import QueueState
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.pop_grape.distributed_relocation import RelocatingOverlay, Settings
+from regraft.experiments.pop_grape.distributed_traces import Gathered, TraceMessage
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.emulator.emulate_overlay import inventory_timing
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.schemas.state import QueueState
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of
 
 PUBLISHER = "p"

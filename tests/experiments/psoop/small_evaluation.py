@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from experiments.psoop.evaluation_tasks import Size, Task
+from regraft.experiments.psoop.evaluation_tasks import Size, Task
 
 SMALL = Task(
     "fig4",

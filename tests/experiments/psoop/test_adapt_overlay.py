@@ -3,15 +3,15 @@ import random
 import numpy as np
 import pytest
 
-from controller.kinds.tree.tree_state import TreeState
-from experiments.psoop.adapt_overlay import CI, OURS, RANDOM_TREE, Round, adapt
-from experiments.psoop.broker_caches import CacheReader
-from experiments.psoop.message_costs import report_cost, transition_cost
-from experiments.psoop.paper_workload import WorkloadSettings, draw_workload
-from experiments.psoop.run_rounds import CacheKnowledge
-from experiments.psoop.topologies import uniform_costs
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.experiments.psoop.adapt_overlay import CI, OURS, RANDOM_TREE, Round, adapt
+from regraft.experiments.psoop.broker_caches import CacheReader
+from regraft.experiments.psoop.message_costs import report_cost, transition_cost
+from regraft.experiments.psoop.paper_workload import WorkloadSettings, draw_workload
+from regraft.experiments.psoop.run_rounds import CacheKnowledge
+from regraft.experiments.psoop.topologies import uniform_costs
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
 
 SETTINGS = WorkloadSettings(broker_count=16, type_count=8, duration_ticks=1_000)
 

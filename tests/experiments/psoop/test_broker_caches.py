@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.psoop.broker_caches import CacheReader
-from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
+from regraft.experiments.psoop.broker_caches import CacheReader
+from regraft.experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 
 BROKERS = 12
 NAMES = [f"b{number:02d}" for number in range(BROKERS)]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.psoop import compare_filters
-from experiments.psoop.compare_filters import adapted_shares, filter_figures, main, start_state, tellings
-from infra.measured_figures import Figure
-from overlay.cost import overlay_cost
+from regraft.experiments.psoop import compare_filters
+from regraft.experiments.psoop.compare_filters import adapted_shares, filter_figures, main, start_state, tellings
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.cost import overlay_cost
 
 
 @pytest.fixture(autouse=True)

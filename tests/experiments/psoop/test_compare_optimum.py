@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.kinds.tree.tree_state import TreeContext, TreeState
-from controller.state.closed_window import ClosedWindow
-from experiments.psoop import compare_optimum
-from experiments.psoop.compare_optimum import (
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.experiments.psoop import compare_optimum
+from regraft.experiments.psoop.compare_optimum import (
     LINK_PLANNERS,
     PASSES_MAX,
     optimum_figures,
@@ -18,10 +18,10 @@ from experiments.psoop.compare_optimum import (
     ratios_to_optimum,
     settled_tree,
 )
-from experiments.psoop.exact_optimum import TooManyTreesError
-from experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
-from overlay.configuration import Configuration
-from schemas.plan import Proposal
+from regraft.experiments.psoop.exact_optimum import TooManyTreesError
+from regraft.experiments.psoop.small_instances import SMALL_SETTINGS, SmallSetting, small_instance
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.plan import Proposal
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, sets_of
 
 YARDSTICKS = {"random_tree", "minimum_spanning_tree", "maximum_interest_tree"}

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from experiments.mean_figures import mean_half_width
-from experiments.psoop.count_figures import evaluation_figures, group_results
-from experiments.psoop.evaluation_tasks import Task
-from experiments.psoop.run_task import Curve, TaskResult
-from infra.measured_figures import Figure
+from regraft.experiments.mean_figures import mean_half_width
+from regraft.experiments.psoop.count_figures import evaluation_figures, group_results
+from regraft.experiments.psoop.evaluation_tasks import Task
+from regraft.experiments.psoop.run_task import Curve, TaskResult
+from regraft.infra.measured_figures import Figure
 from tests.experiments.psoop.small_evaluation import changed
 
 

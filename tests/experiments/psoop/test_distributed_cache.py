@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
-from overlay.delivery_sets import DeliverySets
-from producers.brokers.broker_messages import Notification
+from regraft.experiments.psoop.distributed_cache import CachingCells, NotificationCache, NotificationIds, TrafficRecord
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.producers.brokers.broker_messages import Notification
 
 
 def published(publisher: str, sequence: int, publish_ms: float = 0.0) -> Notification:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.psoop import compare_distributed
-from experiments.psoop.compare_distributed import UncleanRunError, distributed_figures
-from experiments.psoop.distributed_overlay import CachedOverlay
-from experiments.psoop.distributed_variants import VARIANTS, Scene, run_variant
-from producers.emulator.ledger import LedgerSnapshot
+from regraft.experiments.psoop import compare_distributed
+from regraft.experiments.psoop.compare_distributed import UncleanRunError, distributed_figures
+from regraft.experiments.psoop.distributed_overlay import CachedOverlay
+from regraft.experiments.psoop.distributed_variants import VARIANTS, Scene, run_variant
+from regraft.producers.emulator.ledger import LedgerSnapshot
 
 
 def test_figures_of_a_small_comparison() -> None:

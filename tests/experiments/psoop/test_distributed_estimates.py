@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.planners.swap_links_ci import LocalKnowledge, cycle_costs
-from experiments.psoop.distributed_estimates import cycle_share, indirect_costs, removals
-from experiments.psoop.distributed_messages import Cycle
+from regraft.controller.planners.swap_links_ci import LocalKnowledge, cycle_costs
+from regraft.experiments.psoop.distributed_estimates import cycle_share, indirect_costs, removals
+from regraft.experiments.psoop.distributed_messages import Cycle
 
 
 def test_cost_of_an_indirect_link_is_eq_7_by_hand() -> None:

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planners.swap_links_ci import InterestSettings
-from experiments.psoop.distributed_agreement import AgreementMeter, brokers_decision, cycle_of, exact_decision
-from experiments.psoop.distributed_broker import BUSY, NOT_CARRIED_OUT
-from experiments.psoop.distributed_central import cached_state
-from experiments.psoop.distributed_exchanges import exchanged_links, independent_exchanges
-from experiments.psoop.distributed_messages import Exchange, MessageKind
-from experiments.psoop.distributed_overlay import DistributedOverlay
-from experiments.psoop.distributed_settings import CommonInterest, DistributedSettings, FilterContent
-from experiments.psoop.distributed_variants import Scene
-from overlay.configuration import Configuration, link
-from overlay.cost import overlay_cost
-from overlay.horizon_paths import paths_within
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from producers.brokers.broker_messages import Notification
+from regraft.controller.planners.swap_links_ci import InterestSettings
+from regraft.experiments.psoop.distributed_agreement import AgreementMeter, brokers_decision, cycle_of, exact_decision
+from regraft.experiments.psoop.distributed_broker import BUSY, NOT_CARRIED_OUT
+from regraft.experiments.psoop.distributed_central import cached_state
+from regraft.experiments.psoop.distributed_exchanges import exchanged_links, independent_exchanges
+from regraft.experiments.psoop.distributed_messages import Exchange, MessageKind
+from regraft.experiments.psoop.distributed_overlay import DistributedOverlay
+from regraft.experiments.psoop.distributed_settings import CommonInterest, DistributedSettings, FilterContent
+from regraft.experiments.psoop.distributed_variants import Scene
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.horizon_paths import paths_within
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.producers.brokers.broker_messages import Notification
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
 EXACT = DistributedSettings(filter_bits=4_000_000)  # So wide that no test meets a false positive.

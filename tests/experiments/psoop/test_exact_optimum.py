@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.psoop.exact_optimum import (
+from regraft.experiments.psoop.exact_optimum import (
     BROKERS_MAX,
     TooManyTreesError,
     all_trees,
@@ -15,11 +15,11 @@ from experiments.psoop.exact_optimum import (
     tree_at,
     tree_costs_per_s,
 )
-from overlay.configuration import Configuration, DegreeError
-from overlay.cost import overlay_cost
-from overlay.delivery_sets import DeliverySets
-from overlay.inventory import Inventory
-from overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
+from regraft.overlay.configuration import Configuration, DegreeError
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.yardstick_trees import maximum_interest_tree, minimum_spanning_tree
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
 
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.claim_evidence import Measured, Verdict
-from experiments.claims_block import END, begin_marker, with_block
-from experiments.psoop.claims_table import PROGRAM, claims_document, main
-from experiments.psoop.judge_claims import (
+from regraft.experiments.claim_evidence import Measured, Verdict
+from regraft.experiments.claims_block import END, begin_marker, with_block
+from regraft.experiments.psoop.claims_table import PROGRAM, claims_document, main
+from regraft.experiments.psoop.judge_claims import (
     PAPER_CLAIMS,
     judge_all_reduce,
     judge_broadcasts,
@@ -18,8 +18,8 @@ from experiments.psoop.judge_claims import (
     judge_recovery,
     judge_workload,
 )
-from experiments.psoop.judge_ours import OUR_CLAIMS, judge_long_memory, judge_short_memory
-from infra.measured_figures import Figure, write_figures
+from regraft.experiments.psoop.judge_ours import OUR_CLAIMS, judge_long_memory, judge_short_memory
+from regraft.infra.measured_figures import Figure, write_figures
 
 Where = dict[str, str | int | float]
 BEGIN = begin_marker(PROGRAM)

@@ -5,7 +5,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from experiments.psoop.message_costs import (
+from regraft.experiments.psoop.message_costs import (
     behind_link,
     broadcast_cost,
     exchange_cost,
@@ -14,11 +14,11 @@ from experiments.psoop.message_costs import (
     request_cost,
     transition_cost,
 )
-from overlay.configuration import Configuration, link
-from overlay.horizon_paths import paths_within
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from schemas.plan import Proposal
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.horizon_paths import paths_within
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.schemas.plan import Proposal
 
 BROKERS = [f"b{number:02d}" for number in range(14)]
 

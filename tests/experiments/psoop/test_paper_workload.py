@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
+from regraft.experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
 
 SEED = 7
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.psoop.adapt_overlay import CI, MST, RANDOM_TREE
-from experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
-from experiments.psoop.run_rounds import OverlayRun, run_rounds
-from experiments.psoop.topologies import uniform_costs
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from overlay.tree import random_tree
-from overlay.yardstick_trees import minimum_spanning_tree
+from regraft.experiments.psoop.adapt_overlay import CI, MST, RANDOM_TREE
+from regraft.experiments.psoop.paper_workload import Workload, WorkloadSettings, draw_workload
+from regraft.experiments.psoop.run_rounds import OverlayRun, run_rounds
+from regraft.experiments.psoop.topologies import uniform_costs
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.tree import random_tree
+from regraft.overlay.yardstick_trees import minimum_spanning_tree
 
 BROKERS = [f"b{number:02d}" for number in range(12)]
 SETTINGS = WorkloadSettings(broker_count=12, type_count=8, duration_ticks=1_000)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from experiments.psoop.evaluation_tasks import QUICK, all_tasks
-from experiments.psoop.run_task import Curve, TaskResult, run_task
+from regraft.experiments.psoop.evaluation_tasks import QUICK, all_tasks
+from regraft.experiments.psoop.run_task import Curve, TaskResult, run_task
 from tests.experiments.psoop.small_evaluation import SMALL, changed
 
 

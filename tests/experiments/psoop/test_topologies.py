@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.psoop.topologies import (
+from regraft.experiments.psoop.topologies import (
     COST_MAX,
     SAME_SITE_COST,
     Costs,

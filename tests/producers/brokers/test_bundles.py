@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     Bundle,
     Effect,
     End,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration
-from producers.brokers import chord_trees
-from producers.brokers.broker_messages import (
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.producers.brokers import chord_trees
+from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     AdvertiseRequest,
     Answer,
@@ -21,14 +21,14 @@ from producers.brokers.broker_messages import (
     SubscribeRequest,
     UserMoves,
 )
-from producers.brokers.chord_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
-from producers.brokers.chord_parts import RingBroker
-from producers.brokers.chord_routing import ring_broker
-from producers.brokers.match_content import Operator, Predicate
-from producers.brokers.two_epochs import ProtocolError
-from producers.emulator.user_clients import topic_filter
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import ClientMove, IdMove
+from regraft.producers.brokers.chord_messages import AskFlush, GrantFlush, Join, JoinAck, Leave, NotComing, Register
+from regraft.producers.brokers.chord_parts import RingBroker
+from regraft.producers.brokers.chord_routing import ring_broker
+from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.two_epochs import ProtocolError
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove, IdMove
 
 RING = ChordConfiguration.of(0, 3, {f"n{number}": number for number in range(8)})
 TOPIC = next(f"t{number}" for number in range(100) if RING.rendezvous(f"t{number}") == "n1")

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import Answer, End
-from producers.brokers.broker_protocol import BrokerPhase
-from producers.brokers.command_fence import PLANS_KEPT_MAX
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import Answer, End
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.command_fence import PLANS_KEPT_MAX
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
 from tests.scenarios.model.frozen_states import frozen
 
 TREE = Configuration.of(0, ("a", "b"), [("a", "b")])

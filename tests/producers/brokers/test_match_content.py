@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.brokers.match_content import (
+from regraft.producers.brokers.match_content import (
     Content,
     Filter,
     MatchIndex,

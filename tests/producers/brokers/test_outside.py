@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import (
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseRequest,
     Answer,
@@ -22,13 +22,13 @@ from producers.brokers.broker_messages import (
     Subscribe,
     SubscribeRequest,
 )
-from producers.brokers.broker_protocol import BrokerPhase
-from producers.brokers.chord_messages import Join
-from producers.brokers.chord_tables import ChordTables
-from producers.brokers.match_content import Operator, Predicate
-from producers.brokers.tree_tables import RoutingTables
-from schemas.command import Command, CommandPhase, Outcome, Refusal
-from schemas.plan import OFF_RING, IdMove
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.chord_messages import Join
+from regraft.producers.brokers.chord_tables import ChordTables
+from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.tree_tables import RoutingTables
+from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
+from regraft.schemas.plan import OFF_RING, IdMove
 
 TREE = Configuration.of(3, "abc", [("a", "b"), ("b", "c")])
 RING = ChordConfiguration.of(3, 8, {"a": 10, "b": 70, "c": 130})

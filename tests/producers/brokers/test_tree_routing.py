@@ -1,7 +1,7 @@
 """One broker's core, message by message: the worked cases behind the any-order tests."""
 
-from overlay.configuration import Configuration
-from producers.brokers.broker_messages import (
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import (
     UNSTAMPED_EPOCH,
     Advertise,
     AdvertiseAck,
@@ -25,11 +25,11 @@ from producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
-from producers.brokers.broker_protocol import BrokerPhase
-from producers.brokers.match_content import Operator, Predicate
-from producers.brokers.tree_interests import TreeBroker
-from producers.brokers.tree_routing import tree_broker
-from schemas.command import Command, CommandPhase, Outcome
+from regraft.producers.brokers.broker_protocol import BrokerPhase
+from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.brokers.tree_interests import TreeBroker
+from regraft.producers.brokers.tree_routing import tree_broker
+from regraft.schemas.command import Command, CommandPhase, Outcome
 
 IBM = (Predicate("symbol", Operator("eq"), "IBM"),)
 CHAIN = Configuration.of(0, ("a", "b", "c"), [("a", "b"), ("b", "c")])

@@ -1,8 +1,8 @@
 """Cells carry each notification once, by second of publish time and block of 64, cumulative and signed."""
 
-from producers.brokers.broker_messages import Notification
-from producers.emulator.delivery_cells import DeliveryCells
-from schemas.telemetry import Delivery
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.schemas.telemetry import Delivery
 
 
 def notification(sequence: int, publish_ms: float) -> Notification:

@@ -6,12 +6,12 @@ from itertools import pairwise
 
 import pytest
 
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.client import Role
-from schemas.codec import decode, encode
-from schemas.telemetry import TelemetryBatch
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.client import Role
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.telemetry import TelemetryBatch
 
 ALL_BITS = (1 << 64) - 1
 WORKLOAD = WorkloadSettings(publisher_count=8, notifications_per_s=20.0, interested_broker_count=4, lifetime_s_mean=3.0)

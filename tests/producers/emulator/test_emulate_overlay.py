@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import simpy
 
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import Notification
-from producers.brokers.match_content import Filter, Operator, Predicate
-from producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
-from producers.emulator.ledger import Ledger
-from producers.emulator.publisher_clients import ClientError
-from schemas.client import Role
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
+from regraft.producers.emulator.ledger import Ledger
+from regraft.producers.emulator.publisher_clients import ClientError
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 
 ALL: Filter = (Predicate("symbol", Operator.EQ, "A"),)
 CONTENT = {"symbol": "A"}

@@ -5,12 +5,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from infra.find_port import LOOPBACK
-from infra.run_clock import RunClock
-from infra.serve_metrics import serve_metrics
-from producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
-from producers.run_emulator import WallClockEmulator
-from schemas.command import Command, CommandPhase
+from regraft.infra.find_port import LOOPBACK
+from regraft.infra.run_clock import RunClock
+from regraft.infra.serve_metrics import serve_metrics
+from regraft.producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
+from regraft.producers.run_emulator import WallClockEmulator
+from regraft.schemas.command import Command, CommandPhase
 from tests.infra.test_serve_metrics import ask
 from tests.producers.test_run_emulator import INVENTORY, MemoryEmulatorPorts, settings
 from tests.wait_until import wait_until

@@ -7,20 +7,20 @@ import msgspec
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from infra.decode_strictly import UnreadableRecordError
-from infra.kafka_access import KafkaAccess
-from infra.record_writer import RecordWriter
-from producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
-from schemas.announcement import Announcement
-from schemas.broker_topics import BrokerTopics
-from schemas.client import Client, Role
-from schemas.codec import decode, encode
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
-from schemas.dead_letter import DeadLetter
-from schemas.member import BrokerFacts, Member, MemberState
-from schemas.plan import Plan, PlanPhase
-from schemas.telemetry import TelemetryBatch
-from schemas.topics import (
+from regraft.infra.decode_strictly import UnreadableRecordError
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.record_writer import RecordWriter
+from regraft.producers.emulator.kafka_ports import CommandReader, KafkaPorts, KafkaUnreachableError
+from regraft.schemas.announcement import Announcement
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.client import Client, Role
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import (
     ANNOUNCEMENTS,
     CLIENTS,
     COMMANDS,

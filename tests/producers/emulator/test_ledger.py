@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
-from producers.brokers.match_content import Operator, Predicate
-from producers.emulator.ledger import Ledger, LedgerSnapshot
+from regraft.producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notification
+from regraft.producers.brokers.match_content import Operator, Predicate
+from regraft.producers.emulator.ledger import Ledger, LedgerSnapshot
 
 WANTS_A = (Predicate("symbol", Operator.EQ, "A"),)
 SETTLE_MS = 100.0

@@ -7,8 +7,8 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from producers.emulator.log_transitions import TransitionLog
-from schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.producers.emulator.log_transitions import TransitionLog
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 
 
 @pytest.fixture(autouse=True)

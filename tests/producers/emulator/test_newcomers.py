@@ -2,9 +2,9 @@
 
 import pytest
 
-from overlay.inventory import InventoryError
-from producers.emulator.newcomers import Newcomer, newcomer_of, with_newcomers
-from schemas.member import BrokerFacts, PeerCost, Position
+from regraft.overlay.inventory import InventoryError
+from regraft.producers.emulator.newcomers import Newcomer, newcomer_of, with_newcomers
+from regraft.schemas.member import BrokerFacts, PeerCost, Position
 from tests.overlay.small_overlays import inventory_of, line_of
 
 

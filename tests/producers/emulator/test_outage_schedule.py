@@ -9,12 +9,12 @@ from itertools import takewhile
 import numpy as np
 import pytest
 
-from producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn, named, outage_of, site_of
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.emulator_settings import EmulatorSettings
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
+from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn, named, outage_of, site_of
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
 from tests.producers.test_run_emulator import settings
 
 CHAOS = Chaos(every_s=3.0, for_s=6.0, down_share_max=0.3)

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from controller.execute.transition import SendCommand, Transition, TransitionEffect
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import BrokerChange
-from producers.emulator.judge_losses import BROKER_WAS_DEAD, LOST_WITH_BROKER
-from producers.emulator.ledger import UNEXPLAINED
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from schemas.command import Command, CommandPhase, Outcome
-from schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.producers.emulator.judge_losses import BROKER_WAS_DEAD, LOST_WITH_BROKER
+from regraft.producers.emulator.ledger import UNEXPLAINED
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase
 from tests.producers.ring_overlays import RingRun
 from tests.scenarios.run_plan import QUICK
 from tests.scenarios.step_by_step import ALL
@@ -226,7 +226,7 @@ def test_publishers_that_come_home_after_a_minute_do_not_flood_brokers_with_what
 
 def test_a_publisher_whose_stay_is_ended_goes_on_in_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not hear that it is to leave for c, and is waited for no longer; what it publishes then is not lost."""
-    monkeypatch.setattr("producers.brokers.two_epochs.CLIENT_WAIT_MS_MAX", 500.0)
+    monkeypatch.setattr("regraft.producers.brokers.two_epochs.CLIENT_WAIT_MS_MAX", 500.0)
     virtual = line()
     virtual.run_until(1_500.0)
     monkeypatch.setattr(virtual.overlay.publishers, "leave", lambda *_: None)

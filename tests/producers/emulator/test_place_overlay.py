@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from producers.emulator.place_overlay import host_count, place_overlay
+from regraft.producers.emulator.place_overlay import host_count, place_overlay
 
 
 @pytest.mark.parametrize("broker_count", [3, 40, 490])

@@ -9,16 +9,16 @@ import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from producers.brokers.broker_messages import (
+from regraft.producers.brokers.broker_messages import (
     AdvertiseRequest,
     ClientRequest,
     LeaveRequest,
     Notification,
     UnadvertiseRequest,
 )
-from producers.emulator.ledger import Ledger
-from producers.emulator.publisher_clients import HANDED_OVER_AT_ONCE_MAX, PublisherClients
-from producers.emulator.user_clients import topic_filter
+from regraft.producers.emulator.ledger import Ledger
+from regraft.producers.emulator.publisher_clients import HANDED_OVER_AT_ONCE_MAX, PublisherClients
+from regraft.producers.emulator.user_clients import topic_filter
 
 
 class Homes:

@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.inventory import Inventory
-from overlay.overlay_configuration import OverlayConfiguration
-from overlay.plan_digest import plan_digest
-from producers.emulator.place_overlay import place_overlay, place_ring
-from producers.emulator.starting_point import is_undecided, starting_point
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.stock_settings import WorkloadSettings
-from schemas.command import Command, CommandPhase, Outcome, Refusal
-from schemas.plan import ClientMove, IdMove, Plan, PlanPhase
-from schemas.plan_life import LIFE
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.plan_digest import plan_digest
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.emulator.starting_point import is_undecided, starting_point
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
+from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
 from tests.producers.drive_plan import random_swaps
 
 TREE = place_overlay(8, 4, random.Random(1))

@@ -7,17 +7,17 @@ from collections.abc import Iterable
 import pytest
 import simpy
 
-from producers.brokers.broker_messages import CancelRequest, ClientRequest, Notification, SubscribeRequest
-from producers.brokers.chord_messages import (
+from regraft.producers.brokers.broker_messages import CancelRequest, ClientRequest, Notification, SubscribeRequest
+from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
     MovedSubscription,
     MoveHeardRequest,
 )
-from producers.emulator.ledger import Ledger
-from producers.emulator.publisher_clients import ClientError
-from producers.emulator.user_clients import BrokerTopics, UserClients, topic_filter
+from regraft.producers.emulator.ledger import Ledger
+from regraft.producers.emulator.publisher_clients import ClientError
+from regraft.producers.emulator.user_clients import BrokerTopics, UserClients, topic_filter
 
 
 class Homes:

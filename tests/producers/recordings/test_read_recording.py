@@ -13,9 +13,9 @@ import fastavro
 import msgspec
 import pytest
 
-from producers.recordings.read_recording import Recording, RecordingError, block_batches, open_recording
-from producers.recordings.reading_bounds import ReadingBounds
-from producers.recordings.recording_format import (
+from regraft.producers.recordings.read_recording import Recording, RecordingError, block_batches, open_recording
+from regraft.producers.recordings.reading_bounds import ReadingBounds
+from regraft.producers.recordings.recording_format import (
     COMPRESS_LEVEL,
     SCHEMA_IDS_KEY,
     BlockBuilder,
@@ -23,10 +23,10 @@ from producers.recordings.recording_format import (
     encode_header,
     recorded_names,
 )
-from producers.recordings.write_recording import RecordingLimits
-from schemas.codec import decode, encode
-from schemas.registry import latest_schema
-from schemas.telemetry import TelemetryBatch
+from regraft.producers.recordings.write_recording import RecordingLimits
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.telemetry import TelemetryBatch
 from tests.producers.recorded_messages import START_MS, Sent, batch_of, recorded_run, telemetry, write
 from tests.schemas.old_versions import encode_as
 

@@ -11,21 +11,31 @@ from pathlib import Path
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from infra.create_topics import create_topics
-from infra.kafka_access import KafkaAccess
-from infra.kafka_server import start_kafka
-from infra.stack_error import StackError
-from producers.recordings.read_recording import open_recording
-from producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
-from producers.recordings.replay_recording import (
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_server import start_kafka
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.read_recording import open_recording
+from regraft.producers.recordings.record_topics import RECORD_TYPES, RecordingProgress, TopicRecorder
+from regraft.producers.recordings.replay_recording import (
     RecordingReplayer,
     check_replay_namespace,
 )
-from producers.recordings.write_recording import RecordingLimits, RecordingWriter
-from schemas.client import Client, Role
-from schemas.codec import encode
-from schemas.command import CommandPhase, CommandResult, Outcome
-from schemas.topics import CLIENTS, DEAD_LETTERS, EVENTS, NO_AGENT, RESULTS, TELEMETRY, TOPICS, Topic, topic_name
+from regraft.producers.recordings.write_recording import RecordingLimits, RecordingWriter
+from regraft.schemas.client import Client, Role
+from regraft.schemas.codec import encode
+from regraft.schemas.command import CommandPhase, CommandResult, Outcome
+from regraft.schemas.topics import (
+    CLIENTS,
+    DEAD_LETTERS,
+    EVENTS,
+    NO_AGENT,
+    RESULTS,
+    TELEMETRY,
+    TOPICS,
+    Topic,
+    topic_name,
+)
 from tests.producers.recorded_messages import (
     RECORD_TYPES_BY_SUFFIX,
     START_MS,

@@ -13,7 +13,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.recordings.recording_format import (
+from regraft.producers.recordings.recording_format import (
     NULL_BRANCH,
     BlockBuilder,
     FormError,
@@ -28,14 +28,14 @@ from producers.recordings.recording_format import (
     recorded_names,
     varint,
 )
-from producers.recordings.write_recording import RecordingLimits
-from schemas.alert import Alert
-from schemas.bounds import RECORD_BYTES_MAX
-from schemas.client import Client, PredicateRecord, Role
-from schemas.codec import decode
-from schemas.command import Command, CommandPhase
-from schemas.plan import ClientMove, Plan, PlanPhase
-from schemas.topics import DEAD_LETTERS, TOPICS
+from regraft.producers.recordings.write_recording import RecordingLimits
+from regraft.schemas.alert import Alert
+from regraft.schemas.bounds import RECORD_BYTES_MAX
+from regraft.schemas.client import Client, PredicateRecord, Role
+from regraft.schemas.codec import decode
+from regraft.schemas.command import Command, CommandPhase
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase
+from regraft.schemas.topics import DEAD_LETTERS, TOPICS
 from tests.controller.state.test_plan_log import plan_at
 from tests.producers.recorded_messages import START_MS, Sent, sent, telemetry, write
 

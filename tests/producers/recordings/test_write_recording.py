@@ -9,13 +9,13 @@ import fastavro
 import msgspec
 import pytest
 
-import producers.recordings.write_recording
-from infra.check_disk import DiskFullError
-from producers.recordings.read_recording import open_recording
-from producers.recordings.write_recording import FLUSH_S, RecordingFileError, RecordingLimits, RecordingWriter
-from schemas.codec import decode, encode, use_wire_ids
-from schemas.registry import latest_schema
-from schemas.telemetry import TelemetryBatch
+import regraft.producers.recordings.write_recording
+from regraft.infra.check_disk import DiskFullError
+from regraft.producers.recordings.read_recording import open_recording
+from regraft.producers.recordings.write_recording import FLUSH_S, RecordingFileError, RecordingLimits, RecordingWriter
+from regraft.schemas.codec import decode, encode, use_wire_ids
+from regraft.schemas.registry import latest_schema
+from regraft.schemas.telemetry import TelemetryBatch
 from tests.full_disk import small_disk
 from tests.producers.recorded_messages import (
     RECORD_TYPES_BY_SUFFIX,
@@ -133,7 +133,7 @@ def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence says how much there is; the file ends with its last whole block."""
-    monkeypatch.setattr(producers.recordings.write_recording, "check_disk", lambda directory: None)
+    monkeypatch.setattr(regraft.producers.recordings.write_recording, "check_disk", lambda directory: None)
     with small_disk(tmp_path / "disk") as disk:
         writer = new_writer(disk.directory / "rec.avro")
         messages = telemetry(range(400))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.checkin_settings import CheckinSettings
 
 
 def test_defaults_are_faultless() -> None:

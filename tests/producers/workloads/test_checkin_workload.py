@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import simpy
 
-from producers.brokers.match_content import Content, Filter, matches
-from producers.emulator.overlay_listeners import OverlayListener
-from producers.emulator.starting_point import StartingPoint
-from producers.emulator.user_clients import topic_filter
-from producers.workloads.checkin_data import Checkins, cell_name, cell_numbers, checkins_of, load_checkins
-from producers.workloads.checkin_settings import CheckinSettings
-from producers.workloads.checkin_workload import CheckinWorkload
+from regraft.producers.brokers.match_content import Content, Filter, matches
+from regraft.producers.emulator.overlay_listeners import OverlayListener
+from regraft.producers.emulator.starting_point import StartingPoint
+from regraft.producers.emulator.user_clients import topic_filter
+from regraft.producers.workloads.checkin_data import Checkins, cell_name, cell_numbers, checkins_of, load_checkins
+from regraft.producers.workloads.checkin_settings import CheckinSettings
+from regraft.producers.workloads.checkin_workload import CheckinWorkload
 from tests.overlay.small_overlays import line_of
 
 START_MS = 1_000_000.0

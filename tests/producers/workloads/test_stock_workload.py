@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from overlay.inventory import Inventory
-from producers.brokers.broker_messages import Notification
-from producers.brokers.match_content import Filter, matches
-from producers.emulator.place_overlay import place_overlay
-from producers.virtual_overlay import VirtualOverlay, VirtualSettings
-from producers.workloads.stock_settings import SYMBOLS_SHIPPED, RegimeChange, WorkloadSettings
-from producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data, subscription
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.match_content import Filter, matches
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, RegimeChange, WorkloadSettings
+from regraft.producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data, subscription
 
 DATA = load_stock_data()
 

@@ -16,24 +16,24 @@ from fastavro import schemaless_writer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from overlay.inventory import Inventory
-from producers.emulator.place_overlay import place_overlay
-from producers.recordings import recording_format
-from producers.recordings.read_recording import open_recording
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, RECORDED, Mode, Outcome
 from regraft.backtests.run_backtest import Backtest, BacktestError, BacktestOptions, run_backtest
 from regraft.backtests.show_backtest import figures_document
 from regraft.cli import app
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.recordings import recording_format
+from regraft.producers.recordings.read_recording import open_recording
 from regraft.recordings import aggregate_recording as aggregating
 from regraft.recordings.aggregate_recording import AggregatedRecording, read_changes_of, read_plans_of, read_windows_of
+from regraft.schemas.registry import schema_by_id
+from regraft.schemas.state import StateRow
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings, load_settings
+from regraft.streaming.reference_aggregator import ReferenceAggregator
+from regraft.streaming.streaming_settings import EventBounds
 from regraft.virtual_runs.record_virtual import record_virtual
 from regraft.virtual_runs.virtual_loop import VirtualLoop
-from schemas.registry import schema_by_id
-from schemas.state import StateRow
-from streaming.reference_aggregator import ReferenceAggregator
-from streaming.streaming_settings import EventBounds
 from tests.streaming.random_telemetry import BEGIN_MS, as_dicts, random_telemetry
 from tests.streaming.random_telemetry import BROKERS as TELEMETRY_BROKERS
 

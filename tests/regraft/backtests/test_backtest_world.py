@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from producers.emulator.place_overlay import place_overlay
 from regraft.backtests.backtest_outcome import RECORDED
 from regraft.backtests.run_backtest import BacktestOptions, run_backtest
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.schemas.event import EventKind
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
 from regraft.virtual_runs.record_virtual import record_virtual
-from schemas.event import EventKind
 from tests.regraft.backtests.test_backtest import PLANNER, QUIET, outcome
 
 

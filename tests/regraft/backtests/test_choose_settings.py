@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from overlay.configuration import Configuration
 from regraft.backtests.backtest_outcome import CostPoint, Mode, Outcome, PlanMark
 from regraft.backtests.choose_settings import HORIZONS_LIFETIMES, Candidate, candidates_for, choose
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.overlay.configuration import Configuration
 
 WINDOWS = 100
 

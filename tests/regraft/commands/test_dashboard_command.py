@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dashboard.operator_tokens import TokenSecretError, check_token
-from dashboard.revoked_tokens import RevokedTokens
 from regraft.cli import app
+from regraft.dashboard.operator_tokens import TokenSecretError, check_token
+from regraft.dashboard.revoked_tokens import RevokedTokens
 from regraft.settings.run_settings import load_settings
 from regraft.settings.settings_example import settings_text
 from regraft.stages.loop_services import DASHBOARD, loop_service

@@ -9,23 +9,23 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner, Result
 
-from infra.create_topics import create_topics
-from infra.kafka_clients import open_producer
-from infra.kafka_server import RunningKafka, start_kafka
-from infra.stack_error import StackError
-from overlay.inventory import Inventory
-from overlay.members import FleetView
 from regraft.cli import app
 from regraft.commands import members_command
 from regraft.commands.read_announced import read_announced
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_clients import open_producer
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.stack_error import StackError
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
 from regraft.run_records.read_topics import read_whole
+from regraft.schemas.announcement import STANDS_MS, Announcement
+from regraft.schemas.audit import AuditEntry, AuditOutcome
+from regraft.schemas.codec import encode
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.topics import ANNOUNCEMENTS, MEMBERS, ORDERS, topic_name
 from regraft.settings.run_settings import Settings, load_settings
-from schemas.announcement import STANDS_MS, Announcement
-from schemas.audit import AuditEntry, AuditOutcome
-from schemas.codec import encode
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
-from schemas.order import Order, OrderKind
-from schemas.topics import ANNOUNCEMENTS, MEMBERS, ORDERS, topic_name
 from tests.overlay.small_overlays import inventory_of, line_of
 
 RUNNER = CliRunner()

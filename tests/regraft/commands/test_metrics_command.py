@@ -7,14 +7,14 @@ import pytest
 from prometheus_client.metrics_core import Metric
 from typer.testing import CliRunner
 
-from alerts.alert_metrics import AlertMetrics
-from controller.report.loop_metrics import LoopMetrics
-from dashboard.dashboard_metrics import DashboardMetrics
-from infra.stage_metrics import StageMetrics
-from producers.emulator.emulator_metrics import EmulatorMetrics
+from regraft.alerts.alert_metrics import AlertMetrics
 from regraft.cli import app
 from regraft.commands.metrics_command import described_metrics
-from streaming.job_metrics import JobMetrics
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.dashboard.dashboard_metrics import DashboardMetrics
+from regraft.infra.stage_metrics import StageMetrics
+from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
+from regraft.streaming.job_metrics import JobMetrics
 
 MAKERS: dict[str, Callable[[], StageMetrics]] = {
     "controller": lambda: LoopMetrics().stage,

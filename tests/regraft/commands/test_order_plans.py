@@ -3,13 +3,13 @@
 import pytest
 from typer.testing import CliRunner
 
-from infra.stack_error import StackError
 from regraft.cli import app
 from regraft.commands import plans_command
 from regraft.commands.plans_command import is_awaited
-from schemas.order import OrderKind
-from schemas.plan import PlanPhase
-from schemas.plan_life import LIFE
+from regraft.infra.stack_error import StackError
+from regraft.schemas.order import OrderKind
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan_life import LIFE
 from tests.regraft.canned_run import small_plan
 
 PLAN_ORDERS = [kind for kind in OrderKind if kind.scope == "plan"]

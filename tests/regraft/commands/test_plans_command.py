@@ -12,26 +12,26 @@ import pytest
 from msgspec import structs
 from typer.testing import CliRunner, Result
 
-from controller.controller_settings import ControllerSettings
-from controller.decision_settings import DecisionSettings
-from controller.ports.order_topic import KafkaOrders
-from controller.ports.plan_store import KafkaPlanStore
-from controller.run_controller import run_controller
-from infra.create_topics import create_topics
-from infra.kafka_clients import open_producer
-from infra.kafka_server import RunningKafka, start_kafka
-from infra.order_keys import OrderSettings, create_signing_key
-from infra.stack_error import StackError
-from overlay.inventory import Inventory
 from regraft.cli import app
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.ports.order_topic import KafkaOrders
+from regraft.controller.ports.plan_store import KafkaPlanStore
+from regraft.controller.run_controller import run_controller
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_clients import open_producer
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.order_keys import OrderSettings, create_signing_key
+from regraft.infra.stack_error import StackError
+from regraft.overlay.inventory import Inventory
 from regraft.run_records.read_audit import read_audit
 from regraft.run_records.read_topics import read_whole
+from regraft.schemas.audit import GivenOrder
+from regraft.schemas.codec import encode
+from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.topics import ORDERS, topic_name
 from regraft.stages.run_loop import prepare_orders
-from schemas.audit import GivenOrder
-from schemas.codec import encode
-from schemas.order import Order, OrderKind
-from schemas.plan import PlanPhase
-from schemas.topics import ORDERS, topic_name
 from tests.controller.kafka_overlay import KafkaOverlay
 from tests.overlay.small_overlays import inventory_of, line_of
 from tests.wait_until import wait_until

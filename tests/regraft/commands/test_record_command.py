@@ -7,14 +7,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import regraft.replays.replay_run
-from infra.stack_error import StackError
-from producers.recordings.read_recording import RecordingError, open_recording
 from regraft.cli import app
 from regraft.commands.replay_command import speed_of, time_of
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.read_recording import RecordingError, open_recording
 from regraft.recordings.record_run import recorded_run
+from regraft.schemas.topics import TELEMETRY
 from regraft.settings.run_settings import SettingsError, load_settings
 from regraft.stages.run_stage import SETTINGS_FILE
-from schemas.topics import TELEMETRY
 from tests.producers.recorded_messages import START_MS, telemetry, write
 from tests.regraft.make_small_recording import SMALL, small_inventory
 

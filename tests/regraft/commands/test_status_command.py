@@ -10,17 +10,17 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from controller.ports.write_live_view import ValkeyView
-from infra.supervise import Supervisor
-from infra.valkey_server import start_valkey_service
 from regraft.cli import app
 from regraft.commands.status_command import status_lines
+from regraft.controller.ports.write_live_view import ValkeyView
+from regraft.infra.supervise import Supervisor
+from regraft.infra.valkey_server import start_valkey_service
+from regraft.schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
+from regraft.schemas.order_book import Maintenance, StandingOrder, StandingOrders
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.shown_fleet import ShownAnnounced, ShownFleet, ShownMember, ShownRepair
 from regraft.settings.run_settings import load_settings
 from regraft.stages.judge_status import DEGRADED, NOT_RUNNING, SILENCE_S_MAX, WELL, ServiceState, judge_status
-from schemas.live_view import VIEW_VERSION, LiveView, ShownPlan, ShownWindow, encode_view
-from schemas.order_book import Maintenance, StandingOrder, StandingOrders
-from schemas.plan import PlanPhase
-from schemas.shown_fleet import ShownAnnounced, ShownFleet, ShownMember, ShownRepair
 from tests.schemas.shown_views import cost_point, shown_plan, shown_window, view_of
 
 NOW_MS = 1_800_000_000_000

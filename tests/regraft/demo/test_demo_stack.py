@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.find_port import choose_ports
 from regraft.demo.disturb_services import KILLED
+from regraft.infra.find_port import choose_ports
 from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
 
 CHECKOUT = Path(__file__).parents[3]
@@ -50,10 +50,10 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> N
         "demo.brokers": 12,
         "demo.shadow_planners": [],
         "emulator.outages": outages,
-        "streaming.window_ms": 2_000,
-        "streaming.grace_ms": 1_000,
-        "controller.members.silence_ms": 4_000,
-        "controller.members.return_pause_ms": 500,
+        "regraft.streaming.window_ms": 2_000,
+        "regraft.streaming.grace_ms": 1_000,
+        "regraft.controller.members.silence_ms": 4_000,
+        "regraft.controller.members.return_pause_ms": 500,
     }
     settings = [part for name, value in told.items() for part in ("--set", f"{name}={json.dumps(value)}")]
     answer = _regraft(
@@ -68,7 +68,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> N
     assert summary["outages"] == {"death": 2}
     assert summary["repairs"] >= 1
     _check_plans(tmp_path / "run")
-    members = json.loads((tmp_path / "run" / "controller.json").read_text())["members"]
+    members = json.loads((tmp_path / "run" / "regraft.controller.json").read_text())["members"]
     assert {broker for repair in members["repairs"] for broker in repair["lost"]} == {"b03", "b07"}
     assert members["counts"] == {"in_service": 12}
     assert "b03, b07: back, empty" in (tmp_path / "report.html").read_text()
@@ -101,7 +101,7 @@ def _check_account(summary: dict[str, Any]) -> None:
 
 def _check_plans(run_directory: Path) -> None:
     """Each plan starts from the epoch that the one before it left, and all brokers are at the epoch of the last one."""
-    plans = json.loads((run_directory / "controller.json").read_text())["plans"]
+    plans = json.loads((run_directory / "regraft.controller.json").read_text())["plans"]
     epoch = 0
     for plan in plans:
         assert plan["epoch_from"] == epoch

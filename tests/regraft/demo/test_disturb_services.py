@@ -4,10 +4,10 @@ from pathlib import Path
 
 import psutil
 
-from infra.service import RestartPolicy, Service
-from infra.supervise import Supervisor
 from regraft.demo.disturb_services import KILLED, LASTS_S, SUSPENDED, DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
+from regraft.infra.service import RestartPolicy, Service
+from regraft.infra.supervise import Supervisor
 from tests.full_disk import small_disk
 from tests.wait_until import wait_until
 

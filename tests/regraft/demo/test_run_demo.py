@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from infra.service import ServiceEvent, ServiceEventKind
-from infra.supervise import Supervisor
-from producers.emulator.place_overlay import place_overlay
 from regraft.demo import run_demo
+from regraft.infra.service import ServiceEvent, ServiceEventKind
+from regraft.infra.supervise import Supervisor
+from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.run_records.collect_run import StoredRun
 from regraft.settings.run_settings import load_settings
 from regraft.stages.show_run import RunScreen

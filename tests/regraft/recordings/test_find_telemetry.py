@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from producers.recordings.recording_format import (
+from regraft.producers.recordings.recording_format import (
     BlockBuilder,
     FormError,
     RawRecord,

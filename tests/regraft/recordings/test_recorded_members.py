@@ -7,22 +7,22 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from controller.controller_settings import ControllerSettings
-from controller.kinds.find_kind import kind_of
-from controller.kinds.repair import RepairTask
-from overlay.overlay_configuration import BrokerChange
-from producers.recordings.read_recording import open_recording
-from producers.recordings.recorded_members import added_members, recorded_inventory
 from regraft.backtests.backtest_outcome import RECORDED
 from regraft.backtests.run_backtest import BacktestOptions, run_backtest
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.find_kind import kind_of
+from regraft.controller.kinds.repair import RepairTask
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.producers.recordings.read_recording import open_recording
+from regraft.producers.recordings.recorded_members import added_members, recorded_inventory
 from regraft.recordings.aggregate_recording import aggregate_recording, read_windows_of
 from regraft.recordings.describe_recording import describe_recording
 from regraft.replays.read_inputs import read_inputs
-from schemas.codec import decode, encode
-from schemas.member import BrokerFacts, Member, MemberState, PeerCost
-from schemas.plan import PhaseChange, PlanPhase
-from schemas.telemetry import TelemetryBatch
-from streaming.streaming_settings import EventBounds
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost
+from regraft.schemas.plan import PhaseChange, PlanPhase
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.streaming.streaming_settings import EventBounds
 from tests.producers.recorded_messages import BROKERS, START_MS, Sent, sent, telemetry, write
 
 ADDED = "b99"

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.planners.place_users_dynatops import PlacementSettings
-from controller.planners.steps.shared_settings import ReassignmentSettings
-from infra.stack_error import StackError
-from producers.recordings.read_recording import Recording, open_recording
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.planners.place_users_dynatops import PlacementSettings
+from regraft.controller.planners.steps.shared_settings import ReassignmentSettings
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.replays.read_inputs import read_inputs, recorded_settings
 from regraft.replays.replay_decisions import (
     DecisionInputs,
@@ -23,9 +23,9 @@ from regraft.replays.replay_decisions import (
     plans_json,
     replay_decisions,
 )
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.state import StateRow, WindowClosed
 from regraft.settings.recorded_settings import settings_of
-from schemas.plan import Plan, PlanPhase
-from schemas.state import StateRow, WindowClosed
 from tests.producers.recorded_messages import telemetry, write
 from tests.regraft.make_small_recording import SMALL, SMALL_PLANS, decided_on, reference_rows
 from tests.schemas.packed_rows import packed_window

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from producers.recordings.read_recording import Recording, open_recording
 from regraft.backtests.backtest_outcome import Mode
 from regraft.backtests.run_backtest import BacktestOptions, run_backtest
+from regraft.producers.recordings.read_recording import Recording, open_recording
 from regraft.replays.read_inputs import read_inputs, recorded_settings
 from regraft.replays.replay_decisions import StateRecord, decide_again
+from regraft.schemas.plan import Plan
 from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import load_settings
+from regraft.streaming.reference_aggregator import ReferenceAggregator
 from regraft.virtual_runs.record_virtual import record_virtual
-from schemas.plan import Plan
-from streaming.reference_aggregator import ReferenceAggregator
 
 PLANNER = "swap_links_cost+relocate_publishers_joint"
 DEAD = "b3"

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from infra.kafka_server import RunningKafka, start_kafka
-from producers.recordings.read_recording import open_recording
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.producers.recordings.read_recording import open_recording
 from regraft.replays.read_inputs import recorded_settings
 from regraft.run_records.read_topics import read_whole
-from schemas.codec import encode
-from schemas.state import StateRow, WindowClosed
-from schemas.topics import STATE, WINDOWS
-from schemas.unpack_state import unpack_window
+from regraft.schemas.codec import encode
+from regraft.schemas.state import StateRow, WindowClosed
+from regraft.schemas.topics import STATE, WINDOWS
+from regraft.schemas.unpack_state import unpack_window
 from tests.regraft.make_small_recording import SMALL, SMALL_PLANS, reference_rows, small_inventory
 
 CHECKOUT = Path(__file__).parents[3]

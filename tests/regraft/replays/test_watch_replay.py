@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import regraft.replays.watch_replay
-from infra.stack_error import StackError
-from producers.recordings.read_recording import open_recording
+from regraft.infra.stack_error import StackError
+from regraft.producers.recordings.read_recording import open_recording
 from regraft.replays.read_inputs import recorded_settings
 from regraft.replays.watch_replay import StreamedReplay, last_closable_ms
-from schemas.state import WindowClosed
+from regraft.schemas.state import WindowClosed
 from tests.regraft.make_small_recording import SMALL, reference_rows
 
 STATUS = {

@@ -8,7 +8,7 @@ import numpy as np
 
 from regraft.report_page.draw_figures import draw_cost_curve, place_brokers
 from regraft.report_page.report import build_report
-from schemas.plan import ClientMove, PlanPhase, Proposal
+from regraft.schemas.plan import ClientMove, PlanPhase, Proposal
 from tests.regraft.canned_run import empty_run, ring_run, small_inventory, small_plan, small_run, small_shadow
 
 

@@ -2,7 +2,7 @@ import json
 from pathlib import Path
 
 import regraft.reproductions.reproduce_octopia
-from experiments.octopia.octopia_tasks import Size
+from regraft.experiments.octopia.octopia_tasks import Size
 from tests.regraft.run_small import run_small
 
 

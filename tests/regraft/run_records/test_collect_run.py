@@ -3,7 +3,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from controller.controller_settings import AssemblyLimits, LinkSettings
+from regraft.controller.controller_settings import AssemblyLimits, LinkSettings
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,
@@ -16,10 +16,10 @@ from regraft.run_records.collect_run import (
     window_costs,
 )
 from regraft.run_records.run_record import ShadowRun
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import ClientMove, PlanPhase
-from schemas.plan_life import LIFE
-from schemas.state import BrokerCompleteness, LinkRtt, PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.plan import ClientMove, PlanPhase
+from regraft.schemas.plan_life import LIFE
+from regraft.schemas.state import BrokerCompleteness, LinkRtt, PublisherDelivery, StateRow, WindowClosed
 from tests.controller.small_kinds import tree_kind
 from tests.regraft.canned_run import BROKERS, GOOD_LINKS, START_MS, small_inventory, small_plan
 

@@ -10,8 +10,8 @@ from regraft.report_page.report import build_report
 from regraft.run_records.outage_story import OutageStory, outage_story
 from regraft.run_records.run_record import DeliveryLedger
 from regraft.run_records.summary import failures, summarise
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.plan import PhaseChange, Plan, PlanPhase
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
 from tests.regraft.canned_run import START_MS, small_plan, small_run
 
 NOTES = [[START_MS + 25_000, "b01, b02: died"], [START_MS + 50_000, "b01, b02: back, empty"]]

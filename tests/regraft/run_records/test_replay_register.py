@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Producer
 
 import regraft.run_records.replay_register
-from controller.controller_settings import AssemblyLimits
-from controller.state.closed_window import ClosedWindow
-from infra.create_topics import create_topics
-from infra.kafka_server import RunningKafka, start_kafka
-from overlay.configuration import Configuration
+from regraft.controller.controller_settings import AssemblyLimits
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.overlay.configuration import Configuration
 from regraft.run_records.collect_run import (
     StoredRun,
     assemble_windows,
@@ -25,10 +25,10 @@ from regraft.run_records.collect_run import (
 from regraft.run_records.read_topics import read_whole
 from regraft.run_records.replay_register import ClientChange, read_client_changes, with_register
 from regraft.run_records.run_record import ShadowRun
-from schemas.client import Client
-from schemas.codec import encode
-from schemas.plan import ClientMove, Plan, PlanPhase, RingId
-from schemas.topics import CLIENTS, topic_name
+from regraft.schemas.client import Client
+from regraft.schemas.codec import encode
+from regraft.schemas.plan import ClientMove, Plan, PlanPhase, RingId
+from regraft.schemas.topics import CLIENTS, topic_name
 from tests.controller.scripted_ring import (
     BITS,
     BROKERS,

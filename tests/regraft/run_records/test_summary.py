@@ -5,7 +5,7 @@ import pytest
 from regraft.demo.seeds_table import main, seeds_table
 from regraft.run_records.run_record import DeliveryLedger
 from regraft.run_records.summary import failures, percentile, summarise
-from schemas.plan import PlanPhase
+from regraft.schemas.plan import PlanPhase
 from tests.regraft.canned_run import START_MS, empty_run, ring_run, small_plan, small_run, small_shadow
 
 KEYS = (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.decide.find_planners import PLANNERS, PlannerError, kind_faults, planner_spec
+from regraft.controller.decide.find_planners import PLANNERS, PlannerError, kind_faults, planner_spec
+from regraft.schemas.plan import PlanPhase
 from regraft.settings.run_settings import Settings, SettingsError, load_settings
-from schemas.plan import PlanPhase
 from tests.controller.planner_packages import SOURCE, PlannerPackages, planner_packages
 from tests.controller.scripted_overlay import ScriptedOverlay
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -70,7 +70,7 @@ def test_an_unknown_name_lists_those_of_other_packages_too(packages: PlannerPack
 
 BROKEN = """
     from dataclasses import dataclass
-    from controller.state.planner_interface import PlannerSettings, PlannerSpec
+    from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
 
     @dataclass(frozen=True)
     class Needy(PlannerSettings):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.controller_settings import ControllerSettings
-from controller.decide.find_planners import PLANNERS
-from controller.planners.swap_links_ci import InterestSettings
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.find_planners import PLANNERS
+from regraft.controller.planners.swap_links_ci import InterestSettings
 from regraft.settings.moved_settings import TO_PLANNERS, moved_to, with_new_names
 from regraft.settings.run_settings import SettingsError, load_settings
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.kafka_access import KafkaAccess
 from regraft.commands.parse_assignments import parse_assignments
+from regraft.infra.kafka_access import KafkaAccess
 from regraft.settings.planner_models import planner_models
 from regraft.settings.run_settings import SettingsError, load_settings, section_models, sections
 from regraft.settings.settings_example import example_text, servers_text, settings_text, toml_text
@@ -226,7 +226,11 @@ def test_it_is_known_which_settings_somebody_chose(tmp_path: Path, monkeypatch: 
     file.write_text("[controller.decision]\nnoise_factor = 2.0\n")
     monkeypatch.setenv("REGRAFT_CONTROLLER__SHADOW_PLANNERS", '["swap_links_lmst"]')
     settings = load_settings({"run": {"seed": 1}}, file)
-    assert settings.chosen == {"controller.decision.noise_factor", "controller.shadow_planners", "run.seed"}
+    assert settings.chosen == {
+        "regraft.controller.decision.noise_factor",
+        "regraft.controller.shadow_planners",
+        "run.seed",
+    }
     assert settings.controller.shadow_planners == ("swap_links_lmst",)
 
 

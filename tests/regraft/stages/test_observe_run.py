@@ -5,13 +5,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from regraft.run_records.run_record import HorizonUse
+from regraft.schemas.bounds import TIME_MS_MAX
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.live_view import DecisionTimes, Horizon, LiveView, encode_view
+from regraft.schemas.member import MemberState
+from regraft.schemas.plan import PlanPhase
+from regraft.schemas.shown_fleet import ShownFleet, ShownMember
 from regraft.stages.observe_run import RunObserver
-from schemas.bounds import TIME_MS_MAX
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.live_view import DecisionTimes, Horizon, LiveView, encode_view
-from schemas.member import MemberState
-from schemas.plan import PlanPhase
-from schemas.shown_fleet import ShownFleet, ShownMember
 from tests.regraft.canned_run import START_MS, small_plan
 from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, shown_shadow, view_of
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from regraft.schemas.codec import header
+from regraft.schemas.registry import schema_by_id, schema_ids_of
+from regraft.schemas.remote_registry import URL_VARIABLE
 from regraft.settings.run_settings import Settings, load_settings
 from regraft.stages import run_stage as module
 from regraft.stages.run_stage import EXIT_FAILED, EXIT_OK, run_stage
-from schemas.codec import header
-from schemas.registry import schema_by_id, schema_ids_of
-from schemas.remote_registry import URL_VARIABLE
 from tests.schemas.fake_registry import FakeRegistry, running_registry
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from infra.create_topics import create_topics
-from infra.kafka_server import start_kafka
-from infra.service import Service, ServiceEvent, ServiceEventKind
-from infra.supervise import Supervisor
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_server import start_kafka
+from regraft.infra.service import Service, ServiceEvent, ServiceEventKind
+from regraft.infra.supervise import Supervisor
 from regraft.run_records.read_topics import read_whole
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.topics import EVENTS
 from regraft.stages.tell_restarts import restart_event, tell_restarts
-from schemas.event import AdaptationEvent, EventKind, Severity
-from schemas.topics import EVENTS
 from tests.wait_until import wait_until
 
 NAMESPACE = "told"

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from producers.brokers.broker_messages import Notification
+from regraft.producers.brokers.broker_messages import Notification
 from tests.scenarios.model.frozen_states import IGNORED_TYPES, Numbers, Parts, Surroundings, is_value, own_names
 
 UNTIMED = (str, int, float, set, frozenset, Surroundings, *IGNORED_TYPES)

@@ -17,11 +17,11 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from producers.brokers.match_content import MatchIndex
-from producers.emulator.publisher_clients import MoveCounts
-from producers.emulator.user_clients import BrokerTopics, UserCounts
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.match_content import MatchIndex
+from regraft.producers.emulator.publisher_clients import MoveCounts
+from regraft.producers.emulator.user_clients import BrokerTopics, UserCounts
 
 # Counters, caches, and what follows from the configuration: nothing of it decides what happens next.
 IGNORED_FIELDS = {
@@ -32,9 +32,11 @@ IGNORED_FIELDS = {
     "covered_forwards",
     "held_count_max",
     "left_ms",
+    "moved_count",
     "neighbours",
     "next_hop",
     "now_ms",
+    "reconnected_count",
     "_next_hop",
     "_parent",
     "_rendezvous",
@@ -151,7 +153,7 @@ def frozen(part: Any) -> Hashable:
 
 def own_names(part: Any) -> list[str]:
     """Return the attributes of an object but those by which a part of a core reaches the others."""
-    is_of_core = type(part).__module__.startswith("producers.brokers.")
+    is_of_core = type(part).__module__.startswith("regraft.producers.brokers.")
     return [name for name in part.__dict__ if not is_of_core or name not in WIRING]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from producers.brokers.match_content import Filter, matches
+from regraft.producers.brokers.match_content import Filter, matches
 
 Pair = tuple[str, str, int]  # Subscription, publisher, sequence number.
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from overlay.configuration import Configuration
-from producers.brokers.broker_messages import Notification
+from regraft.overlay.configuration import Configuration
+from regraft.producers.brokers.broker_messages import Notification
 from tests.scenarios.model.kept_account import Pair
 
 DIE, NOTICE, DECLARE = range(3, 6)  # Kinds of moves, behind those of the model.

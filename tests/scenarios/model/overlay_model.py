@@ -21,11 +21,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.overlay_configuration import OverlayConfiguration
-from producers.brokers.broker_cores import core_of
-from producers.brokers.broker_messages import AdvertiseRequest, Answer, Deliver, Notification, Send, SubscribeRequest
-from schemas.command import Command, CommandPhase
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    Answer,
+    Deliver,
+    Notification,
+    Send,
+    SubscribeRequest,
+)
+from regraft.schemas.command import Command, CommandPhase
 from tests.scenarios.model.channel_contents import Contents
 from tests.scenarios.model.forget_times import ranks_of_messages, ranks_of_parts
 from tests.scenarios.model.frozen_states import SURROUNDINGS, Numbers, Parts

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from overlay.chord_configuration import ChordConfiguration, id_moves_between
-from overlay.configuration import Configuration, link
-from overlay.overlay_configuration import OverlayConfiguration
-from overlay.plan_digest import BETWEEN
-from schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
-from schemas.plan import ClientMove
-from schemas.plan_life import answers_to
+from regraft.overlay.chord_configuration import ChordConfiguration, id_moves_between
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.plan_digest import BETWEEN
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.plan import ClientMove
+from regraft.schemas.plan_life import answers_to
 from tests.scenarios.model.kept_account import Violation
 
 _ANSWERS = {phase: frozenset(answers_to(phase)) for phase in CommandPhase}

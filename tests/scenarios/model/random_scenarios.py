@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration
-from overlay.tree import cycle_links, random_tree
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.tree import cycle_links, random_tree
 from tests.scenarios.model.plain_controller import PlannedChange, plan
 from tests.scenarios.model.scripted_scenario import BITS, Scenario, topic_at
 

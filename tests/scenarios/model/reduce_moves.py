@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from producers.brokers.broker_messages import Answer, Deliver
-from schemas.command import CommandPhase, Outcome
+from regraft.producers.brokers.broker_messages import Answer, Deliver
+from regraft.schemas.command import CommandPhase, Outcome
 from tests.scenarios.model.overlay_model import ABORT, CONTROL, DELIVER, Move, OverlayModel, Reaction, State
 from tests.scenarios.model.rival_controls import RivalControls
 from tests.scenarios.model.scripted_clients import PublisherScript, ScriptedClient

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from schemas.command import Command, CommandResult
+from regraft.schemas.command import Command, CommandResult
 from tests.scenarios.model.plain_controller import Control
 
 RIVAL = "rival"  # As the second one's plans say who began them.

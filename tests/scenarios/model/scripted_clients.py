@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from producers.brokers.broker_messages import CancelRequest, SubscribeRequest
-from producers.emulator.publisher_clients import PublisherClients
-from producers.emulator.user_clients import UserClients, topic_filter
+from regraft.producers.brokers.broker_messages import CancelRequest, SubscribeRequest
+from regraft.producers.emulator.publisher_clients import PublisherClients
+from regraft.producers.emulator.user_clients import UserClients, topic_filter
 from tests.scenarios.model.frozen_states import SURROUNDINGS
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from overlay.chord_configuration import ChordConfiguration
-from overlay.configuration import Configuration, link
-from overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from tests.scenarios.model.kept_account import Rules
 from tests.scenarios.model.overlay_model import DELIVER, STEP, OverlayModel, State
 from tests.scenarios.model.plain_controller import PlannedChange

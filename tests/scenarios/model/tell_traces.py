@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from producers.brokers.broker_messages import Answer, Deliver, Notification
-from producers.brokers.match_content import Predicate
-from schemas.command import Command
+from regraft.producers.brokers.broker_messages import Answer, Deliver, Notification
+from regraft.producers.brokers.match_content import Predicate
+from regraft.schemas.command import Command
 from tests.scenarios.model.kept_account import Violation
 from tests.scenarios.model.mortal_brokers import DECLARE, DIE, NOTICE
 from tests.scenarios.model.overlay_model import CLIENTS, DELIVER, STEP, Move, OverlayModel, State

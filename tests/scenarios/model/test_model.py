@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from producers.brokers.chord_change import RingChange
-from producers.brokers.command_fence import CommandFence
-from producers.brokers.tree_change import TreeChange
-from producers.brokers.tree_repairs import TreeRepairs
-from schemas.command import Refusal
+from regraft.producers.brokers.chord_change import RingChange
+from regraft.producers.brokers.command_fence import CommandFence
+from regraft.producers.brokers.tree_change import TreeChange
+from regraft.producers.brokers.tree_repairs import TreeRepairs
+from regraft.schemas.command import Refusal
 from tests.scenarios.model.ring_detours import OPEN
 from tests.scenarios.model.ring_scenarios import RINGS
 from tests.scenarios.model.search_states import Bounds, Search

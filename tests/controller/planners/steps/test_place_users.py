@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.planners.steps import place_users
-from controller.planners.steps.place_users import (
+from regraft.controller.planners.steps import place_users
+from regraft.controller.planners.steps.place_users import (
     NO_HOME,
     AskingUsers,
     BrokerStates,
@@ -21,7 +21,7 @@ from controller.planners.steps.place_users import (
     choose_homes,
     place_in_turn,
 )
-from overlay.user_clusters import UserClusters
+from regraft.overlay.user_clusters import UserClusters
 
 
 @dataclass

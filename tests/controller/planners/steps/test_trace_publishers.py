@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from controller.planners.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
-from overlay.configuration import Configuration
-from overlay.delivery_sets import DeliverySets
-from overlay.link_sides import HungTree
-from schemas.state import LinkRtt
+from regraft.controller.planners.steps.trace_publishers import hop_delays, subscribers_mean, trace_sessions
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.link_sides import HungTree
+from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
 from tests.overlay.published_overlays import Published, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of

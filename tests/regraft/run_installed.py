@@ -1,0 +1,24 @@
+"""Run a Python in which the wheel is installed."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from regraft.infra.find_cache import find_cache
+
+CHECKOUT = Path(__file__).parents[2]
+FOLDERS = ("schemas", "overlay", "producers", "streaming", "controller", "alerts", "dashboard", "infra", "experiments")
+
+
+def run_installed(installed: Path, folder: Path, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run it where the checkout is out of reach: in ``folder``, and without a path of this process."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [str(installed), *arguments],
+        cwd=folder,
+        env={**kept, "REGRAFT_CACHE": str(find_cache())},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )

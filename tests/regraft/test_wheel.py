@@ -1,0 +1,38 @@
+"""The wheel holds one package, which is found beside others that have our folders' names.
+
+That the whole loop runs from it shows tests/regraft/demo/test_demo_stack.py.
+"""
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+from tests.regraft.run_installed import CHECKOUT, FOLDERS, run_installed
+
+
+def test_the_wheel_has_one_package(wheel: Path) -> None:
+    """What lands in site-packages is named regraft, and holds each folder of the checkout with its data."""
+    with zipfile.ZipFile(wheel) as parts:
+        names = parts.namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"regraft"}
+    for folder in FOLDERS:
+        ours = subprocess.run(["git", "ls-files", folder], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        assert {f"regraft/{name}" for name in ours.stdout.splitlines()} <= set(names)
+        assert f"regraft/{folder}/__init__.py" in names
+
+
+def test_each_module_is_found_beside_packages_of_the_same_names(installed: Path, folder_of_others: Path) -> None:
+    """All modules are imported from the environment, from a folder in which other packages have our folders' names."""
+    walk = (
+        "import importlib, pkgutil, sys, regraft\n"
+        "found = [each.name for each in pkgutil.walk_packages(regraft.__path__, 'regraft.')]\n"
+        "for name in found:\n"
+        "    if not name.endswith('__main__') and not name.endswith('relay_tls'):\n"
+        "        importlib.import_module(name)\n"
+        f"assert not {set(FOLDERS)!r} & set(sys.modules), sys.modules.keys()\n"
+        "assert regraft.__file__.startswith(sys.prefix), regraft.__file__\n"
+        "print(len(found))"
+    )
+    answer = run_installed(installed, folder_of_others, "-c", walk, timeout_s=300)
+    assert answer.returncode == 0, answer.stderr[-4000:]
+    assert int(answer.stdout) > 500
