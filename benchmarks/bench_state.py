@@ -1,4 +1,4 @@
-"""What the state of windows costs on its way: written by the Spark job's driver, read by the controller.
+"""What the state of windows costs on its way: written by the Spark job, read by the controller.
 
 ``python -m benchmarks.bench_state [--windows N] [--json FILE]``. Windows of 5 s of 100 brokers x 50 publishers, 25,000
 cells of telemetry each, are encoded and produced to a real Kafka as the job does, read back, decoded and put together
@@ -27,8 +27,9 @@ from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.codec import decode
 from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
 from regraft.schemas.topics import STATE, WINDOWS, Topic, topic_name
-from regraft.streaming.build_rows import Window, interest_row
-from regraft.streaming.close_windows import WindowRows, delivery_sets
+from regraft.streaming.build_rows import Window
+from regraft.streaming.close_windows import JoinedWindow, MaskColumns, ShardSummary, ShardWindow, join_window
+from regraft.streaming.encode_rows import encode_shard
 from regraft.streaming.merge_parts import MergedDeliveries
 from regraft.streaming.write_state import StateWriter
 
@@ -41,8 +42,8 @@ SEED = 11
 Value = tuple[bytes, int]  # and its window
 
 
-def window_of(number: int, rng: np.random.Generator) -> WindowRows:
-    """Return one window as the job has it before it writes; broker k publishes what publisher k does."""
+def window_of(number: int, rng: np.random.Generator) -> tuple[ShardWindow, JoinedWindow]:
+    """Return one window as a single shard has it before it writes; broker k publishes what publisher k does."""
     rows = BROKERS * PUBLISHERS
     publisher, broker = np.divmod(np.arange(rows), BROKERS)
     masks = rng.integers(0, 1 << 63, rows * BLOCKS) & rng.integers(0, 1 << 63, rows * BLOCKS)
@@ -63,12 +64,11 @@ def window_of(number: int, rng: np.random.Generator) -> WindowRows:
         published=published,
     )
     window = Window(start_ms, start_ms + WINDOW_MS)
-    common = delivery_sets(deliveries, window).interest().tolist()
-    interest = tuple(interest_row(window, name, 1_000, NAMES, tuple(common[k])) for k, name in enumerate(NAMES))
     brokers = tuple(BrokerCompleteness(name, 1, number * 20, number * 20 + 19, 20, 20, 0, 0) for name in NAMES)
-    counts = {"interest": len(interest), "delivery": rows, "queue": 0, "rtt": 0, "churn": 0}
-    marker = WindowClosed(start_ms, window.end_ms, 1, counts, brokers, 0)
-    return WindowRows(window, interest, deliveries, (), marker)
+    counts = {"delivery": rows, "queue": 0, "rtt": 0, "churn": 0}
+    summary = ShardSummary(start_ms, counts, brokers, (), MaskColumns.of(deliveries, window))
+    shard = ShardWindow(window, deliveries, (), summary)
+    return shard, join_window([encode_shard(shard).summary], WINDOW_MS)
 
 
 def values_of(kafka: KafkaAccess, topic: Topic) -> list[bytes]:
@@ -91,8 +91,9 @@ def measure(window_count: int, directory: Path) -> list[Figure]:
         create_topics(kafka.access, (STATE, WINDOWS))
         with closing(StateWriter(kafka.access, "regraft", 60_000)) as writer:
             begin_s = time.process_time()
-            for window in windows:
-                writer.write_windows([window])
+            for shard, joined in windows:
+                writer.write_rows(encode_shard(shard).messages)
+                writer.write_windows([joined])
             written_s = time.process_time() - begin_s
         values = values_of(kafka.access, STATE)
         markers = {marker.window_start_ms: marker for marker in

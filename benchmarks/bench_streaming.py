@@ -4,11 +4,12 @@
 brokers x 50 publishers, one cell a second each, 50 in a TelemetryBatch. Then the whole job catches up: Kafka -> Spark
 (local[2]) -> state rows and markers in Kafka; then a loop of confluent-kafka, fastavro and dicts does the same. Both
 must write the same rows byte for byte, account for every cell, and drop none as late. Steady is the rate over the last
-60 % of the cells, by the Kafka timestamps of the windows' markers. Each program runs in a process of its own.
+60 % of the cells, by what was completed, until all windows are written. Each program runs in a process of its own.
 """
 
 import argparse
 import io
+import json
 import multiprocessing
 import random
 import resource
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -55,17 +56,18 @@ SEED = 11
 JOB, LOOP = "spark", "plain"
 DRIVER_MEMORY_MB = 2_048
 STEADY_SHARE = 0.6
-BURST_MS = 400  # Markers closer than this belong to one micro-batch.
 WAIT_S_MAX = 900.0
+
+
+Progress = tuple[float, int]  # When, in s from the beginning, and how many cells were done.
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one program wrote: a digest for each key, cells in all, and when each window was closed."""
+    """What one program wrote: a digest for each key, and cells in all."""
 
     digests: dict[bytes, bytes]
     cells: int
-    closed: list[tuple[int, int]]  # Kafka timestamp of the marker in ms, cells of the window
     late_rows: int
 
 
@@ -119,14 +121,15 @@ def generate(bootstrap: str, seconds: int) -> None:
 
 
 def run_spark(
-    bootstrap: str, seconds: int, directory: Path, records_per_trigger_max: int, driver_memory_mb: int
+    bootstrap: str, seconds: int, directory: Path, records_per_trigger_max: int, driver_memory_mb: int, cores: int
 ) -> dict[str, Any]:
-    """Run the whole job until the last window is closed; return how long, the status and the peak of the JVM."""
+    """Run the whole job until the last window is closed; return how long, what it used and how far it was when."""
     begin = time.monotonic()
     options = f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} {JAVA_OPTIONS}"
     spark = build_spark_session(
         "bench-streaming",
         run_dir=directory,
+        master=f"local[{cores}]",
         driver_memory_mb=driver_memory_mb,
         extra={**SPARK_SETTINGS, "spark.driver.extraJavaOptions": options},
     )
@@ -139,7 +142,9 @@ def run_spark(
         records_per_trigger_max=records_per_trigger_max,
         future_ms_max=None,
         past_ms_max=None,
+        shards=cores,
         telemetry_topic=topic_name(TELEMETRY),
+        status_file=directory / "status.json",
     )
     stop, windows = threading.Event(), -(-seconds * 1_000 // WINDOW_MS)
     results: list[JobStatus] = []
@@ -154,11 +159,22 @@ def run_spark(
     ready = time.monotonic()
     job = threading.Thread(target=run)
     job.start()
-    deadline = time.monotonic() + WAIT_S_MAX
-    while job.is_alive() and time.monotonic() < deadline and not _all_closed(bootstrap, windows):
-        time.sleep(0.2)
+    progress: list[Progress] = []
+    while job.is_alive() and time.monotonic() < ready + WAIT_S_MAX and not _all_closed(bootstrap, windows):
+        status = json.loads(settings.status_file.read_text()) if settings.status_file.exists() else {"cells": 0}
+        if status["cells"] and (not progress or progress[-1][1] < status["cells"]):
+            progress.append((time.monotonic() - ready, status["cells"]))
+        time.sleep(0.05)
     ended = time.monotonic()
-    java_mb = max((_peak_mb_of(child) for child in _java_children()), default=0.0)
+    java = _java_children()
+    java_mb = max((_peak_mb_of(child) for child in java), default=0.0)
+    workers = [child for each in java for child in each.children(recursive=True)]
+    cpu_s = {
+        "driver (Python)": time.process_time(),
+        "Java": sum(map(_cpu_s, java)),
+        "workers": sum(map(_cpu_s, workers)),
+    }
+    workers_mb = sum(map(_peak_mb_of, workers))
     stop.set()
     job.join(60)
     end_session(spark)
@@ -169,7 +185,9 @@ def run_spark(
         "total_s": ended - ready,
         "late_rows": results[0].late_rows,
         "dead_letters": results[0].dead_letters,
-        "peak_mb": {"spark driver (Python)": _peak_mb(), "spark (Java)": java_mb},
+        "progress": progress,
+        "cpu_s": cpu_s,
+        "peak_mb": {"spark driver (Python)": _peak_mb(), "spark (Java)": java_mb, "spark workers": workers_mb},
     }
 
 
@@ -193,7 +211,8 @@ def run_loop(bootstrap: str, seconds: int) -> dict[str, Any]:
             "delivery.report.only.error": True,
         },
     )
-    windows = written = 0
+    windows = written = cells = 0
+    progress: list[Progress] = []
     while windows < -(-seconds * 1_000 // WINDOW_MS):
         for message in consumer.consume(1_000, timeout=1.0):
             value, partition = message.value(), message.partition()
@@ -202,6 +221,8 @@ def run_loop(bootstrap: str, seconds: int) -> dict[str, Any]:
             batch = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), schema)
             latest[partition] = max(latest[partition], batch["time_ms"])
             aggregator.take(batch)
+            cells += len(batch["deliveries"])
+        progress.append((time.monotonic() - begin, cells))
         closed = aggregator.advance(min(latest.values()))
         for window in closed:
             for row in window.rows:
@@ -217,6 +238,8 @@ def run_loop(bootstrap: str, seconds: int) -> dict[str, Any]:
     return {
         "total_s": time.monotonic() - begin,
         "late_rows": aggregator.late_rows,
+        "progress": progress,
+        "cpu_s": {"plain loop": time.process_time()},
         "peak_mb": {"plain loop": _peak_mb()},
     }
 
@@ -251,21 +274,18 @@ def read_outcome(bootstrap: str, namespace: str) -> Outcome:
     rows = sum(sum(marker.row_counts.values()) for marker, _ in markers.values())
     if rows != len(digests):
         raise RuntimeError(f"{namespace}: the markers announce {rows} rows, {len(digests)} are there")
-    closed = sorted((time_ms, of_window.get(marker.window_start_ms, 0)) for marker, time_ms in markers.values())
     late = sum(marker.late_rows for marker, _ in markers.values())
-    return Outcome(digests, sum(of_window.values()), closed, late)
+    return Outcome(digests, sum(of_window.values()), late)
 
 
-def steady_cells_per_s(outcome: Outcome) -> float:
-    """Return the rate from the end of the micro-batch that passed 40 % of the cells to the end."""
-    done = last = 0
-    for position, (time_ms, cells) in enumerate(outcome.closed):
-        done, last = done + cells, time_ms
-        following = outcome.closed[position + 1][0] if position + 1 < len(outcome.closed) else time_ms
-        if done >= (1 - STEADY_SHARE) * outcome.cells and following - time_ms > BURST_MS:
-            break
-    spent_ms = outcome.closed[-1][0] - last
-    return (outcome.cells - done) / spent_ms * 1_000 if spent_ms else float("nan")
+def steady_cells_per_s(progress: Sequence[Progress], total_s: float) -> float:
+    """Return the rate over the last part of the cells, until all windows are written.
+
+    Work in hand when a micro-batch began is of cells before it, so only what was completed counts.
+    """
+    cells = progress[-1][1]
+    begin_s, done = next(each for each in progress if each[1] >= (1 - STEADY_SHARE) * cells)
+    return (cells - done) / (total_s - begin_s)
 
 
 def _all_closed(bootstrap: str, windows: int) -> bool:
@@ -309,6 +329,11 @@ def _java_children() -> list[psutil.Process]:
     ]
 
 
+def _cpu_s(process: psutil.Process) -> float:
+    spent = process.cpu_times()
+    return float(spent.user + spent.system)
+
+
 def _peak_mb_of(process: psutil.Process) -> float:
     status = (Path("/proc") / str(process.pid) / "status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) / 1_024
@@ -323,7 +348,7 @@ def _apart(program: Callable[..., Any], *arguments: object) -> Any:
 def _figures(facts: dict[str, dict[str, Any]], outcomes: dict[str, Outcome], kafka_mb: float) -> list[Figure]:
     where: dict[str, str | int | float] = {"brokers": BROKERS, "publishers": PUBLISHERS, "cells": outcomes[JOB].cells}
     figures = []
-    steady = {name: steady_cells_per_s(outcome) for name, outcome in outcomes.items()}
+    steady = {name: steady_cells_per_s(fact["progress"], fact["total_s"]) for name, fact in facts.items()}
     for name, outcome in outcomes.items():
         by = where | {"by": name}
         figures += [
@@ -333,6 +358,10 @@ def _figures(facts: dict[str, dict[str, Any]], outcomes: dict[str, Outcome], kaf
             Figure("late_rows", by, facts[name]["late_rows"], "rows"),
             Figure("state_rows", by, len(outcome.digests), "rows"),
         ]
+        used = facts[name]["cpu_s"]
+        figures += [Figure("cpu_s", by | {"process": process}, round(spent, 1), "s") for process, spent in used.items()]
+        per_million = sum(used.values()) / outcome.cells * 1e6
+        figures.append(Figure("cpu_s_per_million_cells", by, round(per_million, 2), "s"))
         peaks = facts[name]["peak_mb"]
         figures += [
             Figure("peak_rss_mb", by | {"process": process}, round(peak), "MB") for process, peak in peaks.items()
@@ -359,7 +388,7 @@ def _verify(facts: dict[str, dict[str, Any]], outcomes: dict[str, Outcome], cell
 
 
 def measure(
-    cells: int, records_per_trigger_max: int, driver_memory_mb: int, directory: Path
+    cells: int, records_per_trigger_max: int, driver_memory_mb: int, cores: int, directory: Path
 ) -> tuple[list[Figure], list[str]]:
     """Fill Kafka, run both programs, compare; return the figures and what is wrong."""
     seconds = telemetry(cells)
@@ -373,7 +402,8 @@ def measure(
         print(f"writing {cells:,} cells into Kafka")
         _apart(generate, bootstrap, seconds)
         print("the Spark job catches up")
-        facts = {JOB: _apart(run_spark, bootstrap, seconds, directory, records_per_trigger_max, driver_memory_mb)}
+        sizes = (records_per_trigger_max, driver_memory_mb, cores)
+        facts = {JOB: _apart(run_spark, bootstrap, seconds, directory, *sizes)}
         print("the plain loop catches up")
         facts[LOOP] = _apart(run_loop, bootstrap, seconds)
         kafka_mb = max(_peak_mb_of(child) for child in _java_children())
@@ -386,11 +416,14 @@ def main() -> int:
     parser.add_argument("--cells", type=int, default=8_000_000, help="Delivery cells to read, at least 4 million")
     parser.add_argument("--records-per-trigger", type=int, default=20_000, help="bound of one micro-batch")
     parser.add_argument("--driver-memory-mb", type=int, default=DRIVER_MEMORY_MB, help="heap of Spark's driver")
+    parser.add_argument("--cores", type=int, default=2, help="cores of Spark's local master, and shards")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="bench-streaming-"))
     try:
-        figures, faults = measure(given.cells, given.records_per_trigger, given.driver_memory_mb, directory)
+        figures, faults = measure(
+            given.cells, given.records_per_trigger, given.driver_memory_mb, given.cores, directory
+        )
     except StackError as error:
         sys.stderr.write(f"Not measured: {error}.\n")
         return 1
@@ -403,7 +436,7 @@ def main() -> int:
         print(f"WRONG: {fault}")
     if given.json is not None:
         settings = {"cells": given.cells, "records_per_trigger_max": given.records_per_trigger, "window_ms": WINDOW_MS}
-        settings["driver_memory_mb"] = given.driver_memory_mb
+        settings |= {"driver_memory_mb": given.driver_memory_mb, "cores": given.cores}
         write_figures(given.json, run_facts(settings, SEED), figures)
     return 1 if faults else 0
 

@@ -37,7 +37,7 @@ class PublisherDelivery(Struct, frozen=True):
     """Which notifications of a publisher one broker delivered and published in the window.
 
     ``blocks[k]`` is a block number, ``masks[k]`` the signed 64-bit mask of what was handed to local subscribers and
-    ``published[k]`` that of what a local client published (:class:`regraft.schemas.telemetry.Delivery`); blocks are ascending
+    ``published[k]`` that of what a local client published (:class:`schemas.telemetry.Delivery`); blocks are ascending
     and unique. ``notifications`` counts the bits of ``masks[k] | published[k]``. ``published`` is empty in a record of
     version 1, whose ``masks`` hold both kinds of bits.
     """
@@ -63,7 +63,7 @@ class QueueState(Struct, frozen=True):
     ``congestion`` is CE * queue_length_last, with CE = messages in / messages out over the window (Shafique, Eq. 10),
     CE = 1 when nothing moved. ``busy_share`` is busy time over time between the samples.
     ``notifications_out`` is the number over the span of the samples, ``span_ms`` that span. ``wait_ms_mean`` is how
-    long a message that went out in the span had waited (:class:`regraft.schemas.telemetry.QueueSample`), 0 when none did.
+    long a message that went out in the span had waited (:class:`schemas.telemetry.QueueSample`), 0 when none did.
     """
 
     broker: Name
@@ -165,8 +165,8 @@ class BrokerClock(Struct, frozen=True):
 class WindowClosed(Struct, frozen=True):
     """The marker written after all rows of a window.
 
-    ``row_counts`` is the number of rows of each kind; ``late_rows`` counts what was dropped behind the watermark
-    since the previous marker (rows after Spark's partial aggregation, so a lower bound of records). ``clocks`` is by
+    ``row_counts`` is the number of rows of each kind; ``late_rows`` counts the parts of batches
+    that came for closed windows, were dropped, and are told by no earlier marker. ``clocks`` is by
     broker; empty in a record of version 1, and where event times cannot be held against Kafka's.
     """
 

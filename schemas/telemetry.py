@@ -80,7 +80,7 @@ class ClientChange(Struct, frozen=True):
 
 
 class TelemetryBatch(Struct, frozen=True):
-    """All that one broker has to say in one flush; an empty batch is the heartbeat that moves the watermark.
+    """All that one broker has to say in one flush; an empty batch is the heartbeat that lets windows close.
 
     ``boot`` is the time of the broker's start (ms) and separates counter resets; ``sequence`` counts batches per boot
     from 0; ``epoch`` is the configuration that the broker stamps on what it publishes.

@@ -6,6 +6,7 @@ congestion. How figures are merged is not shared, so that one can check the othe
 
 from dataclasses import dataclass
 
+from regraft.overlay.link_congestion import PRODUCT, QueueWindow
 from regraft.schemas.packed_deliveries import PackedDeliveries
 from regraft.schemas.state import Churn, Interest, LinkRtt, PublisherDelivery, QueueState, StateRow
 
@@ -74,12 +75,10 @@ def packed_row(window: Window, number: int, packed: PackedDeliveries) -> StateRo
 def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateRow:
     """Return the row of one queue: rates per second of the span (0 for a single sample), mean wait and congestion.
 
-    Congestion is CE * queue length, CE = in / out (Shafique, Eq. 10); CE is 1 when nothing moved, and the divisor is
-    at least 1.
+    Congestion is the measure that brokers apply to shorter windows (:data:`overlay.link_congestion.PRODUCT`).
     """
     span_s = span.span_ms / 1_000
-    moved = span.messages_in or span.messages_out
-    congestion_estimate = span.messages_in / max(span.messages_out, 1) if moved else 1.0
+    in_window = QueueWindow(span.messages_in, span.messages_out, span.queue_length_last)
 
     def rate(amount: int) -> float:
         return amount / span_s if span.span_ms else 0.0
@@ -95,7 +94,7 @@ def queue_row(window: Window, broker: str, peer: str, span: QueueSpan) -> StateR
         busy_share=span.busy_ms / span.span_ms if span.span_ms else 0.0,
         queue_length_last=span.queue_length_last,
         queue_length_max=span.queue_length_max,
-        congestion=congestion_estimate * span.queue_length_last,
+        congestion=PRODUCT.measure(in_window),
         span_ms=span.span_ms,
         wait_ms_mean=span.wait_ms / span.messages_out if span.messages_out else 0.0,
     )

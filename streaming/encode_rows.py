@@ -10,33 +10,39 @@ from dataclasses import dataclass
 import msgspec
 
 from regraft.schemas.codec import encode
-from regraft.schemas.state import StateRow
+from regraft.schemas.state import StateRow, WindowClosed
 from regraft.streaming.build_rows import packed_row, state_key, window_key
-from regraft.streaming.close_windows import WindowRows
+from regraft.streaming.close_windows import ShardSummary, ShardWindow
 from regraft.streaming.pack_deliveries import pack_deliveries
 
 Message = dict[str, bytes]  # key and value, the form of confluent_kafka's produce_batch
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedWindow:
-    """The messages of all rows of a window, in order, and that of the marker that follows them."""
+class EncodedShard:
+    """The messages of what one shard has of a window, in order, and the summary that counts them."""
 
-    rows: list[Message]
-    marker: Message
-
-
-def encode_window(window: WindowRows) -> EncodedWindow:
-    """Return the messages of a window, the same bytes for the same rows."""
-    bodies = pack_deliveries(window.deliveries, window.window.start_ms)
-    packed = [packed_row(window.window, number, body) for number, body in enumerate(bodies)]
-    counts = {"packed_deliveries" if kind == "delivery" else kind: n for kind, n in window.marker.row_counts.items()}
-    marker = msgspec.structs.replace(window.marker, row_counts=counts | {"packed_deliveries": len(packed)})
-    return EncodedWindow(
-        [*_messages(window.interest), *_messages(packed), *_messages(window.others)],
-        {"key": window_key(window.window.start_ms), "value": encode(marker)},
-    )
+    messages: list[Message]
+    summary: ShardSummary
 
 
-def _messages(rows: Iterable[StateRow]) -> list[Message]:
+def encode_shard(shard: ShardWindow, number: int = 0, shards: int = 1) -> EncodedShard:
+    """Return the messages of shard ``number`` of so many, the same bytes for the same rows.
+
+    Packed records are numbered over all shards of a window without asking each other.
+    """
+    bodies = pack_deliveries(shard.deliveries, shard.window.start_ms)
+    packed = [packed_row(shard.window, place * shards + number, body) for place, body in enumerate(bodies)]
+    counts = {kind: count for kind, count in shard.summary.row_counts.items() if kind != "delivery"}
+    summary = msgspec.structs.replace(shard.summary, row_counts={"packed_deliveries": len(packed)} | counts)
+    return EncodedShard(encode_rows([*packed, *shard.others]), summary)
+
+
+def encode_rows(rows: Iterable[StateRow]) -> list[Message]:
+    """Return a message for each row."""
     return [{"key": state_key(row.window_start_ms, row.kind, row.entity), "value": encode(row)} for row in rows]
+
+
+def encode_marker(marker: WindowClosed) -> Message:
+    """Return the message of a marker."""
+    return {"key": window_key(marker.window_start_ms), "value": encode(marker)}

@@ -1,17 +1,15 @@
 """Prometheus metrics and health of the streaming job; names start with ``regraft_streaming_``. Durations are in ms.
 
 In: Spark's progress reports and the job's own counts. Out: a registry that another thread scrapes. What the job does
-with a report belongs to :mod:`regraft.streaming.run_job`.
+with a report belongs to :mod:`streaming.run_job`.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from regraft.infra.serve_metrics import Health, Pulse
 from regraft.infra.stage_metrics import StageMetrics
-from regraft.streaming.read_telemetry import LEAD_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,15 +37,23 @@ class JobMetrics:
         )
         self.input_rows_per_s = gauge("input_rows_per_s", "Records that came per second before the last micro-batch.")
         self.processed_rows_per_s = gauge("processed_rows_per_s", "Records that the last micro-batch read per second.")
-        self.watermark_lag_ms = gauge(
-            "watermark_lag_ms", "How far the watermark is behind the newest event time, both of the last micro-batch."
+        self.closing_lag_ms = gauge(
+            "closing_lag_ms", "How far the end of the last closed window is behind the newest event time."
+        )
+        self.settle_ms = gauge(
+            "settle_ms", "How long windows wait after all brokers have gone past, for what comes late."
+        )
+        self.brokers_awaited = gauge("brokers_awaited", "Brokers that a window waits for until the grace is over.")
+        self.brokers_given_up = gauge(
+            "brokers_given_up", "Brokers that are not waited for, as they were behind when the grace was over."
         )
         self.backlog_records = gauge(
             "backlog_records", "Records of telemetry that were not read after the last micro-batch."
         )
         self.catching_up = gauge("catching_up", "1 while a backlog is read with the longer grace.")
-        self.state_rows = gauge("state_rows", "Rows in Spark's state.")
-        self.state_bytes = gauge("state_bytes", "Memory of Spark's state.")
+        self.state_rows = gauge("state_rows", "Parts of batches that are kept of open windows.")
+        self.state_bytes = gauge("state_bytes", "Size of what is kept of open windows, as it is in Spark's state.")
+        self.shard_skew = gauge("shard_skew", "How many times the mean the state of the largest shard is.")
         self.heap_bytes = gauge("heap_bytes", "Heap of the Java process in use.")
         self.heap_live_bytes = gauge(
             "heap_live_bytes", "The same right after the last full collection, without garbage; 0 before the first."
@@ -82,19 +88,12 @@ class JobMetrics:
 
     def show_progress(self, progress: StreamingQueryProgress) -> None:
         """Take in what Spark reports of one micro-batch."""
-        operators = progress.stateOperators
         self.batches.inc()
         for part, duration_ms in progress.durationMs.items():
             self.batch_part_ms.labels(part).set(duration_ms)
         self.batch_ms.observe(progress.durationMs.get("triggerExecution", 0))
         self.input_rows_per_s.set(_finite(progress.inputRowsPerSecond))
         self.processed_rows_per_s.set(_finite(progress.processedRowsPerSecond))
-        self.state_rows.set(sum(operator.numRowsTotal for operator in operators))
-        self.state_bytes.set(sum(operator.memoryUsedBytes for operator in operators))
-        newest, watermark = progress.eventTime.get("max"), progress.eventTime.get("watermark")
-        if newest is not None and watermark is not None:
-            lag = datetime.fromisoformat(newest) - datetime.fromisoformat(watermark)
-            self.watermark_lag_ms.set(max(lag.total_seconds() * 1_000 - LEAD_MS, 0.0))
 
     def show_heap(self, spark: SparkSession) -> None:
         """Ask the Java process how full its heap is, now and after its last full collection."""

@@ -2,8 +2,8 @@
 
 The query itself counts refused records in each micro-batch (an observed metric costs nothing) and reports the offsets
 it covered. Only a range that holds some is read a second time, as a batch, by the same expressions. A second streaming
-query would decode all telemetry twice; dead rows carried through the aggregate would need an event time, and a record
-that cannot be decoded has none that neither moves the watermark nor is late. How far letters are kept is a small file
+query would decode all telemetry twice; dead rows carried through the state would need a broker, and a record that
+cannot be decoded has none. How far letters are kept is a small file
 beside the checkpoint, so that a crash between a batch and its letters loses none.
 """
 

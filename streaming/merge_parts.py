@@ -1,8 +1,8 @@
 """Parts of batches -> merged figures, vectorised and idempotent (ARCHITECTURE.md, "From telemetry to state").
 
-In: the Arrow table of closed cells (window_start_ms, broker, boot, parts) of ``aggregate_windows``, in any order and
-with repeats. Out: columns sorted by window and names, each figure once: masks by OR, counters by max and min, last
-values by (boot, time, sequence, place). Knows nothing of rows, markers, Spark or Kafka.
+In: ``WindowParts``, in any order and with repeats. Out: columns sorted by
+window and names, each figure once: masks by OR, counters by max and min, last values by (boot, time, sequence, place).
+Knows nothing of rows, markers, Spark or Kafka.
 """
 
 from collections.abc import Sequence
@@ -133,24 +133,37 @@ class MergedWindows:
     clocks: MergedClocks
 
 
-def merge_parts(table: pa.Table) -> MergedWindows:
-    """Return the merged figures of all windows in the table, the same for any order and any repeats of its rows."""
-    groups = table.combine_chunks()
-    window = _longs(groups.column("window_start_ms"))
-    brokers = _names(_array(groups.column("broker")))
-    lists = _array(groups.column("parts"))
-    group = _owner(lists)
-    parts = lists.flatten()
+@dataclass(frozen=True, eq=False, slots=True)
+class WindowParts:
+    """Parts of batches, one struct each, and the start of the window that each is of.
+
+    A part has broker, boot, sequence, time_ms and epoch of its batch; ``own`` (1 where the batch's own time is in the
+    window); ``taken`` (1 where Kafka took it in the window, ``delay_ms`` after its time, and ``is_off`` where that is
+    too far); the deliveries of the window; queues, probes and clients where ``own``.
+    """
+
+    window_start_ms: Longs
+    parts: pa.StructArray
+
+    @staticmethod
+    def joined(several: Sequence["WindowParts"]) -> "WindowParts":
+        """Return all parts of several."""
+        window = np.concatenate([each.window_start_ms for each in several])
+        return WindowParts(window, pa.concat_arrays([each.parts for each in several]))
+
+
+def merge_parts(window_parts: WindowParts) -> MergedWindows:
+    """Return the merged figures of all windows, the same for any order and any repeats of the parts."""
+    window_start_ms, parts = window_parts.window_start_ms, window_parts.parts
+    brokers = _names(parts.field("broker"))
     stamps = _Stamps(
         brokers.texts,
-        window[group],
-        brokers.codes[group],
-        _longs(groups.column("boot"))[group],
-        _longs(parts.field("time_ms")),
-        _longs(parts.field("sequence")),
+        window_start_ms,
+        brokers.codes,
+        *(_longs(parts.field(name)) for name in ("boot", "time_ms", "sequence")),
     )
     return MergedWindows(
-        np.unique(window),
+        np.unique(window_start_ms),
         _merge_deliveries(stamps, parts.field("deliveries")),
         _merge_queues(stamps, parts.field("queues")),
         _merge_probes(stamps, parts.field("probes")),
@@ -313,11 +326,9 @@ def _merge_batches(stamps: _Stamps, parts: pa.StructArray) -> MergedBatches:
 
 
 def _merge_clocks(stamps: _Stamps, parts: pa.StructArray) -> MergedClocks:
-    delays = parts.field("delay_ms")
-    is_taken = pc.is_valid(delays).to_numpy(zero_copy_only=False).astype(np.bool_)
+    is_taken = parts.field("taken").to_numpy(zero_copy_only=False).astype(np.bool_)
     keys = [key[is_taken] for key in (stamps.window, stamps.broker, stamps.boot, stamps.sequence)]
-    delay_ms = _longs(pc.drop_null(delays))
-    is_off = parts.field("is_off").to_numpy(zero_copy_only=False).astype(np.int64)[is_taken]
+    delay_ms, is_off = (_longs(parts.field(name))[is_taken] for name in ("delay_ms", "is_off"))
     order = _order(keys)
     keys, delay_ms, is_off = [key[order] for key in keys], delay_ms[order], is_off[order]
     at = _starts(keys)  # A batch that comes again counts once.
@@ -357,14 +368,7 @@ def _starts(keys: Sequence[Longs]) -> Longs:
     return np.flatnonzero(changed).astype(np.int64, copy=False)
 
 
-def _array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array; Arrow gives a table of no batches no chunk at all."""
-    combined = column.combine_chunks()
-    return pa.concat_arrays(combined.chunks) if isinstance(combined, pa.ChunkedArray) else combined
-
-
-def _longs(column: pa.Array | pa.ChunkedArray) -> Longs:
-    array = _array(column) if isinstance(column, pa.ChunkedArray) else column
+def _longs(array: pa.Array) -> Longs:
     longs: Longs = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return longs
 

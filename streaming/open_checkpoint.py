@@ -51,7 +51,12 @@ def open_checkpoint(settings: StreamingSettings) -> None:
 
 
 def _identity(settings: StreamingSettings) -> dict[str, Any]:
-    return {"query_version": QUERY_VERSION, "window_ms": settings.window_ms, "topic": settings.source_topic}
+    return {
+        "query_version": QUERY_VERSION,
+        "window_ms": settings.window_ms,
+        "topic": settings.source_topic,
+        "shards": settings.shards,
+    }
 
 
 def set_aside(settings: StreamingSettings) -> Path:

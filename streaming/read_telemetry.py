@@ -1,19 +1,22 @@
 """Kafka records -> telemetry rows: decode, judge and split by window, in Spark's own expressions only.
 
-In: the columns of Spark's Kafka source. Out: ``telemetry_rows``, one row for each (batch, window), of which ``part_of``
-makes the part of the batch that belongs to the window, and ``dead_letters``, the records that were refused, with the
-reason. A record that cannot be used becomes a dead letter and never ends the query. Aggregation does not belong here.
+In: the columns of Spark's Kafka source. Out: ``telemetry_rows``, one row for each (batch, window) with the part of the
+batch that belongs to the window, and ``dead_letters``, the records that were refused, with the reason. A record that
+cannot be used becomes a dead letter and never ends the query. Aggregation does not belong here.
 
-A row is a part of a *batch*, not a single cell: nearly every cell (broker, publisher, block, second) is unique, so
-a row of state for each of them merges nothing and has to be stored, shuffled and removed all the same.
+A part is one Avro body of PART_SCHEMA, whatever version and framing its record had: Python takes bytes from Spark far
+quicker than rows in rows, and all parts of a window are decoded at once, by columns.
 """
+
+import json
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name every Spark text uses)
-from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.avro.functions import from_avro, to_avro
 
 from regraft.infra.dead_letters import VALUE_BYTES_MAX
-from regraft.schemas.bounds import RECORD_BYTES_MAX, TIME_MS_MAX
+from regraft.schemas.bounds import RECORD_BYTES_MAX
 from regraft.schemas.codec import (
     CONFLUENT_HEADER_BYTES,
     CONFLUENT_MAGIC,
@@ -29,7 +32,16 @@ from regraft.streaming.source_topics import broker_topics, known_brokers, source
 from regraft.streaming.streaming_settings import SECOND_MS, EventBounds, StreamingSettings
 
 RECORD = "TelemetryBatch"
-LEAD_MS = 86_400_000  # Pulses stand so far ahead that no row of a window is ahead of them; the watermark takes it off.
+NEVER_MS = -1
+
+_BATCH_SCHEMA: dict[str, Any] = json.loads(latest_schema(RECORD).text)
+# What a part says beside its batch; numbers, as nothing else is read by columns.
+PART_SCHEMA = _BATCH_SCHEMA | {
+    "fields": [
+        *_BATCH_SCHEMA["fields"],
+        *({"name": name, "type": "long"} for name in ("own", "taken", "delay_ms", "is_off")),
+    ]
+}
 
 
 def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
@@ -54,31 +66,23 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
 
 
 def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation: str | None = None) -> DataFrame:
-    """Return event_time, window_ms and what ``part_of`` makes a part of: a row for each (batch, window), and pulses.
+    """Return window_start_ms, broker, reached_ms, kafka_ms, is_told and part: a row for each (batch, window).
 
     A batch has a row in the window of its own time, in those of its deliveries, and in that in which Kafka took it,
-    where its delay counts; one whose clock is too far off has only the last. Such rows stand at the end of their window
-    and never move the watermark, whatever window they are of. Only a pulse does, the one row of a good batch without a
-    window: LEAD_MS after the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's.
-    ``observation`` names the metrics that a stream reports with its progress.
+    where its delay counts; one whose clock is too far off has only the last. ``reached_ms`` is how far its broker is:
+    the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's; NEVER_MS where the clock
+    is too far off. ``kafka_ms`` is NEVER_MS where Kafka's time says nothing. ``is_told``: the part has deliveries.
+    ``part`` is a body of PART_SCHEMA (``merge_parts.WindowParts`` says what is in it). ``observation`` names the
+    metrics that a stream reports with its progress.
     """
     judged = _judge(records, settings)
     if observation is not None:
-        judged = judged.observe(
-            observation,
-            F.count(F.lit(1)).alias("records"),
-            F.count("reason").alias("dead"),
-            F.count(F.when(F.col("is_off"), 1)).alias("clocks_off"),
-            F.count(F.when(F.contains("reason", F.lit(NEWER)), 1)).alias("newer"),
-            F.coalesce(F.sum(F.size("batch.deliveries")), F.lit(0)).alias("cells"),
-            F.coalesce(F.sum(F.size("batch.deliveries") - F.size("deliveries")), F.lit(0)).alias("cells_off"),
-        )
+        judged = _observed(judged, observation)
     window_ms, is_timed = settings.window_ms, settings.bounds.future_ms_max is not None
     taken_window = _window_start("time_ms", window_ms) if is_timed else F.lit(None).cast("bigint")
     windows = _windows(window_ms)
     if is_timed:
         windows = F.array_union(windows, F.array(taken_window))
-    pulse = F.array(F.lit(None).cast("bigint"))
     split = judged.select(
         "batch",
         "deliveries",
@@ -86,37 +90,55 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
         F.col("time_ms").alias("kafka_ms"),
         taken_window.alias("taken_window_ms"),
         F.explode(
-            F.when(F.col("reason").isNull(), F.concat(pulse, windows))
+            F.when(F.col("reason").isNull(), windows)
             .when(F.col("is_off"), F.array(taken_window))
             .otherwise(F.array().cast("array<bigint>"))
         ).alias("window_ms"),
     )
-    own_ms = F.col("batch.time_ms")
-    pulse_ms = F.least(own_ms, F.col("kafka_ms")) if is_timed else own_ms
-    event_ms = F.when(F.col("window_ms").isNull(), F.least(pulse_ms, F.lit(TIME_MS_MAX - LEAD_MS)) + LEAD_MS)
-    return split.withColumn("event_time", F.timestamp_millis(event_ms.otherwise(F.col("window_ms") + window_ms)))
-
-
-def part_of(window_ms: int) -> Column:
-    """Return the part that a row of ``telemetry_rows`` has of its batch; it is no pulse.
-
-    ``part`` holds sequence, time_ms, epoch, ``own`` (the batch's own time is in the window), ``delay_ms`` (where Kafka
-    took it in the window), ``is_off`` (its clock is too far from Kafka's, nothing else of it counts) and the
-    deliveries of the window; queues, probes and clients are set only where ``own``.
-    """
-    own = (_window_start("batch.time_ms", window_ms) == F.col("window_ms")) & ~F.col("is_off")
-    taken = F.col("taken_window_ms") == F.col("window_ms")
-    none = F.filter("batch.deliveries", lambda _: F.lit(False))
-    return F.struct(
-        F.col("batch.sequence").alias("sequence"),
-        F.col("batch.time_ms").alias("time_ms"),
-        F.col("batch.epoch").alias("epoch"),
-        own.alias("own"),
-        F.when(taken, F.col("kafka_ms") - F.col("batch.time_ms")).alias("delay_ms"),
-        F.col("is_off").alias("is_off"),
-        F.when(F.col("is_off"), none).otherwise(_deliveries_of_window(window_ms)).alias("deliveries"),
-        *(F.when(own, F.col(f"batch.{name}")).alias(name) for name in ("queues", "probes", "clients")),
+    own_ms, never_ms = F.col("batch.time_ms"), F.lit(NEVER_MS).cast("bigint")
+    reached_ms = F.least(own_ms, F.col("kafka_ms")) if is_timed else own_ms
+    cut = split.select(
+        "*",
+        F.when(F.col("is_off"), _none_of("batch.deliveries")).otherwise(_deliveries_of_window(window_ms)).alias("told"),
     )
+    return cut.select(
+        F.col("window_ms").alias("window_start_ms"),
+        "batch.broker",
+        F.when(F.col("is_off"), never_ms).otherwise(reached_ms).alias("reached_ms"),
+        (F.col("kafka_ms") if is_timed else never_ms).alias("kafka_ms"),
+        (F.size("told") > 0).alias("is_told"),
+        _part(window_ms).alias("part"),
+    )
+
+
+def _observed(judged: DataFrame, observation: str) -> DataFrame:
+    return judged.observe(
+        observation,
+        F.count(F.lit(1)).alias("records"),
+        F.count("reason").alias("dead"),
+        F.count(F.when(F.col("is_off"), 1)).alias("clocks_off"),
+        F.count(F.when(F.contains("reason", F.lit(NEWER)), 1)).alias("newer"),
+        F.coalesce(F.sum(F.size("batch.deliveries")), F.lit(0)).alias("cells"),
+        F.coalesce(F.sum(F.size("batch.deliveries") - F.size("deliveries")), F.lit(0)).alias("cells_off"),
+    )
+
+
+def _part(window_ms: int) -> Column:
+    """Return the body of the part that a row has of its batch."""
+    own = (_window_start("batch.time_ms", window_ms) == F.col("window_ms")) & ~F.col("is_off")
+    taken = F.coalesce(F.col("taken_window_ms") == F.col("window_ms"), F.lit(False))
+    fields = {name: F.col(f"batch.{name}") for name in ("broker", "boot", "sequence", "time_ms", "epoch")}
+    fields["deliveries"] = F.col("told")
+    for name in ("queues", "probes", "clients"):
+        fields[name] = F.when(own, F.col(f"batch.{name}")).otherwise(_none_of(f"batch.{name}"))
+    fields |= {"own": own.cast("bigint"), "taken": taken.cast("bigint"), "is_off": F.col("is_off").cast("bigint")}
+    fields["delay_ms"] = F.when(taken, F.col("kafka_ms") - F.col("batch.time_ms")).otherwise(F.lit(0))
+    part = F.struct(*(fields[field["name"]].alias(field["name"]) for field in PART_SCHEMA["fields"]))
+    return to_avro(part, json.dumps(PART_SCHEMA))
+
+
+def _none_of(column: str) -> Column:
+    return F.filter(column, lambda _: F.lit(False))
 
 
 def dead_letters(records: DataFrame, settings: StreamingSettings) -> DataFrame:
@@ -236,7 +258,7 @@ def _near_deliveries(bounds: EventBounds) -> Column:
 
 
 def _undecodable_reason() -> Column:
-    """Return why the bytes are no telemetry, in the words of ``regraft.schemas.codec``."""
+    """Return why the bytes are no telemetry, in the words of ``schemas.codec``."""
     value = F.col("value")
     known = [accepted for schema_id in schema_ids_of(RECORD) for accepted in accepted_ids(schema_id)]
     schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)

@@ -1,8 +1,8 @@
 """Run the query until told to stop: count late rows, keep dead letters, say how far it is, catch up evenly.
 
-While a backlog is read, partitions are read unevenly and the watermark follows the quickest, so the query starts with
-the catch-up grace and is started again with the live grace on the same checkpoint once all partitions are read to
-their end. Falling behind by more than one full micro-batch brings the catch-up grace back.
+While a backlog is read, partitions are read unevenly, so the query starts with the catch-up grace and is started
+again with the live grace on the same checkpoint once all partitions are read to their end. Falling behind by more than
+one full micro-batch brings the catch-up grace back.
 """
 
 import queue
@@ -29,7 +29,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
-from regraft.streaming.close_windows import WindowRows
+from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
 from regraft.streaming.find_memory_faults import heap_of, memory_fault
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
@@ -40,7 +40,7 @@ from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_chec
 from regraft.streaming.source_topics import Offsets, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
-from regraft.streaming.window_job import OBSERVATION, start_query
+from regraft.streaming.window_job import OBSERVATION, ClosedBatch, start_query
 from regraft.streaming.write_state import StateWriteError, StateWriter
 
 POLL_S = 0.2
@@ -55,6 +55,7 @@ log = structlog.get_logger()
 class JobStatus:
     """How far the job is; written to ``settings.status_file`` after every micro-batch, times in ms since 1970.
 
+    ``closed_ms``: windows that end until then are closed. ``state_rows``, ``state_bytes``: what is kept of open ones.
     ``grace_ms``: of the query that runs; written also when another has begun, so what is sent from then on is for it.
     ``clocks_off``: batches, among the dead letters, ``cells_off``: deliveries that were too far from Kafka's time.
     ``records_newer``: those among the dead letters that a newer Regraft wrote. ``records_lost``: what Kafka deleted
@@ -69,7 +70,7 @@ class JobStatus:
     records: int = 0
     cells: int = 0
     records_per_s: float = 0.0
-    watermark_ms: int = 0
+    closed_ms: int = 0
     late_rows: int = 0
     dead_letters: int = 0
     windows: int = 0
@@ -90,7 +91,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     """Run until ``stop`` is set, then finish the micro-batch in hand; return the last status.
 
     A crash at any point is healed by starting again: the last micro-batch writes the same keys with the same rows.
-    Whose clock gave records their time is checked before (:mod:`regraft.streaming.check_timestamps`).
+    Whose clock gave records their time is checked before (:mod:`streaming.check_timestamps`).
     Raises StreamingJobError, and MetricsPortError when the metrics port is in use.
     """
     if faults := settings.faults():
@@ -175,7 +176,6 @@ class _Job:
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
         self._stopping = False
-        self._late_rows_untold = 0
         self.reports = _Reports(health)
         behind = records_behind(settings.kafka, source_topics(settings), self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
@@ -190,8 +190,16 @@ class _Job:
         self._stopping, self.reports.run_id = False, ""
         catching_up = self.status.catching_up
         try:
+            rows = KafkaRows(settings.kafka, settings.namespace, settings.write_timeout_ms)
+            # Who is in a partition that is read last is only known where there is an inventory.
+            is_known = settings.inventory_path is not None
             query = start_query(
-                self._spark, settings, self._write, grace_ms=grace_ms, take_late_rows=self._take_late_rows
+                self._spark,
+                settings,
+                self._take_batch,
+                rows,
+                grace_ms=grace_ms,
+                waits_for_all=is_known or not catching_up,
             )
         except (PySparkException, Py4JError) as error:
             raise explained(str(error), settings) from error
@@ -211,28 +219,49 @@ class _Job:
             query.stop()
         self._take_reports(0)
 
-    def _write(self, windows: list[WindowRows]) -> None:
+    def _take_batch(self, batch: ClosedBatch) -> None:
+        """Write interest and markers of what a micro-batch closed, and count what its shards tell."""
         with self._writing:
             if self._stopping:
                 raise RuntimeError("the job is being stopped: this micro-batch runs again at the next start")
             waits = self._writer.waits
-            rows = self._writer.write_windows(windows)
-            self._metrics.write_waits.inc(self._writer.waits - waits)
-            rewritten = sum(rows_of.window.end_ms <= self.status.window_end_ms_last for rows_of in windows)
-            self.status.rows += rows
-            self.status.windows += len(windows)
-            self.status.windows_rewritten += rewritten
-            for counter, count in (
-                (self._metrics.rows, rows),
-                (self._metrics.windows, len(windows)),
-                (self._metrics.windows_rewritten, rewritten),
-            ):
-                counter.inc(count)
-            self.status.window_end_ms_last = windows[-1].window.end_ms
+            if batch.windows:
+                self._writer.write_windows(batch.windows)
+            self._count(batch, self._writer.waits - waits)
 
-    def _take_late_rows(self) -> int:
-        untold, self._late_rows_untold = self._late_rows_untold, 0
-        return untold
+    def _count(self, batch: ClosedBatch, waits: int) -> None:
+        windows, reports, status = batch.windows, batch.reports, self.status
+        if not reports:  # Nothing came, or nothing that is telemetry.
+            return
+        rows = sum(count for window in windows for count in window.marker.row_counts.values())
+        rewritten = sum(window.window.end_ms <= status.window_end_ms_last for window in windows)
+        late = sum(report.late_rows for report in reports)
+        if late:
+            log.warning("late_telemetry_dropped", rows=late)
+        status.rows += rows
+        status.windows += len(windows)
+        status.windows_rewritten += rewritten
+        status.late_rows += late
+        status.window_end_ms_last = windows[-1].window.end_ms if windows else status.window_end_ms_last
+        status.closed_ms = max(report.closed_ms for report in reports)
+        status.state_rows = sum(report.open_rows for report in reports)
+        status.state_bytes = sum(report.state_bytes for report in reports)
+        metrics = self._metrics
+        metrics.closing_lag_ms.set(max(report.latest_ms - report.closed_ms for report in reports))
+        metrics.settle_ms.set(reports[0].settle_ms)  # All shards say the same of this and of who is awaited.
+        metrics.brokers_awaited.set(reports[0].brokers_awaited)
+        metrics.brokers_given_up.set(reports[0].brokers_given_up)
+        metrics.state_rows.set(status.state_rows)
+        metrics.state_bytes.set(status.state_bytes)
+        metrics.shard_skew.set(_skew([report.state_bytes for report in reports]))
+        for counter, count in (
+            (metrics.rows, rows),
+            (metrics.windows, len(windows)),
+            (metrics.windows_rewritten, rewritten),
+            (metrics.late_rows, late),
+            (metrics.write_waits, waits + sum(report.write_waits for report in reports)),
+        ):
+            counter.inc(count)
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the micro-batch in hand end and stop the query, or raise what ended it."""
@@ -260,22 +289,14 @@ class _Job:
             return
 
     def _take(self, progress: StreamingQueryProgress) -> None:
-        status, operators = self.status, progress.stateOperators
-        late = sum(operator.numRowsDroppedByWatermark for operator in operators)
-        self._late_rows_untold += late
-        if late:
-            log.warning("late_telemetry_dropped", rows=late, batch=progress.batchId)
-        status.late_rows += late
+        status = self.status
         status.batch_id, status.batch_time_ms = progress.batchId, _epoch_ms(progress.timestamp)
-        status.state_bytes = sum(operator.memoryUsedBytes for operator in operators)
-        status.watermark_ms = _epoch_ms(progress.eventTime.get("watermark", "1970-01-01T00:00:00.000Z"))
         observed = _observed(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
         status.clocks_off += observed.get("clocks_off", 0)
         status.cells_off += observed.get("cells_off", 0)
         status.records_newer += observed.get("newer", 0)
-        status.state_rows = sum(operator.numRowsTotal for operator in operators)
         status.batch_ms = progress.durationMs.get("triggerExecution", 0)
         status.records_per_s = progress.processedRowsPerSecond
         source = progress.sources[0]
@@ -291,7 +312,7 @@ class _Job:
                 text = f"{type(error).__name__}: {error}"
                 raise explained(text, self._settings) from error
             self._choose_grace(end, latest or end)
-        self._show(progress, late, observed)
+        self._show(progress, observed)
         if self._status_file is not None:
             self._status_file.write(asdict(status))
 
@@ -311,11 +332,10 @@ class _Job:
         self._metrics.records_lost.inc(count)
         self._writer.write_event(event)
 
-    def _show(self, progress: StreamingQueryProgress, late: int, observed: dict[str, int]) -> None:
+    def _show(self, progress: StreamingQueryProgress, observed: dict[str, int]) -> None:
         """Tell Prometheus what a report says; it knows only of this process, the status of the whole job."""
         metrics, self._health.has_batch = self._metrics, True
         metrics.show_progress(progress)
-        metrics.late_rows.inc(late)
         metrics.records.inc(observed.get("records", 0))
         metrics.cells.inc(observed.get("cells", 0))
         metrics.clocks_off.inc(observed.get("clocks_off", 0))
@@ -339,6 +359,11 @@ class _Job:
 def _observed(progress: StreamingQueryProgress) -> dict[str, int]:
     row: Any = progress.observedMetrics.get(OBSERVATION)
     return {} if row is None else {name: int(value or 0) for name, value in row.asDict().items()}
+
+
+def _skew(sizes: list[int]) -> float:
+    """Return how many times the mean the largest is."""
+    return max(sizes) * len(sizes) / (sum(sizes) or 1)
 
 
 def _epoch_ms(timestamp: str) -> int:

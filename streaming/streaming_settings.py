@@ -12,7 +12,7 @@ from regraft.schemas.bounds import ITEMS_MAX
 from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY, topic_name
 
 # Bump with every change of keys, windows or aggregates: a checkpoint holds state that only its own query understands.
-QUERY_VERSION = 3
+QUERY_VERSION = 4
 
 SECOND_MS = 1_000
 CATCH_UP_GRACE_MS = 60_000
@@ -25,8 +25,8 @@ AVRO_LIMITS: dict[str, int] = {
     "org.apache.avro.limits.collectionItems.maxLength": ITEMS_MAX,
 }
 
-# What the benchmark of the streaming stage was tuned with; give them to Spark as spark.driver.extraJavaOptions and,
-# on a cluster, spark.executor.extraJavaOptions. -Xss4m: stopping inside foreachBatch overflows smaller stacks.
+# What the benchmark of the streaming stage was tuned with, for the driver and for executors of a cluster. -Xss4m:
+# stopping inside foreachBatch overflows smaller stacks.
 JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC " + " ".join(f"-D{name}={limit}" for name, limit in AVRO_LIMITS.items())
 
 # Spark's own patterns, and what Kafka's options add.
@@ -35,13 +35,11 @@ SECRET_OPTIONS = r"(?i)secret|password|token|access[.]?key|url|jaas|keystore"
 # Session settings that the query needs or was tuned with, for ``SparkSession.builder.config``.
 SPARK_SETTINGS: dict[str, str] = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
     ),
-    # One Arrow batch holds this many cells of (window, broker, boot), each with many deliveries.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    # Python takes this many parts at a time; each has many deliveries.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.streaming.numRecentProgressUpdates": "200",
     # What Spark remembers of each micro-batch for its pages, with the page off too: by default of the last 1000, some
     # 100 kB of heap each. None of it is read here.
@@ -50,6 +48,11 @@ SPARK_SETTINGS: dict[str, str] = {
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    # On a cluster each executor writes a log of its own; in time it would fill the worker's disk.
+    "spark.executor.logs.rolling.strategy": "size",
+    "spark.executor.logs.rolling.maxSize": str(16 << 20),
+    "spark.executor.logs.rolling.maxRetainedFiles": "3",
     # Options of the Kafka source hold passwords and keys: nowhere does Spark show these.
     "spark.redaction.regex": SECRET_OPTIONS,
     "spark.sql.redaction.options.regex": SECRET_OPTIONS,
@@ -83,6 +86,8 @@ class StreamingSettings:
     one micro-batch catches up with the longer grace, and every state is stale meanwhile; so the bound must hold what
     comes while a query starts, up to 30 s on a busy machine: 4 records a second and broker, for 30 s. That is 4,800 for
     40 brokers, where 20,000 are 125 s, and 120,000 for 1,000, where 20,000 would be 5 s. 0 leaves it at the former.
+    ``shards``: into how many parts of the brokers state is cut, each of which is kept, merged and written by one task;
+    as many as the executors have cores. A checkpoint has those it was begun with.
     ``read_partitions_min``: Spark tasks that read telemetry at once; more than Kafka's partitions splits these up.
     ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
     record; of the first no more than half the grace counts. None takes any time, as runs at another clock need; without
@@ -108,6 +113,7 @@ class StreamingSettings:
     trigger_ms: int = 200
     records_per_trigger_max: int = 20_000
     records_per_broker_max: int = 120
+    shards: int = 2
     read_partitions_min: int = 2
     future_ms_max: int | None = 1_000
     past_ms_max: int | None = 3_600_000
@@ -168,6 +174,7 @@ class StreamingSettings:
                 ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
                 ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
+                ("shards", self.shards, 1, "a task keeps each of them"),
                 ("read_partitions_min", self.read_partitions_min, 1, "it is a number of Spark tasks"),
                 ("write_timeout_ms", self.write_timeout_ms, 1_000, "Kafka needs time to acknowledge"),
             )

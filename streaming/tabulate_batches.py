@@ -1,6 +1,6 @@
 """Decoded batches -> the parts that each window has of them, as the Spark query makes them, in this process.
 
-In: batches as columns (``decode_columns``). Out: the table that ``merge_parts`` takes, which with ``close_windows``
+In: batches as columns (``decode_columns``). Out: what ``merge_parts`` takes, which with ``close_windows``
 gives the rows of the Spark job. Which records there are and what becomes of the windows does not belong here.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from regraft.schemas.bounds import SECOND_MAX, FieldBound, field_bounds
 from regraft.schemas.telemetry import TelemetryBatch
-from regraft.streaming.merge_parts import Longs, distinct
+from regraft.streaming.merge_parts import Longs, WindowParts, distinct
 from regraft.streaming.streaming_settings import SECOND_MS, EventBounds
 
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
@@ -103,8 +103,8 @@ def kafka_lag_ms(batches: pa.StructArray, kafka_ms: Longs) -> tuple[int, int]:
     return max(int(after.max()), 0), max(int(before.max()), 0)
 
 
-def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end_ms: int) -> pa.Table:
-    """Return window_start_ms, broker, boot and ``parts`` for the windows that start in a span of time.
+def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end_ms: int) -> WindowParts:
+    """Return the parts that belong to the windows that start in a span of time.
 
     Queues, probes and clients may be missing in ``batches``; the windows then have none. How clocks stand is left out.
     """
@@ -123,10 +123,9 @@ def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end
     offsets = np.zeros(part_window.size + 1, dtype=np.int32)
     np.cumsum(np.bincount(part_of_cell, minlength=part_window.size), out=offsets[1:])
     rows = pa.array(part_batch)
-    columns = {name: batches.field(name).take(rows) for name in ("sequence", "time_ms", "epoch")}
-    columns["own"] = pa.array(is_own)
-    columns["delay_ms"] = pa.nulls(part_batch.size, pa.int64())
-    columns["is_off"] = pa.array(np.zeros(part_batch.size, dtype=np.bool_))
+    columns = {name: batches.field(name).take(rows) for name in FIELDS if name != "deliveries"}
+    columns["own"] = pa.array(is_own.astype(np.int64))
+    columns |= dict.fromkeys(("taken", "delay_ms", "is_off"), pa.array(np.zeros(part_batch.size, dtype=np.int64)))
     columns["deliveries"] = pa.ListArray.from_arrays(pa.array(offsets), cells.take(pa.array(cell[order])))
     names = {field.name for field in batches.type}
     for name, kind in _OWN_LISTS.items():
@@ -134,16 +133,7 @@ def tabulate_batches(batches: pa.StructArray, window_ms: int, first_ms: int, end
         columns[name] = (
             batches.field(name).take(own_rows) if name in names else pa.nulls(part_batch.size, pa.list_(kind))
         )
-    parts = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-    each_alone = pa.array(np.arange(part_window.size + 1, dtype=np.int32))
-    return pa.table(
-        {
-            "window_start_ms": pa.array(part_window),
-            "broker": batches.field("broker").take(rows),
-            "boot": batches.field("boot").take(rows),
-            "parts": pa.ListArray.from_arrays(each_alone, parts),
-        }
-    )
+    return WindowParts(part_window, pa.StructArray.from_arrays(list(columns.values()), names=list(columns)))
 
 
 def _is_near(time_ms: Longs, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:

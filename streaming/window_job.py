@@ -1,55 +1,80 @@
 """The one query: telemetry in Kafka -> whole windows -> state rows and markers in Kafka.
 
-``start_query`` starts it on a session that is passed in; running it until told to stop belongs to
-:mod:`regraft.streaming.run_job`.
+Executors decode and judge records (Spark's own expressions), keep open windows as state, and merge, encode and write
+the rows of closed ones, by shards of brokers (:mod:`streaming.close_shard`). The driver joins what takes all brokers
+and writes interest and markers, when all rows are acknowledged. ``start_query`` starts it on a session that is passed
+in; running it until told to stop belongs to :mod:`streaming.run_job`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
+import msgspec
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupStateTimeout
 
-from regraft.streaming.aggregate_windows import aggregate_windows
-from regraft.streaming.close_windows import WindowRows, close_windows
-from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.close_shard import REPORT_COLUMNS, STATE_COLUMNS, RowSink, ShardCloser, ShardReport
+from regraft.streaming.close_windows import JoinedWindow, ShardSummary, join_window
 from regraft.streaming.read_telemetry import read_kafka, telemetry_rows
+from regraft.streaming.source_topics import known_brokers
 from regraft.streaming.streaming_settings import AVRO_LIMITS, StreamingSettings
 
 OBSERVATION = "telemetry"
+KEYS_TRIED_PER_SHARD = 64
 
-CloseWindows = Callable[[list[WindowRows]], None]
+
+@dataclass(frozen=True, slots=True)
+class ClosedBatch:
+    """What one micro-batch closed, and what its shards reported; ``windows`` ascending, often none."""
+
+    windows: tuple[JoinedWindow, ...]
+    reports: tuple[ShardReport, ...]
+
+
+TakeBatch = Callable[[ClosedBatch], None]
 
 
 def start_query(
     spark: SparkSession,
     settings: StreamingSettings,
-    write: CloseWindows,
+    take: TakeBatch,
+    sink: RowSink,
     *,
     grace_ms: int | None = None,
-    take_late_rows: Callable[[], int] = lambda: 0,
+    waits_for_all: bool = True,
     records: DataFrame | None = None,
 ) -> StreamingQuery:
-    """Start the query; ``write`` gets all windows of each micro-batch that closes some, and may be run again with them.
+    """Start the query; ``take`` gets what each micro-batch with records closed, and may be run again with it.
 
-    ``grace_ms`` defaults to the settings'; it may differ from one start to the next on the same checkpoint.
-    ``take_late_rows`` gives the late rows not yet told by a marker. ``records`` replaces Kafka as the source.
+    Rows of closed windows are in ``sink`` before. ``grace_ms`` defaults to the settings'; it and ``waits_for_all`` (see
+    :mod:`streaming.decide_closing`) may differ from one start to the next on the same checkpoint. ``records`` replaces
+    Kafka as the source.
     """
     limit_avro(spark)
     source = read_kafka(spark, settings) if records is None else records
     rows = telemetry_rows(source, settings, OBSERVATION)
-    closed = aggregate_windows(rows, settings.window_ms, settings.grace_ms if grace_ms is None else grace_ms)
+    keys = shard_keys(spark, settings.shards)
+    grace_ms = settings.grace_ms if grace_ms is None else grace_ms
+    closer: Any = ShardCloser(keys, settings.window_ms, grace_ms, waits_for_all, sink, known_brokers(settings))
+    spark.conf.set("spark.sql.shuffle.partitions", settings.shards)
+    reports = (
+        by_shard(rows, keys)
+        .groupBy("shard")
+        .applyInPandasWithState(
+            closer, REPORT_COLUMNS, STATE_COLUMNS, outputMode="append", timeoutConf=GroupStateTimeout.NoTimeout
+        )
+    )
 
-    def close_batch(batch: DataFrame, _batch_id: int) -> None:
+    def take_batch(batch: DataFrame, _batch_id: int) -> None:
         # The one action, on all partitions, whatever comes: a batch that is not read whole loses its state silently.
-        table = batch.toArrow()
-        windows = windows_of(table, settings.window_ms, take_late_rows)
-        if windows:
-            write(windows)
+        packed = batch.toArrow().column("report").to_pylist()
+        take(joined([msgspec.msgpack.decode(report, type=ShardReport) for report in packed], settings.window_ms))
 
     return (
-        closed.writeStream.foreachBatch(close_batch)
+        reports.writeStream.foreachBatch(take_batch)
         .outputMode("append")
         .queryName(f"{settings.namespace}-windows")
         .option("checkpointLocation", str(settings.query_directory))
@@ -58,9 +83,35 @@ def start_query(
     )
 
 
-def windows_of(table: pa.Table, window_ms: int, take_late_rows: Callable[[], int] = lambda: 0) -> list[WindowRows]:
-    """Return rows and markers of all windows in a table of closed cells; empty when it has none."""
-    return close_windows(merge_parts(table), window_ms, take_late_rows()) if table.num_rows else []
+def joined(reports: Sequence[ShardReport], window_ms: int) -> ClosedBatch:
+    """Return the windows that the shards of one micro-batch closed; late rows are told by the first, once."""
+    of_window: dict[int, list[ShardSummary]] = {}
+    for report in sorted(reports, key=lambda report: report.shard):
+        for summary in report.windows:
+            of_window.setdefault(summary.window_start_ms, []).append(summary)
+    late_rows = sum(report.late_rows for report in reports)
+    windows = tuple(
+        join_window(of_window[start_ms], window_ms, 0 if place else late_rows)
+        for place, start_ms in enumerate(sorted(of_window))
+    )
+    return ClosedBatch(windows, tuple(reports))
+
+
+def by_shard(rows: DataFrame, keys: Sequence[int]) -> DataFrame:
+    """Return each row once for each shard, with its part in the shard of its broker alone: all hear of all brokers."""
+    own = F.element_at(F.array(*map(F.lit, keys)), F.pmod(F.hash("broker"), F.lit(len(keys))) + 1)
+    every = rows.withColumn("own", own).withColumn("shard", F.explode(F.array(*map(F.lit, keys))))
+    part = F.when(F.col("shard") == F.col("own"), F.col("part"))
+    return every.withColumn("part", part).drop("own")
+
+
+def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
+    """Return one key for each shard, of which Spark puts each into another partition of so many."""
+    numbers = F.col("id").cast("int")
+    tried = spark.range(shards * KEYS_TRIED_PER_SHARD)
+    rows = tried.groupBy(F.pmod(F.hash(numbers), F.lit(shards)).alias("place")).agg(F.min(numbers).alias("key"))
+    found = {row["place"]: row["key"] for row in rows.collect()}
+    return tuple(found[place] for place in range(shards))
 
 
 def limit_avro(spark: SparkSession) -> None:

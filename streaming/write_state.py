@@ -1,11 +1,12 @@
 """Closed windows and dead letters -> Kafka: every row acknowledged, then the markers, all keys deterministic.
 
-A micro-batch that is run again writes the same keys with the same rows, so readers that keep the newest value of a key
-see no difference. What the rows say does not belong here.
+Executors write the rows of their shards, the driver what takes all of them. A micro-batch that is run again writes the
+same keys with the same rows, so readers that keep the newest value of a key see no difference. What the rows say does
+not belong here.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
@@ -17,8 +18,8 @@ from regraft.schemas.codec import encode
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
-from regraft.streaming.close_windows import WindowRows
-from regraft.streaming.encode_rows import Message, encode_window
+from regraft.streaming.close_windows import JoinedWindow
+from regraft.streaming.encode_rows import Message, encode_marker, encode_rows
 
 QUEUE_MESSAGES_MAX = 200_000
 POLL_S = 0.1
@@ -49,22 +50,19 @@ class StateWriter:
             },
         )
 
-    def write_windows(self, windows: Iterable[WindowRows]) -> int:
-        """Write the rows of all windows, wait for their acknowledgement, then write the markers; return the rows.
+    def write_rows(self, messages: list[Message]) -> None:
+        """Write rows and wait for their acknowledgement.
 
         Raises StateWriteError after ``timeout_ms``, or at once when Kafka refuses a row.
         """
-        markers: list[Message] = []
-        rows = 0
-        for window in windows:
-            encoded = encode_window(window)
-            rows += sum(window.marker.row_counts.values())
-            self._send(STATE, encoded.rows)
-            markers.append(encoded.marker)
+        self._send(STATE, messages)
         self._acknowledge(STATE)
-        self._send(WINDOWS, markers)
+
+    def write_windows(self, windows: Sequence[JoinedWindow]) -> None:
+        """Write the interest of windows whose other rows are acknowledged, and then their markers; raise alike."""
+        self.write_rows([message for window in windows for message in encode_rows(window.interest)])
+        self._send(WINDOWS, [encode_marker(window.marker) for window in windows])
         self._acknowledge(WINDOWS)
-        return rows
 
     def write_dead_letters(self, letters: Sequence[DeadLetter]) -> None:
         """Write dead letters and wait for their acknowledgement; raise StateWriteError like ``write_windows``."""

@@ -1,7 +1,7 @@
 """Telemetry: one batch per broker and flush, empty ones included, and the register of clients.
 
 In: an emulated overlay and its environment's clock. Out: TelemetryBatch and Client records for the sinks. What the
-counters mean belongs to :mod:`regraft.schemas.telemetry`; what happens to a batch, to the sink.
+counters mean belongs to :mod:`schemas.telemetry`; what happens to a batch, to the sink.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class ReportForwarder:
         if filter_ is None:
             self._clients.remove_client(client)
             return
-        predicates = tuple(_record(predicate) for predicate in filter_)
+        predicates = tuple(predicate_record(predicate) for predicate in filter_)
         rate_per_s = self._publisher_rate_per_s(client) if role is Role.PUBLISHER else 0.0
         self._clients.put_client(Client(client, role, home, predicates, rate_per_s, int(self._overlay.env.now)))
 
@@ -191,7 +191,8 @@ class ReportForwarder:
         self._results.send_result(result)
 
 
-def _record(predicate: Predicate) -> PredicateRecord:
+def predicate_record(predicate: Predicate) -> PredicateRecord:
+    """Return a predicate as the register of clients has it."""
     value = predicate.value
     text = value if isinstance(value, str) else None
     number = None if value is None or isinstance(value, str) else float(value)

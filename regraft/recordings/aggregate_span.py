@@ -32,7 +32,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import CLIENTS, PLANS, TELEMETRY
 from regraft.streaming.close_windows import WindowRows, close_windows
 from regraft.streaming.decode_columns import decode_columns
-from regraft.streaming.merge_parts import Longs, merge_parts
+from regraft.streaming.merge_parts import Longs, WindowParts, merge_parts
 from regraft.streaming.streaming_settings import EventBounds
 from regraft.streaming.tabulate_batches import (
     FIELDS,
@@ -136,7 +136,7 @@ class _Told:
 
 
 class _Telemetry:
-    """Telemetry on its way to a table of parts."""
+    """Telemetry on its way to parts of windows."""
 
     def __init__(self, task: SpanTask) -> None:
         self._task = task
@@ -144,7 +144,7 @@ class _Telemetry:
         self._recording = opened_recording(task.recording, task.bounds)
         self._brokers = frozenset(self._recording.info.inventory.brokers)
         self._schema = json.loads(latest_schema(TELEMETRY.record).text)
-        self.tables: list[pa.Table] = []
+        self.parts: list[WindowParts] = []
         self.records = self.refused = 0
         self.lag_ms = self.lead_ms = 0
 
@@ -165,7 +165,7 @@ class _Telemetry:
         self.records += starts.size
         self.refused += starts.size - len(rows)
         task = self._task
-        self.tables.append(tabulate_batches(rows, task.window_ms, task.first_ms, task.end_ms))
+        self.parts.append(tabulate_batches(rows, task.window_ms, task.first_ms, task.end_ms))
 
 
 def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
@@ -191,8 +191,8 @@ def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
     encoder = msgspec.msgpack.Encoder()
     (folder / f"clients-{task.number}").write_bytes(encoder.encode(told.changes))
     (folder / f"plans-{task.number}").write_bytes(encoder.encode(told.plans))
-    tables = [table for table in telemetry.tables if table.num_rows]
-    windows = close_windows(merge_parts(pa.concat_tables(tables)), task.window_ms) if tables else []
+    parts = [each for each in telemetry.parts if len(each.parts)]
+    windows = close_windows(merge_parts(WindowParts.joined(parts)), task.window_ms) if parts else []
     with (folder / f"windows-{task.number}").open("wb") as file:
         for window in windows:
             encoded = encoder.encode(_recorded(window))
@@ -208,7 +208,7 @@ def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
 
 
 def _recorded(window: WindowRows) -> RecordedWindow:
-    rows = [row for row in (*window.delivery_rows(), *window.others) if row.kind in KINDS_KEPT]
+    rows = [row for row in (*window.delivery_rows(), *window.shard.others) if row.kind in KINDS_KEPT]
     counts = {kind: count for kind, count in window.marker.row_counts.items() if kind in KINDS_KEPT}
     return RecordedWindow(tuple(rows), msgspec.structs.replace(window.marker, row_counts=counts))
 

@@ -58,7 +58,6 @@ from regraft.schemas.topics import (
 from regraft.schemas.unpack_state import unpack_window
 from regraft.streaming.close_windows import close_windows
 from regraft.streaming.decode_columns import decode_columns
-from regraft.streaming.encode_rows import encode_window
 from regraft.streaming.merge_parts import merge_parts
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.tabulate_batches import EventBounds, is_sane, tabulate_batches
@@ -67,6 +66,7 @@ from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.test_control_loop import INVENTORY, far_ends
 from tests.fuzz.valid_records import valid_records
 from tests.producers.recorded_messages import START_MS, recorded_run
+from tests.streaming.encoded_windows import encode_window
 from tests.streaming.random_telemetry import WINDOW_MS, random_telemetry
 
 TYPES: dict[Topic, type[msgspec.Struct]] = {**RECORD_TYPES, DEAD_LETTERS: DeadLetter}

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
+from regraft.streaming.merge_parts import WindowParts
 
 BEGIN_MS = 1_700_000_000_000
 WINDOW_MS = 5_000
@@ -46,16 +48,11 @@ ROW_LISTS = {
 }
 PART = pa.struct(
     {
-        "sequence": pa.int64(),
-        "time_ms": pa.int64(),
-        "epoch": pa.int64(),
-        "own": pa.bool_(),
-        "delay_ms": pa.int64(),
-        "is_off": pa.bool_(),
+        "broker": pa.string(),
+        **dict.fromkeys(("boot", "sequence", "time_ms", "epoch", "own", "taken", "delay_ms", "is_off"), pa.int64()),
         **ROW_LISTS,
     }
 )
-TABLE = pa.schema({"window_start_ms": pa.int64(), "broker": pa.string(), "boot": pa.int64(), "parts": pa.list_(PART)})
 
 
 def random_telemetry(rng: random.Random, flushes: int = 12, flush_ms: int = 1_250) -> list[TelemetryBatch]:
@@ -93,23 +90,18 @@ def as_dicts(batches: Sequence[TelemetryBatch]) -> list[dict[str, Any]]:
     return dicts
 
 
-def parts_table(batches: Sequence[TelemetryBatch]) -> pa.Table:
-    """Return the table that Spark makes of the batches, rows in order of arrival and repeats kept."""
-    groups: dict[tuple[int, str, int], list[dict[str, Any]]] = {}
+def parts_of(batches: Sequence[TelemetryBatch]) -> WindowParts:
+    """Return the parts that Spark makes of the batches, in order of arrival and repeats kept."""
+    windows, parts = [], []
     for batch in as_dicts(batches):
         own_ms = batch["time_ms"] - batch["time_ms"] % WINDOW_MS
-        starts = {own_ms} | {_window_of(delivery) for delivery in batch["deliveries"]}
-        for start_ms in starts:
-            part = {name: batch[name] for name in ("sequence", "time_ms", "epoch")} | {"own": start_ms == own_ms}
-            part |= {"delay_ms": None, "is_off": False}
+        for start_ms in {own_ms} | {_window_of(delivery) for delivery in batch["deliveries"]}:
+            part = batch | {"own": int(start_ms == own_ms), "taken": 0, "delay_ms": 0, "is_off": 0}
             part["deliveries"] = [row for row in batch["deliveries"] if _window_of(row) == start_ms]
             part |= {name: batch[name] if start_ms == own_ms else None for name in ("queues", "probes", "clients")}
-            groups.setdefault((start_ms, batch["broker"], batch["boot"]), []).append(part)
-    rows = [
-        {"window_start_ms": start_ms, "broker": broker, "boot": boot, "parts": parts}
-        for (start_ms, broker, boot), parts in groups.items()
-    ]
-    return pa.Table.from_pylist(rows, schema=TABLE)
+            windows.append(start_ms)
+            parts.append(part)
+    return WindowParts(np.array(windows, dtype=np.int64), pa.array(parts, type=PART))
 
 
 def _window_of(delivery: dict[str, Any]) -> int:

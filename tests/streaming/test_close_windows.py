@@ -14,16 +14,16 @@ from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSa
 from regraft.schemas.unpack_state import unpack_window
 from regraft.streaming.build_rows import state_key, window_key
 from regraft.streaming.close_windows import WindowRows, close_windows
-from regraft.streaming.encode_rows import encode_window
 from regraft.streaming.merge_parts import merge_parts
 from regraft.streaming.reference_aggregator import ReferenceAggregator
-from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, parts_table, random_telemetry
+from tests.streaming.encoded_windows import encode_window
+from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, parts_of, random_telemetry
 
 SECOND = BEGIN_MS // 1_000
 
 
 def closed(*batches: TelemetryBatch) -> list[WindowRows]:
-    return close_windows(merge_parts(parts_table(batches)), WINDOW_MS)
+    return close_windows(merge_parts(parts_of(batches)), WINDOW_MS)
 
 
 def rows_of(kind: str, *batches: TelemetryBatch) -> list[StateRow]:
@@ -220,7 +220,7 @@ def test_completeness_is_batches_received_of_the_span() -> None:
 
 def test_late_rows_are_told_once() -> None:
     """Of several windows closed together the first marker tells what was dropped since the one before."""
-    windows = close_windows(merge_parts(parts_table([batch(), batch(at_ms=6_000)])), WINDOW_MS, late_rows=4)
+    windows = close_windows(merge_parts(parts_of([batch(), batch(at_ms=6_000)])), WINDOW_MS, late_rows=4)
     assert [window.marker.late_rows for window in windows] == [4, 0]
 
 

@@ -9,19 +9,16 @@ from regraft.streaming.job_metrics import JobHealth, JobMetrics
 
 
 def progress(**changes: Any) -> Any:
-    operator = SimpleNamespace(numRowsTotal=40, memoryUsedBytes=3_000_000, numRowsDroppedByWatermark=0)
     values = {
-        "stateOperators": [operator, operator],
         "durationMs": {"triggerExecution": 300, "addBatch": 250},
         "inputRowsPerSecond": 100.0,
         "processedRowsPerSecond": 400.0,
-        "eventTime": {"max": "2026-01-02T00:00:09.500Z", "watermark": "2026-01-01T00:00:07.000Z"},
     }
     return SimpleNamespace(**(values | changes))
 
 
 def test_a_report_sets_what_prometheus_sees() -> None:
-    """Duration and its parts, rates, state, and how far the watermark is behind the newest event."""
+    """Duration and its parts, and rates."""
     metrics = JobMetrics()
     metrics.show_progress(progress())
 
@@ -31,15 +28,13 @@ def test_a_report_sets_what_prometheus_sees() -> None:
     assert (value("batches_total"), value("batch_ms_sum")) == (1, 300)
     assert value("batch_part_ms", part="addBatch") == 250
     assert (value("input_rows_per_s"), value("processed_rows_per_s")) == (100, 400)
-    assert (value("state_rows"), value("state_bytes")) == (80, 6_000_000)
-    assert value("watermark_lag_ms") == 2_500
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf")])
-def test_a_first_micro_batch_without_a_rate_or_events_is_no_fault(rate: float) -> None:
-    """Spark reports no number for the rate of its first batch, and no times for one without events."""
+def test_a_first_micro_batch_without_a_rate_is_no_fault(rate: float) -> None:
+    """Spark reports no number for the rate of its first batch."""
     metrics = JobMetrics()
-    metrics.show_progress(progress(inputRowsPerSecond=rate, eventTime={}, durationMs={}))
+    metrics.show_progress(progress(inputRowsPerSecond=rate, durationMs={}))
     assert metrics.registry.get_sample_value("regraft_streaming_input_rows_per_s") == 0
 
 

@@ -2,29 +2,21 @@
 
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
-import pyspark
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from regraft.infra.create_topics import create_topics
-from regraft.infra.fetch_jars import spark_jars
 from regraft.infra.find_port import choose_ports
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import RunningKafka
@@ -54,11 +46,12 @@ from regraft.streaming.check_timestamps import check_timestamps
 from regraft.streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
 from regraft.streaming.run_job import JobStatus, run_job
 from regraft.streaming.source_topics import added_brokers
-from regraft.streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
+from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
 from tests.overlay.small_overlays import inventory_of
 from tests.scrape_stage import scraped
+from tests.streaming.submitted_job import ask_to_stop, submitted_job
 from tests.wait_until import wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
@@ -84,17 +77,28 @@ def job(kafka: RunningKafka, tmp_path: Path) -> StreamingSettings:
     )
 
 
+def known_brokers_of(job: StreamingSettings) -> StreamingSettings:
+    """Return the settings with an inventory of all brokers, so that no window closes without what one still sends."""
+    names = [f"b{number}" for number in range(BROKERS)]
+    path = job.checkpoint_directory.with_name("known.json")
+    inventory_of(Configuration.of(1, names, [("b0", name) for name in names[1:]]), {}).save(path)
+    return dataclasses.replace(job, inventory_path=path)
+
+
 def wait_status(
-    settings: StreamingSettings, until: Callable[[dict[str, Any]], bool], is_running: Callable[[], bool]
+    settings: StreamingSettings,
+    until: Callable[[dict[str, Any]], bool],
+    is_running: Callable[[], bool],
+    wait_s: float = WAIT_S,
 ) -> dict[str, Any]:
     """Return the first status that is as wanted."""
-    deadline, file = time.monotonic() + WAIT_S, settings.status_file
+    deadline, file = time.monotonic() + wait_s, settings.status_file
     assert file is not None
     while time.monotonic() < deadline and is_running():
         if file.exists() and until(status := json.loads(file.read_text())):
             return status
         time.sleep(0.05)
-    raise AssertionError(f"the job ended, or {WAIT_S} s passed at {file.exists() and file.read_text()}")
+    raise AssertionError(f"the job ended, or {wait_s} s passed at {file.exists() and file.read_text()}")
 
 
 class Running:
@@ -187,13 +191,14 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
 ) -> None:
     """Backlog, live telemetry and a restart give every window once, none late, and every bad record a dead letter."""
     # Less than what waits, so that the job catches up.
-    job = dataclasses.replace(job, records_per_trigger_max=500, metrics_port=choose_ports(1)[0])
+    job = dataclasses.replace(
+        known_brokers_of(job), records_per_trigger_max=500, records_per_broker_max=0, metrics_port=choose_ports(1)[0]
+    )
     begin_ms = (int(time.time()) - 200) * 1_000
     bad = [("x", b"garbage"), ("y", b"\x00\x00\x00\x0f\xffzz")]
     send(job, [*bad, *beats(range(100), begin_ms)])
     running = Running(spark, job)
-    # The catch-up grace of 60 s is the live one from here on, and the next telemetry moves the watermark by it.
-    running.wait(lambda status: status["windows"] == 39 and not status["catching_up"])
+    running.wait(lambda status: status["windows"] == 99 and not status["catching_up"])
     send(job, beats(range(100, 110), begin_ms))
     running.wait(lambda status: status["windows"] == 109)
     check_scrape(job)
@@ -508,51 +513,14 @@ def test_a_writer_without_kafka_gives_up_in_time() -> None:
     writer.close()
 
 
-@pytest.fixture
-def submitted(job: StreamingSettings, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    root = Path(__file__).parents[2]
-    command = [
-        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
-        *(
-            "--master",
-            "local[2]",
-            "--driver-memory",
-            "512m",
-            "--conf",
-            f"spark.driver.extraJavaOptions={JAVA_OPTIONS} -XX:TieredStopAtLevel=1",
-        ),
-        *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=1"),
-        *("--jars", ",".join(str(jar) for jar in spark_jars())),
-        str(root / "streaming" / "submit_job.py"),
-        *("--bootstrap", job.bootstrap, "--namespace", job.namespace, "--checkpoint", str(job.checkpoint_directory)),
-        *("--window-ms", "1000", "--grace-ms", "500", "--trigger-ms", "100", "--status-file", str(job.status_file)),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYSPARK_PYTHON": sys.executable}
-    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command, env=environment, stdout=log, stderr=log, cwd=tmp_path, start_new_session=True
-        )
-    yield process, tmp_path / "log"
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-
-
-def test_spark_submit_runs_the_same_job(
-    job: StreamingSettings, submitted: tuple[subprocess.Popen[bytes], Path]
-) -> None:
+def test_spark_submit_runs_the_same_job(job: StreamingSettings, tmp_path: Path) -> None:
     """The module that runs in-process also runs by spark-submit, and ends with 0 when it is told to stop."""
-    process, log = submitted
     begin_ms = (int(time.time()) - 60) * 1_000
-    send(job, beats(range(30), begin_ms))
-    wait_status(job, lambda status: not status["catching_up"], lambda: process.poll() is None)
-    send(job, beats(range(30, 40), begin_ms))
-    wait_status(job, lambda status: status["windows"] == 39, lambda: process.poll() is None)
-    check_windows(job, 39)
-    # The program itself is told to stop; the JVM around it ends with the program's exit code.
-    for child in psutil.Process(process.pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # Spark starts short-lived ones all the time.
-            if "submit_job.py" in " ".join(child.cmdline()):
-                child.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0, log.read_text()
+    with submitted_job(job, tmp_path, "local[2]") as process:
+        send(job, beats(range(30), begin_ms))
+        wait_status(job, lambda status: not status["catching_up"], lambda: process.poll() is None)
+        send(job, beats(range(30, 40), begin_ms))
+        wait_status(job, lambda status: status["windows"] == 39, lambda: process.poll() is None)
+        check_windows(job, 39)
+        ask_to_stop(process)
+        assert process.wait(30) == 0, (tmp_path / "log").read_text()

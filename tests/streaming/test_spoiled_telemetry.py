@@ -13,14 +13,22 @@ from regraft.schemas.codec import UndecodableRecordError, decode, encode
 from regraft.schemas.overlong_numbers import SUSPECT
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import TELEMETRY, TOPICS
-from regraft.streaming.close_windows import WindowRows
-from regraft.streaming.read_telemetry import dead_letters, telemetry_rows
-from regraft.streaming.reference_aggregator import ReferenceWindow
-from regraft.streaming.window_job import start_query
+from regraft.streaming.read_telemetry import dead_letters
 from tests.fuzz.mutate_values import spoiled
 from tests.fuzz.valid_records import valid_values
 from tests.streaming.random_telemetry import BEGIN_MS, random_telemetry
-from tests.streaming.test_window_job import KAFKA_MS, KAFKA_RECORD, Written, kafka_frame, reference_of, settings_of
+from tests.streaming.test_window_job import (
+    KAFKA_MS,
+    KAFKA_RECORD,
+    FileRows,
+    Job,
+    Written,
+    content,
+    kafka_frame,
+    parts_in_spark,
+    reference_of,
+    settings_of,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -29,15 +37,14 @@ SEED = 1
 CLOSING = TelemetryBatch("good-last", 1, 0, BEGIN_MS + 120_000, 1)
 
 
-def of_good(windows: Sequence[WindowRows | ReferenceWindow]) -> dict[int, Any]:
+def of_good(windows: Sequence[Written]) -> dict[int, Any]:
     """Return what windows say of good brokers alone; who shares an interest with them is another matter."""
     found = {}
-    for window in windows:
-        rows = window.rows() if isinstance(window, WindowRows) else window.rows
+    for start_ms, rows, _, entries, _ in windows:
         own = [row for row in rows if row.entity.startswith("good-") and row.interest is None]
-        brokers = [entry for entry in window.marker.brokers if entry.broker.startswith("good-")]
+        brokers = [entry for entry in entries if entry.broker.startswith("good-")]
         if own or brokers:
-            found[window.marker.window_start_ms] = own, brokers
+            found[start_ms] = own, brokers
     return found
 
 
@@ -60,9 +67,9 @@ def test_spoiled_telemetry_is_counted_and_costs_nothing_good(spark: SparkSession
     values = [value for value, _ in sent]
     records = kafka_frame(spark, values, [time_ms for _, time_ms in sent])
 
-    pulses = telemetry_rows(records, job).where("window_ms IS NULL").count()
+    taken = int(parts_in_spark(records, job).parts.field("own").to_numpy().sum())
     letters = {row["offset"]: row["reason"] for row in dead_letters(records, job).collect()}
-    assert pulses + len(letters) == len(sent)
+    assert taken + len(letters) == len(sent)
     assert not {values[offset] for offset in letters} & {encode(batch) for batch in good}
     # Spark's decoder does not say where a body ends, and cuts off numbers of more than 64 bits.
     differing = {
@@ -80,12 +87,8 @@ def test_spoiled_telemetry_is_counted_and_costs_nothing_good(spark: SparkSession
         str(tmp_path / "in")
     )
     stream = spark.readStream.schema(KAFKA_RECORD).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    written = Written()
-    query = start_query(spark, job, written, records=stream)
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
-    expected = of_good(reference_of([*good, CLOSING], job.bounds).advance())
+    query = Job(spark, job, FileRows(tmp_path / "rows"))
+    query.run(stream)
+    expected = of_good(content(reference_of([*good, CLOSING], job.bounds).advance()))
     assert expected
-    assert of_good(written.windows) == expected
+    assert of_good(query.content()) == expected

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,17 +20,19 @@ from pyspark.sql import types as T  # noqa: N812
 from regraft.schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.registry import latest_schema, schema_by_id
-from regraft.schemas.state import BrokerClock
+from regraft.schemas.state import BrokerClock, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from regraft.schemas.topics import RESULTS, TELEMETRY
-from regraft.streaming.aggregate_windows import aggregate_windows
-from regraft.streaming.close_windows import WindowRows
-from regraft.streaming.encode_rows import encode_window
+from regraft.schemas.unpack_state import unpack_window
+from regraft.streaming.close_windows import JoinedWindow, WindowRows, close_windows
+from regraft.streaming.encode_rows import Message
 from regraft.streaming.keep_dead_letters import letter_of
+from regraft.streaming.merge_parts import WindowParts, merge_parts
+from regraft.streaming.open_windows import decoded_parts
 from regraft.streaming.read_telemetry import dead_letters, telemetry_rows
 from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
 from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
-from regraft.streaming.window_job import start_query, windows_of
+from regraft.streaming.window_job import ClosedBatch, start_query
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 from tests.schemas.old_versions import encode_as
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms
@@ -64,18 +67,32 @@ def kafka_frame(
     return spark.createDataFrame(rows, KAFKA_RECORD)
 
 
+def parts_in_spark(records: DataFrame, job: StreamingSettings) -> WindowParts:
+    table = telemetry_rows(records, job).toArrow()
+    bodies = table["part"].to_pylist()
+    parts = decoded_parts(b"".join(bodies), np.array([len(body) for body in bodies], dtype=np.int64))
+    return WindowParts(table["window_start_ms"].to_numpy(), parts)
+
+
 def in_spark(spark: SparkSession, records: DataFrame, job: StreamingSettings) -> list[WindowRows]:
-    return windows_of(aggregate_windows(telemetry_rows(records, job), job.window_ms, job.grace_ms).toArrow(), WINDOW_MS)
+    """Return the windows of all rows, merged and closed at once."""
+    return close_windows(merge_parts(parts_in_spark(records, job)), WINDOW_MS)
 
 
-def content(windows: Sequence[WindowRows | ReferenceWindow]) -> list[tuple[Any, ...]]:
-    """Return rows and markers, without the late rows: Spark counts them after a first aggregation."""
-    found = []
-    for window in windows:
-        rows = tuple(window.rows()) if isinstance(window, WindowRows) else window.rows
-        marker = window.marker
-        found.append((marker.window_start_ms, rows, marker.row_counts, marker.brokers, marker.clocks))
-    return found
+Written = tuple[int, tuple[StateRow, ...], dict[str, int], Any, Any]
+
+
+def content(windows: Sequence[WindowRows | ReferenceWindow]) -> list[Written]:
+    """Return rows and markers, without the late rows."""
+    return [
+        _written(window.rows() if isinstance(window, WindowRows) else window.rows, window.marker) for window in windows
+    ]
+
+
+def _written(rows: Sequence[StateRow], marker: WindowClosed) -> Written:
+    counts = {kind: count for kind, count in marker.row_counts.items() if count}
+    in_order = tuple(sorted(rows, key=lambda row: (row.kind, row.entity)))
+    return marker.window_start_ms, in_order, counts, marker.brokers, marker.clocks
 
 
 def reference_of(batches: Iterable[TelemetryBatch], bounds: EventBounds | None = None) -> ReferenceAggregator:
@@ -128,21 +145,58 @@ def write_files(
     return spark.readStream.schema(KAFKA_RECORD).option("maxFilesPerTrigger", 1).parquet(str(directory))
 
 
-class Written:
-    """Keeps what the query writes; can fail once after a write, as a crash would."""
+@dataclasses.dataclass(frozen=True)
+class FileRows:
+    """Keeps the rows that workers write, by key; what is written again must have the same bytes."""
 
-    def __init__(self, fail_at: int = 0) -> None:
-        self.calls: list[list[WindowRows]] = []
-        self.fail_at = fail_at
+    directory: Path
 
-    def __call__(self, windows: list[WindowRows]) -> None:
-        self.calls.append(windows)
-        if len(self.calls) == self.fail_at:
+    def write(self, messages: list[Message]) -> int:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        for message in messages:
+            path = self.directory / message["key"].hex()
+            assert not path.exists() or path.read_bytes() == message["value"]
+            path.write_bytes(message["value"])
+        return 0
+
+    def rows_of(self, window_start_ms: int) -> list[StateRow]:
+        rows = [decode(path.read_bytes(), StateRow) for path in self.directory.iterdir()]
+        return [row for row in rows if row.window_start_ms == window_start_ms]
+
+
+class Job:
+    """The query on a stream of files, and what it wrote; can fail once after a write, as a crash would."""
+
+    def __init__(self, spark: SparkSession, settings: StreamingSettings, sink: FileRows, fail_at: int = 0) -> None:
+        self.spark, self.settings, self.sink, self.fail_at = spark, settings, sink, fail_at
+        self.batches: list[ClosedBatch] = []
+
+    def take(self, batch: ClosedBatch) -> None:
+        self.batches.append(batch)
+        if self.fail_at and sum(bool(each.windows) for each in self.batches) == self.fail_at:
             raise RuntimeError("crashed after the write")
 
+    def run(self, records: DataFrame, **how: Any) -> None:
+        query = start_query(self.spark, self.settings, self.take, self.sink, records=records, **how)
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
     @property
-    def windows(self) -> list[WindowRows]:
-        return [window for call in self.calls for window in call]
+    def windows(self) -> list[JoinedWindow]:
+        return [window for batch in self.batches for window in batch.windows]
+
+    @property
+    def late_rows(self) -> int:
+        return sum(report.late_rows for batch in self.batches for report in batch.reports)
+
+    def content(self) -> list[Written]:
+        found = []
+        for window in self.windows:
+            rows, marker = unpack_window([*window.interest, *self.sink.rows_of(window.window.start_ms)], window.marker)
+            found.append(_written(rows, marker))
+        return found
 
 
 @pytest.mark.parametrize("seed", [3, 14])
@@ -152,40 +206,33 @@ def test_a_stream_closes_windows_as_the_reference_does(spark: SparkSession, tmp_
     batches = random_telemetry(rng, flushes=24)
     groups = [lossy(rng, batches[start : start + 18]) for start in range(0, len(batches), 18)]
     groups[-1].append(batches[2])  # Comes long after its window was closed.
-    # Spark judges lateness by the watermark before last and moves it after each micro-batch.
-    job = settings_of(tmp_path, grace_ms=1_000)
-    reference, expected, latest_ms = ReferenceAggregator(WINDOW_MS, 1_000, job.bounds), [], 0
+    settings = settings_of(tmp_path, grace_ms=1_000, future_ms_max=None)
+    reference, expected = ReferenceAggregator(WINDOW_MS, 1_000), []
     for group in groups:
         for taken in as_dicts(group):
-            reference.take(taken, taken["time_ms"])
-        expected += reference.advance(latest_ms)
-        latest_ms = max([latest_ms, *(batch.time_ms for batch in group)])
-    expected += reference.advance(latest_ms)
-    written = Written()
-    query = start_query(spark, job, written, records=write_files(spark, tmp_path / "in", groups))
-    try:
-        query.processAllAvailable()
-        dropped = sum(operator.numRowsDroppedByWatermark for p in query.recentProgress for operator in p.stateOperators)
-    finally:
-        query.stop()
-    assert content(written.windows) == content(expected)
-    assert 0 < dropped <= reference.late_rows
+            reference.take(taken)
+        expected += reference.advance()
+    job = Job(spark, settings, FileRows(tmp_path / "rows"))
+    job.run(write_files(spark, tmp_path / "in", groups), waits_for_all=False)
+    assert job.content() == content(expected)
+    assert job.late_rows == reference.late_rows > 0
+    assert [window.marker.late_rows for window in job.windows] == [window.marker.late_rows for window in expected]
 
 
 def test_a_crash_after_the_write_writes_the_same_again(spark: SparkSession, tmp_path: Path) -> None:
     """Started again from its checkpoint the query repeats the windows of its last micro-batch byte for byte."""
     batches = random_telemetry(random.Random(5), flushes=20)
     groups = [batches[start : start + 20] for start in range(0, len(batches), 20)]
-    job, stream = settings_of(tmp_path, grace_ms=0), write_files(spark, tmp_path / "in", groups)
-    crashing, calm = Written(fail_at=2), Written()
-    query = start_query(spark, job, crashing, records=stream)
+    settings, stream = settings_of(tmp_path, grace_ms=0), write_files(spark, tmp_path / "in", groups)
+    crashing = Job(spark, settings, FileRows(tmp_path / "rows"), fail_at=2)
     with pytest.raises(Exception, match="crashed after the write"):
-        query.processAllAvailable()
-    query = start_query(spark, job, calm, records=stream)
-    query.processAllAvailable()
-    query.stop()
-    last, again = crashing.calls[-1], calm.calls[0]
-    assert [encode_window(window) for window in last] == [encode_window(window) for window in again]
+        crashing.run(stream)
+    calm = Job(spark, settings, crashing.sink)  # It holds both to the same bytes.
+    calm.run(stream)
+    again = next(batch.windows for batch in calm.batches if batch.windows)
+    last = crashing.batches[-1].windows
+    assert [encode(window.marker) for window in last] == [encode(window.marker) for window in again]
+    assert [list(map(encode, window.interest)) for window in last] == [list(map(encode, w.interest)) for w in again]
     starts = [window.window.start_ms for window in [*crashing.windows[: -len(last)], *calm.windows]]
     assert starts == sorted(set(starts))
 
@@ -195,16 +242,22 @@ def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path
     batches = random_telemetry(random.Random(8), flushes=24)
     half = [batch for batch in batches if batch.time_ms < BEGIN_MS + 15_000]
     rest = [batch for batch in batches if batch.time_ms >= BEGIN_MS + 15_000]
-    written, job = Written(), settings_of(tmp_path, grace_ms=0)
-    query = start_query(spark, job, written, grace_ms=60_000, records=write_files(spark, tmp_path / "in", [half]))
-    query.processAllAvailable()
-    query.stop()
-    assert written.windows == []
-    query = start_query(spark, job, written, records=write_files(spark, tmp_path / "in", [rest]))
-    query.processAllAvailable()
-    query.stop()
-    reference = reference_of(batches, job.bounds)
-    assert content(written.windows) == content(reference.advance())
+    settings = settings_of(tmp_path, grace_ms=0)
+    job = Job(spark, settings, FileRows(tmp_path / "rows"))
+    job.run(write_files(spark, tmp_path / "in", [half]), grace_ms=60_000, waits_for_all=False)
+    assert job.windows == []
+    job.run(write_files(spark, tmp_path / "in", [rest]), waits_for_all=False)
+    assert job.content() == content(reference_of(batches, settings.bounds).advance())
+
+
+def test_a_micro_batch_without_telemetry_closes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """As the first one of a new job has, or one of dead letters alone: nobody reports, and the query goes on."""
+    stream = write_files(spark, tmp_path / "in", [[]])
+    kafka_frame(spark, [b"garbage"]).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
+    job = Job(spark, settings_of(tmp_path), FileRows(tmp_path / "rows"))
+    job.run(stream)
+    assert job.batches
+    assert not any(batch.reports or batch.windows for batch in job.batches)
 
 
 GOOD = TelemetryBatch("b1", 1, 0, KAFKA_MS, 1, (Delivery("p", 0, KAFKA_MS // 1_000, 1, 1, 1),))
@@ -441,20 +494,18 @@ def test_stopping_from_another_thread_leaves_a_checkpoint_that_goes_on(spark: Sp
     """A query stopped while it writes loses nothing: the next start writes what was not committed."""
     batches = random_telemetry(random.Random(9), flushes=16)
     stream = write_files(spark, tmp_path / "in", [batches])
-    entered, leave, kept = threading.Event(), threading.Event(), Written()
+    entered, leave = threading.Event(), threading.Event()
 
-    def slow(windows: list[WindowRows]) -> None:
+    def slow(_: ClosedBatch) -> None:
         entered.set()
         leave.wait(20)
         raise RuntimeError("stopped before the write")
 
-    job = settings_of(tmp_path, grace_ms=0)
-    query = start_query(spark, job, slow, records=stream)
+    settings = settings_of(tmp_path, grace_ms=0)
+    job = Job(spark, settings, FileRows(tmp_path / "rows"))
+    query = start_query(spark, settings, slow, job.sink, records=stream)
     assert entered.wait(30)
     leave.set()
     query.stop()
-    query = start_query(spark, job, kept, records=stream)
-    query.processAllAvailable()
-    query.stop()
-    reference = reference_of(batches, job.bounds)
-    assert content(kept.windows) == content(reference.advance())
+    job.run(stream)
+    assert job.content() == content(reference_of(batches, settings.bounds).advance())

@@ -1,0 +1,155 @@
+"""One shard in one micro-batch, in a Python worker of Spark: take rows, close windows, write their rows, report.
+
+In: the rows of a shard, by Spark, and its state. Out: the state, one ShardReport for the driver, and the rows of closed
+windows, acknowledged by Kafka before the report is there. A task that runs again writes the same keys and bytes. What
+takes all shards (interest, markers) belongs to the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.streaming.close_windows import ShardSummary, shard_windows
+from regraft.streaming.decide_closing import Closing, HeardRows
+from regraft.streaming.encode_rows import Message, encode_shard
+from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.open_windows import ShardRows, ShardState, take_rows
+from regraft.streaming.write_state import StateWriter
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
+
+REPORT_COLUMNS = "report binary"
+STATE_COLUMNS = "packed binary"
+
+
+class ShardReport(msgspec.Struct, frozen=True):
+    """What a shard tells the driver of one micro-batch; ``open_rows`` and ``state_bytes`` are of its state after it.
+
+    ``closed_ms``: windows that end until then are closed. ``latest_ms``: the latest time of any broker.
+    ``settle_ms``, ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`.
+    """
+
+    shard: int
+    closed_ms: int
+    latest_ms: int
+    settle_ms: int
+    brokers_awaited: int
+    brokers_given_up: int
+    late_rows: int
+    open_rows: int
+    state_bytes: int
+    write_waits: int
+    windows: list[ShardSummary]
+
+
+class RowSink(Protocol):
+    """Where the rows of closed windows go; pickled to the workers."""
+
+    def write(self, messages: list[Message]) -> int:
+        """Write all, wait until they are safe, and return how often a full buffer was waited for."""
+
+
+@dataclass(frozen=True)
+class KafkaRows:
+    """Rows to the topic of state, by a producer that a worker keeps from task to task."""
+
+    kafka: KafkaAccess
+    namespace: str
+    timeout_ms: int
+
+    def write(self, messages: list[Message]) -> int:
+        """Write all and wait for their acknowledgement; raise StateWriteError after ``timeout_ms``."""
+        writer = _writers.get(self)
+        if writer is None:
+            writer = _writers[self] = StateWriter(self.kafka, self.namespace, self.timeout_ms)
+        waits = writer.waits
+        try:
+            writer.write_rows(messages)
+        except Exception:
+            _writers.pop(self).close()  # What it still holds must not be told as another task's failure.
+            raise
+        return writer.waits - waits
+
+
+_writers: dict[KafkaRows, StateWriter] = {}  # One at most in the workers of a job.
+
+
+@dataclass(frozen=True)
+class ShardCloser:
+    """What Spark calls for each shard that has rows.
+
+    ``shards``: the keys of all of them, in order. ``brokers``: who is awaited from the beginning of a checkpoint.
+    """
+
+    shards: tuple[int, ...]
+    window_ms: int
+    grace_ms: int
+    waits_for_all: bool
+    sink: RowSink
+    brokers: tuple[str, ...] = ()
+
+    def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        """Yield one row with the packed ShardReport."""
+        import pandas as pd
+
+        rows = _rows(list(frames))
+        before = ShardState.unpacked(state.get[0]) if state.exists else self.begun()
+        number = self.shards.index(int(key[0]))
+        report, after = self.take(number, before, rows)
+        state.update((after,))
+        yield pd.DataFrame({"report": [msgspec.msgpack.encode(report)]})
+
+    def begun(self) -> ShardState:
+        """Return the state of a shard before its first micro-batch."""
+        return ShardState(Closing.awaiting(self.brokers))
+
+    def take(self, number: int, before: ShardState, rows: ShardRows) -> tuple[ShardReport, bytes]:
+        """Return what a micro-batch makes of shard ``number``, and its state after it; its rows are written."""
+        taken = take_rows(before, rows, self.window_ms, self.grace_ms, waits_for_all=self.waits_for_all)
+        windows, waits = [], 0
+        if taken.closed is not None:
+            shards = shard_windows(merge_parts(taken.closed), self.window_ms)
+            encoded = [encode_shard(window, number, len(self.shards)) for window in shards]
+            waits = self.sink.write([message for each in encoded for message in each.messages])
+            windows = [each.summary for each in encoded]
+        after, closing = taken.state.packed(), taken.state.closing
+        open_rows = sum(len(segment.lengths) // 4 for segments in taken.state.open.values() for segment in segments)
+        given_up = closing.brokers_given_up
+        report = ShardReport(
+            shard=number,
+            closed_ms=closing.closed_ms,
+            latest_ms=closing.latest_ms,
+            settle_ms=closing.settle_ms,
+            brokers_awaited=len(closing.reached_ms) - given_up,
+            brokers_given_up=given_up,
+            late_rows=taken.late_rows,
+            open_rows=open_rows,
+            state_bytes=len(after),
+            write_waits=waits,
+            windows=windows,
+        )
+        return report, after
+
+
+def _rows(frames: list[Any]) -> ShardRows:
+    def longs(name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.concatenate([frame[name].to_numpy(dtype=np.int64) for frame in frames])
+
+    brokers = pa.array([name for frame in frames for name in frame["broker"]], type=pa.string())
+    heard = HeardRows(
+        brokers.dictionary_encode(),
+        longs("reached_ms"),
+        longs("kafka_ms"),
+        longs("window_start_ms"),
+        np.concatenate([frame["is_told"].to_numpy(dtype=np.bool_) for frame in frames]),
+    )
+    return ShardRows(heard, [part for frame in frames for part in frame["part"]])

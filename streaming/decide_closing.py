@@ -1,0 +1,157 @@
+"""Decide which windows are closed: those that every awaited broker has gone past, or whose grace is over.
+
+In: what the rows of one micro-batch say of time. Out: a new ``Closing``. Pure: the same rows on the same Closing give
+the same in any order, so all shards of the state close the same windows in the same micro-batch without asking anybody.
+
+What was published in a window is still delivered after its end, by as much as it is under way. So a window is complete
+when each broker has sent something that is later than its end by what that took in the last windows. Who is awaited is
+learnt: a broker from when it is first heard, until it was behind a few times in a row when the grace was over; who is
+known from the beginning is awaited from the beginning.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from regraft.streaming.read_telemetry import NEVER_MS
+
+SETTLED_WINDOWS = 12  # A window waits for as long as the slowest of so many.
+SETTLED_WINDOWS_MIN = 2  # Before so many have another behind them, nobody knows how long to wait: the grace decides.
+PASSED_WINDOWS_MAX = 1_000
+MISSES_MAX = 3  # Who had not gone past so many windows in a row is awaited no more, until it has gone past one in time.
+FORGOTTEN_WINDOWS = 1_000  # Who was heard last so long ago is another broker when it comes.
+
+Longs = NDArray[np.int64]
+
+
+class Closing(Struct, frozen=True):
+    """How far closing is; all times in ms, a broker's time being its batch's own or Kafka's, whichever is earlier.
+
+    ``closed_ms``: windows that end until then are closed. ``latest_ms``: the latest time of any broker. ``taken_ms``:
+    Kafka's of the latest record, 0 where it says nothing. ``reached_ms``: the latest of each awaited broker.
+    ``misses``: how often in a row each of them was silent until the grace was over. ``passed_ms``: by the end of each
+    open window, when Kafka took the first record from beyond it. ``settled_ms``: by the end of each of the newest
+    windows, how long after it a batch still told of deliveries in it.
+    """
+
+    closed_ms: int = 0
+    latest_ms: int = 0
+    taken_ms: int = 0
+    reached_ms: dict[str, int] = {}
+    misses: dict[str, int] = {}
+    passed_ms: dict[int, int] = {}
+    settled_ms: dict[int, int] = {}
+
+    @classmethod
+    def awaiting(cls, brokers: Iterable[str]) -> "Closing":
+        """Return what it is at the beginning, with brokers that are known and were not heard yet."""
+        return cls(reached_ms=dict.fromkeys(sorted(brokers), 0))
+
+    def has_given_up(self, broker: str) -> bool:
+        """Tell whether a broker is awaited no more."""
+        return self.misses.get(broker, 0) >= MISSES_MAX
+
+    @property
+    def brokers_given_up(self) -> int:
+        """How many brokers that were heard not long ago are awaited no more."""
+        return sum(map(self.has_given_up, self.reached_ms))
+
+    @property
+    def settle_ms(self) -> int:
+        """How long after its end a window waits for what is told late, where all brokers have gone past it."""
+        return max(self.settled_ms.values(), default=0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HeardRows:
+    """Of each row of ``read_telemetry.telemetry_rows`` what closing asks, by columns; broker is dictionary-encoded."""
+
+    broker: pa.DictionaryArray
+    reached_ms: Longs
+    kafka_ms: Longs
+    window_start_ms: Longs
+    is_told: NDArray[np.bool_]
+
+    def timed(self) -> "HeardRows":
+        """Return the rows whose clock is not too far off."""
+        kept = self.reached_ms != NEVER_MS
+        if kept.all():
+            return self
+        columns = (self.reached_ms, self.kafka_ms, self.window_start_ms, self.is_told)
+        return HeardRows(self.broker.filter(pa.array(kept)), *(column[kept] for column in columns))
+
+
+def moved_on(closing: Closing, heard: HeardRows, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Closing:
+    """Return how far closing is with these rows.
+
+    Who is silent is waited for until the grace is over, since Kafka took the first record from beyond the window; where
+    Kafka's time says nothing, by the latest time of any broker. With ``waits_for_all`` a window that all awaited
+    brokers have gone past is closed before.
+    """
+    timed = heard.timed()
+    if not timed.reached_ms.size:
+        return closing
+    latest_ms = max(closing.latest_ms, int(timed.reached_ms.max()))
+    taken_ms = max(closing.taken_ms, int(timed.kafka_ms.max()), 0)
+    reached_ms = _reached(closing.reached_ms, timed, latest_ms - FORGOTTEN_WINDOWS * window_ms)
+    settled_ms = _settled(closing.settled_ms, timed, window_ms, grace_ms)
+    passed_ms = _passed(closing, timed, window_ms) if taken_ms else {}
+    over_ms = latest_ms - grace_ms
+    if taken_ms:
+        over_ms = max((end_ms for end_ms, first_ms in passed_ms.items() if taken_ms >= first_ms + grace_ms), default=0)
+    over_ms -= over_ms % window_ms
+    closed_ms = max(closing.closed_ms, over_ms)
+    awaited_ms = [time_ms for broker, time_ms in reached_ms.items() if not closing.has_given_up(broker)]
+    is_known = sum(end_ms + window_ms <= latest_ms for end_ms in settled_ms) >= SETTLED_WINDOWS_MIN
+    if waits_for_all and awaited_ms and is_known:
+        complete_ms = min(awaited_ms) - max(settled_ms.values())
+        closed_ms = max(closed_ms, complete_ms - complete_ms % window_ms)
+    misses = closing.misses if closed_ms == closing.closed_ms else _misses(closing.misses, reached_ms, closed_ms)
+    still_open = {end_ms: first_ms for end_ms, first_ms in passed_ms.items() if end_ms > closed_ms}
+    return Closing(closed_ms, latest_ms, taken_ms, reached_ms, misses, still_open, settled_ms)
+
+
+def _misses(known: dict[str, int], reached_ms: dict[str, int], closed_ms: int) -> dict[str, int]:
+    """Return how often in a row each broker had not gone past a window when it was closed, now that some are."""
+    behind = (broker for broker, time_ms in reached_ms.items() if time_ms < closed_ms)
+    return {broker: min(known.get(broker, 0) + 1, MISSES_MAX) for broker in behind}
+
+
+def _reached(known_ms: dict[str, int], timed: HeardRows, earliest_ms: int) -> dict[str, int]:
+    """Return how far each broker is, with those that are heard now and without those that are before a time."""
+    names = timed.broker.dictionary.to_pylist()
+    newest_ms = np.full(len(names), NEVER_MS, dtype=np.int64)
+    np.maximum.at(newest_ms, timed.broker.indices.to_numpy(), timed.reached_ms)
+    heard = {name: time_ms for name, time_ms in zip(names, newest_ms.tolist(), strict=True) if time_ms != NEVER_MS}
+    found = {broker: max(time_ms, heard.pop(broker, 0)) for broker, time_ms in known_ms.items()} | heard
+    return {broker: time_ms for broker, time_ms in found.items() if not 0 < time_ms < earliest_ms}
+
+
+def _passed(closing: Closing, timed: HeardRows, window_ms: int) -> dict[int, int]:
+    """Return when Kafka took the first record from beyond the end of each window that is open or was before."""
+    found = dict(closing.passed_ms)
+    order = np.argsort(timed.reached_ms, kind="stable")
+    reached_ms = timed.reached_ms[order]
+    first_ms = np.minimum.accumulate(timed.kafka_ms[order][::-1])[::-1]
+    # Whatever is before the last so many windows is closed with them.
+    begin_ms = closing.closed_ms or closing.latest_ms or int(reached_ms[0]) - window_ms
+    earliest_ms = max(begin_ms, int(reached_ms[-1]) - PASSED_WINDOWS_MAX * window_ms)
+    for end_ms in range(earliest_ms - earliest_ms % window_ms + window_ms, int(reached_ms[-1]) + 1, window_ms):
+        at_ms = int(first_ms[np.searchsorted(reached_ms, end_ms)])
+        found[end_ms] = min(found.get(end_ms, at_ms), at_ms)
+    return found
+
+
+def _settled(known_ms: dict[int, int], timed: HeardRows, window_ms: int, grace_ms: int) -> dict[int, int]:
+    """Return how long the newest windows with deliveries took to settle, at most the grace."""
+    end_ms = timed.window_start_ms[timed.is_told] + window_ms
+    took_ms = np.clip(timed.reached_ms[timed.is_told] - end_ms, 0, grace_ms)
+    found = dict(known_ms)
+    for window_end_ms in np.unique(end_ms).tolist():
+        longest_ms = int(took_ms[end_ms == window_end_ms].max())
+        found[window_end_ms] = max(found.get(window_end_ms, 0), longest_ms)
+    return dict(sorted(found.items())[-SETTLED_WINDOWS:])

@@ -1,0 +1,106 @@
+"""The state of one shard: the parts of open windows, packed, and how far closing is.
+
+In: rows of ``read_telemetry.telemetry_rows``. Out: the parts of the windows that they close, and the state as bytes,
+which Spark keeps in its checkpoint. A shard has the parts of some brokers and hears of all of them, so that all shards
+close the same windows at once. Pure; what becomes of closed windows belongs to :mod:`streaming.close_shard`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+
+from regraft.streaming.decide_closing import Closing, HeardRows, moved_on
+from regraft.streaming.decode_columns import decode_columns
+from regraft.streaming.merge_parts import Longs, WindowParts
+from regraft.streaming.read_telemetry import PART_SCHEMA
+
+CODEC = "lz4"  # A quarter of the size: names and times repeat from part to part.
+
+
+class PackedParts(Struct, frozen=True, array_like=True):
+    """Parts of one window that came in one micro-batch: their bodies in a row, compressed, and the length of each."""
+
+    body_bytes: int
+    packed: bytes
+    lengths: bytes
+
+    @classmethod
+    def of(cls, bodies: list[bytes]) -> PackedParts:
+        """Return the bodies packed."""
+        joined = b"".join(bodies)
+        lengths = np.fromiter(map(len, bodies), dtype="<i4", count=len(bodies))
+        return cls(len(joined), pa.compress(joined, codec=CODEC, asbytes=True), lengths.tobytes())
+
+
+class ShardState(Struct, frozen=True):
+    """All that a shard keeps from one micro-batch to the next; ``open`` is by the start of the window."""
+
+    closing: Closing = Closing()
+    open: dict[int, list[PackedParts]] = {}
+
+    def packed(self) -> bytes:
+        """Return it as bytes, the same for the same state."""
+        return msgspec.msgpack.encode(self)
+
+    @staticmethod
+    def unpacked(data: bytes) -> ShardState:
+        """Return the state that ``packed`` gave."""
+        return msgspec.msgpack.decode(data, type=ShardState)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ShardRows:
+    """The rows of one micro-batch for one shard; ``parts`` has None where the part is another shard's."""
+
+    heard: HeardRows
+    parts: list[bytes | None]
+
+
+class Taken(NamedTuple):
+    """What a micro-batch makes of a shard: its state, the parts of closed windows (None for none), and late rows."""
+
+    state: ShardState
+    closed: WindowParts | None
+    late_rows: int
+
+
+def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Taken:
+    """Take in the rows of one micro-batch: keep parts of open windows, then close what is complete or over.
+
+    A row is late when its window was closed before this micro-batch.
+    """
+    own = np.array([part is not None for part in rows.parts], dtype=np.bool_)
+    starts = rows.heard.window_start_ms
+    is_late = own & (starts + window_ms <= state.closing.closed_ms)
+    places = np.flatnonzero(own & ~is_late)
+    still = {start_ms: list(segments) for start_ms, segments in state.open.items()}
+    for start_ms in np.unique(starts[places]).tolist():
+        bodies = [part for place in places[starts[places] == start_ms] if (part := rows.parts[place]) is not None]
+        still.setdefault(start_ms, []).append(PackedParts.of(bodies))
+    closing = moved_on(state.closing, rows.heard, window_ms, grace_ms, waits_for_all=waits_for_all)
+    due = sorted(start_ms for start_ms in still if start_ms + window_ms <= closing.closed_ms)
+    closed = [_parts(start_ms, still.pop(start_ms)) for start_ms in due]
+    late_rows = int(is_late.sum())
+    return Taken(ShardState(closing, still), WindowParts.joined(closed) if closed else None, late_rows)
+
+
+def _parts(start_ms: int, segments: list[PackedParts]) -> WindowParts:
+    data = b"".join(
+        pa.decompress(segment.packed, segment.body_bytes, codec=CODEC, asbytes=True) for segment in segments
+    )
+    lengths = np.frombuffer(b"".join(segment.lengths for segment in segments), dtype="<i4").astype(np.int64)
+    return WindowParts(np.full(lengths.size, start_ms, dtype=np.int64), decoded_parts(data, lengths))
+
+
+def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
+    """Return the bodies of PART_SCHEMA that stand in a row, each of so many bytes."""
+    ends = np.cumsum(lengths)
+    found = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
+    assert found.places.size == lengths.size, "Spark wrote a part that is no part"
+    return found.rows
