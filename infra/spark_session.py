@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from regraft.infra.fetch_jars import spark_jars
 from regraft.infra.find_java import find_java
+from regraft.infra.find_port import LOOPBACK
 
 DRIVER_MEMORY_MB = 1_024
 LOCAL_MASTER = "local[2]"
@@ -36,6 +37,9 @@ appender.file.policies.size.type=SizeBasedTriggeringPolicy
 appender.file.policies.size.size=16MB
 appender.file.strategy.type=DefaultRolloverStrategy
 appender.file.strategy.max=2
+# What is given to Avro is never null; it warns of that in each task.
+logger.avro.name=org.apache.spark.sql.avro.AvroSerializer
+logger.avro.level=error
 rootLogger.level=warn
 rootLogger.appenderRef.file.ref=file
 """
@@ -45,6 +49,7 @@ def base_configuration(
     run_dir: Path,
     *,
     driver_memory_mb: int = DRIVER_MEMORY_MB,
+    driver_host: str = LOOPBACK,
     shuffle_partitions: int = 2,
     ui: bool = False,
     extra: Mapping[str, str] | None = None,
@@ -61,8 +66,8 @@ def base_configuration(
         "spark.driver.memory": f"{driver_memory_mb}m",
         "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{log_settings}",
         "spark.executorEnv.PYTHONSAFEPATH": "1",  # or a folder where Spark runs could stand in for one of our packages
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": driver_host,
+        "spark.driver.bindAddress": LOOPBACK if driver_host == LOOPBACK else "0.0.0.0",
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.local.dir": str(spark_dir / "local"),
         "spark.pyspark.python": sys.executable,  # the workers' default is whatever python3 is on PATH
@@ -89,13 +94,15 @@ def build_spark_session(
     run_dir: Path,
     master: str = LOCAL_MASTER,
     driver_memory_mb: int = DRIVER_MEMORY_MB,
+    driver_host: str = LOOPBACK,
     shuffle_partitions: int = 2,
     ui: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return a running session; under spark-submit the submitted master, memory and jars stay as they are.
 
-    Sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark's launcher reads.
+    ``driver_host`` is where executors on other machines reach this one. Sets JAVA_HOME and PYSPARK_PYTHON of this
+    process, which Spark's launcher reads.
     """
     builder = SparkSession.builder.appName(app_name)
     if is_submitted():
@@ -104,10 +111,16 @@ def build_spark_session(
         return builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if driver_host == LOOPBACK:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of glibc: many threads otherwise hold many half-empty arenas
     settings = base_configuration(
-        run_dir, driver_memory_mb=driver_memory_mb, shuffle_partitions=shuffle_partitions, ui=ui, extra=extra
+        run_dir,
+        driver_memory_mb=driver_memory_mb,
+        driver_host=driver_host,
+        shuffle_partitions=shuffle_partitions,
+        ui=ui,
+        extra=extra,
     )
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -61,8 +61,11 @@ class SparkSettings:
 
     ``master``: Spark's master URL. ``driver_memory_mb``: heap of the driver, in which local mode does all its work;
     None takes 1,024 MB and, in a fleet of more than 166 brokers, 40 MB more for each 1,000 telemetry records that a
-    micro-batch may hold beyond 20,000.
+    micro-batch may hold beyond 20,000. ``driver_host``: the address at which executors of a cluster reach the driver.
+    ``executor_memory_mb``: heap of each executor of a cluster.
     """
 
     master: str = "local[2]"
     driver_memory_mb: int | None = None
+    driver_host: str = "127.0.0.1"
+    executor_memory_mb: int = 1_024

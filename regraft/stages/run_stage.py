@@ -49,6 +49,14 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
     return EXIT_OK
 
 
+def node(settings: Settings, stop: threading.Event) -> int:
+    """Run one node next to a real broker."""
+    from regraft.producers.run_node import run_node
+
+    run_node(settings.node, stop)
+    return EXIT_OK
+
+
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
     from regraft.infra.spark_session import base_configuration, build_spark_session, end_session
@@ -63,10 +71,12 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     directory = settings.run.directory
     # Both sides have options for the one Java: the session's say where to log, the query's bound what Avro may claim.
     extra = {**SPARK_SETTINGS, java_options: f"{base_configuration(directory)[java_options]} {JAVA_OPTIONS}"}
+    extra["spark.executor.memory"] = f"{settings.spark.executor_memory_mb}m"
     spark = build_spark_session(
         "regraft",
         run_dir=directory,
         master=settings.spark.master,
+        driver_host=settings.spark.driver_host,
         driver_memory_mb=settings.spark.driver_memory_mb or driver_memory_mb(settings.streaming),
         extra=extra,
     )
@@ -111,6 +121,7 @@ def alert(settings: Settings, stop: threading.Event) -> int:
 
 STAGES: dict[str, Callable[[Settings, threading.Event], int]] = {
     "emulate": emulate,
+    "node": node,
     "stream": stream,
     "control": control,
     "alert": alert,

@@ -38,10 +38,7 @@ def test_a_fast_clock_needs_its_origin_and_no_check_against_kafkas_time() -> Non
     (fault,) = _faults({"run": {"clock_speed": 20.0}, **ANY_TIME})
     assert fault.startswith("run: clock_speed is 20 without clock_origin_ms")
     faults = _faults(FAST)
-    assert [fault.split(" is ")[0] for fault in faults] == [
-        "regraft.streaming.future_ms_max",
-        "regraft.streaming.past_ms_max",
-    ]
+    assert [fault.split(" is ")[0] for fault in faults] == ["streaming.future_ms_max", "streaming.past_ms_max"]
     assert "event times run away from Kafka's" in faults[0]
 
 

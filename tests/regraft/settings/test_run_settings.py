@@ -1,3 +1,4 @@
+import pickle
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -226,11 +227,7 @@ def test_it_is_known_which_settings_somebody_chose(tmp_path: Path, monkeypatch: 
     file.write_text("[controller.decision]\nnoise_factor = 2.0\n")
     monkeypatch.setenv("REGRAFT_CONTROLLER__SHADOW_PLANNERS", '["swap_links_lmst"]')
     settings = load_settings({"run": {"seed": 1}}, file)
-    assert settings.chosen == {
-        "regraft.controller.decision.noise_factor",
-        "regraft.controller.shadow_planners",
-        "run.seed",
-    }
+    assert settings.chosen == {"controller.decision.noise_factor", "controller.shadow_planners", "run.seed"}
     assert settings.controller.shadow_planners == ("swap_links_lmst",)
 
 
@@ -281,3 +278,9 @@ def test_faults_of_security_are_among_all_others(tmp_path: Path) -> None:
         "redis: security.username is given without",
     ):
         assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
+
+
+def test_faults_cross_processes_as_they_are() -> None:
+    """As in a benchmark that runs its tasks in processes of their own."""
+    error = pickle.loads(pickle.dumps(SettingsError(["first fault", "second fault"])))
+    assert (error.faults, str(error)) == (("first fault", "second fault"), "first fault\nsecond fault")

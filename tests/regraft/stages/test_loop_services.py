@@ -13,8 +13,8 @@ from regraft.stages.loop_services import ALERTS, loop_service
 
 @pytest.fixture
 def child(tmp_path: Path) -> Service:
-    """A process like those of a run, that lists the settings, in a directory with folders named like our packages."""
-    for package in ("alerts", "schemas", "overlay"):
+    """A process like those of a run, that lists the settings, in a directory with folders named like ours."""
+    for package in ("regraft", "alerts", "schemas"):
         (tmp_path / package).mkdir()
         (tmp_path / package / "__init__.py").write_text(f"raise RuntimeError('somebody else has a {package}, too')\n")
     service = loop_service(ALERTS, load_settings({"run": {"directory": tmp_path / "run"}}))
@@ -22,8 +22,8 @@ def child(tmp_path: Path) -> Service:
     return replace(service, command=command, directory=tmp_path, ready=lambda: False, finishes=True)
 
 
-def test_folders_of_the_working_directory_do_not_stand_in_for_our_packages(child: Service) -> None:
-    """A person may run Regraft from a directory with an ``alerts`` of their own."""
+def test_folders_of_the_working_directory_do_not_stand_in_for_our_package(child: Service) -> None:
+    """A person may run Regraft from a directory with a ``regraft`` of their own, such as a folder of settings."""
     with Supervisor() as supervisor:
         supervisor.start(child)
         assert supervisor.wait_end(child.name, 0) == 0

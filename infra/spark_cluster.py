@@ -1,0 +1,106 @@
+"""A standalone Spark cluster on this machine, from the Spark that is installed: one master, several workers.
+
+``python -m regraft.infra.spark_cluster [--workers 2] [--cores 1] [--memory-mb 1024] [--directory DIR]`` runs one until
+it is interrupted and prints its URL, for ``spark.master``. What runs on it does not belong here.
+"""
+
+import argparse
+import signal
+import tempfile
+import threading
+from pathlib import Path
+
+import pyspark
+from rich.console import Console
+
+from regraft.infra.find_java import find_java
+from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.service import SERVER_VARIABLES, RestartPolicy, Service
+from regraft.infra.start_on_port import start_on_port
+from regraft.infra.supervise import Supervisor
+
+SPARK_HOME = Path(pyspark.__file__).parent
+SCALA_VERSION = "2.13"  # of the jars in it
+HEAP_MB = 192  # of the master and each worker; executors have heaps of their own.
+MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+
+
+def start_spark_cluster(
+    supervisor: Supervisor, run_dir: Path, *, workers: int = 2, cores: int = 1, memory_mb: int = 1_024
+) -> str:
+    """Start a master and workers under ``supervisor``, each worker with so many cores and so much memory to give.
+
+    Returns the master's URL. Workers that end are started again. Raises ServiceFailedError.
+    """
+    directory = (run_dir / "spark-cluster").absolute()
+    directory.mkdir(parents=True, exist_ok=True)
+
+    def prepare(_: bool) -> tuple[int, Service]:
+        port, ui_port = choose_ports(2)
+        given = ("--host", LOOPBACK, "--port", str(port), "--webui-port", str(ui_port))
+        return port, _service("spark-master", MASTER, given, directory, port)
+
+    port = start_on_port(supervisor, "Spark's master", None, prepare)
+    url = f"spark://{LOOPBACK}:{port}"
+    for number in range(workers):
+        _start_worker(supervisor, directory, url, number, cores=cores, memory_mb=memory_mb)
+    return url
+
+
+def _start_worker(
+    supervisor: Supervisor, directory: Path, url: str, number: int, *, cores: int, memory_mb: int
+) -> None:
+    name = f"spark-worker-{number}"
+
+    def prepare(_: bool) -> tuple[int, Service]:
+        port, ui_port = choose_ports(2)
+        where = ("--host", LOOPBACK, "--port", str(port), "--webui-port", str(ui_port))
+        given = (*where, "--cores", str(cores), "--memory", f"{memory_mb}m", "--work-dir", str(directory / name), url)
+        return port, _service(name, WORKER, given, directory, port)
+
+    start_on_port(supervisor, "a worker of Spark", None, prepare)
+
+
+def _service(name: str, program: str, given: tuple[str, ...], directory: Path, port: int) -> Service:
+    java = find_java()
+    return Service(
+        name=name,
+        command=(str(java.executable), f"-Xmx{HEAP_MB}m", "-cp", f"{SPARK_HOME}/jars/*", program, *given),
+        log_file=directory / f"{name}.log",
+        # Executors are started by Spark's own launcher, which looks for these; the scripts of Spark would set them.
+        environment={
+            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_SCALA_VERSION": SCALA_VERSION,
+            "JAVA_HOME": str(java.home),
+            "SPARK_LOCAL_IP": LOOPBACK,
+        },
+        inherited=SERVER_VARIABLES,
+        directory=directory,
+        ready=lambda: is_listening(port),
+        restart=RestartPolicy(),
+    )
+
+
+def main() -> None:
+    """Run a cluster until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workers", type=int, default=2, help="how many workers")
+    parser.add_argument("--cores", type=int, default=1, help="cores that each worker gives to executors")
+    parser.add_argument("--memory-mb", type=int, default=1_024, help="memory that each worker gives to executors")
+    parser.add_argument("--directory", type=Path, help="where logs and scratch space go; default: a new directory")
+    given = parser.parse_args()
+    directory = given.directory or Path(tempfile.mkdtemp(prefix="spark-cluster-"))
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with Supervisor() as supervisor:
+        url = start_spark_cluster(
+            supervisor, directory, workers=given.workers, cores=given.cores, memory_mb=given.memory_mb
+        )
+        console = Console()
+        console.print(f"{url} is ready: give it as spark.master. Logs are in {directory / 'spark-cluster'}.")
+        stop.wait()
+
+
+if __name__ == "__main__":
+    main()

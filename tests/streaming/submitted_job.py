@@ -1,0 +1,56 @@
+"""The job by spark-submit, on any master, in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pyspark
+
+from regraft.infra.fetch_jars import spark_jars
+from regraft.streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
+
+ROOT = Path(__file__).parents[2]
+
+
+@contextmanager
+def submitted_job(
+    job: StreamingSettings, directory: Path, master: str, *, more: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run it with its log in ``directory/log``; it is killed at the end where it still runs."""
+    java_options = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1"
+    command = [
+        str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
+        *("--master", master, "--driver-memory", "512m"),
+        *("--conf", f"spark.driver.extraJavaOptions={java_options}"),
+        *("--conf", f"spark.executor.extraJavaOptions={java_options}"),
+        *("--conf", "spark.ui.enabled=false", *more),
+        *("--jars", ",".join(str(jar) for jar in spark_jars())),
+        str(ROOT / "streaming" / "submit_job.py"),
+        *("--bootstrap", job.bootstrap, "--namespace", job.namespace, "--checkpoint", str(job.checkpoint_directory)),
+        *("--window-ms", "1000", "--grace-ms", "500", "--trigger-ms", "100", "--status-file", str(job.status_file)),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command, env=environment, stdout=log, stderr=log, cwd=directory, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+def ask_to_stop(process: subprocess.Popen[bytes]) -> None:
+    """Tell the program itself to stop; the JVM around it ends with the program's exit code."""
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # Spark starts short-lived ones all the time.
+            if "submit_job.py" in " ".join(child.cmdline()):
+                child.send_signal(signal.SIGTERM)
