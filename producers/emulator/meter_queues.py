@@ -1,0 +1,74 @@
+"""Tell brokers of a structured cyclic overlay, window by window, what happens at the queues of their links.
+
+In: the emulated overlay's link ends, and a window. Out: one observation for each broker and window. What waits at a
+link is what its bandwidth has not sent yet, not what is on its way. When a queue is congested, the broker decides.
+"""
+
+from __future__ import annotations
+
+import simpy
+
+from regraft.overlay.link_congestion import WINDOW_MS, QueueWindow
+from regraft.producers.brokers.scot_routing import ScotBroker
+from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.emulator.emulated_parts import LinkEnd
+
+Pair = tuple[str, str]
+
+
+class LinkMeter:
+    """Measures all links each ``window_ms`` from :meth:`start` to :meth:`stop`, on the overlay's clock.
+
+    ``congested_windows`` counts links and windows in which a broker took its link for congested.
+    """
+
+    def __init__(self, overlay: EmulatedOverlay, window_ms: float = WINDOW_MS) -> None:
+        self._overlay = overlay
+        self._window_ms = window_ms
+        self._before: dict[Pair, tuple[int, int]] = {}  # Messages that have ever entered, and those that wait.
+        self._is_running = False
+        self.congested_windows = 0
+
+    def start(self) -> None:
+        """Begin with the next window."""
+        self._is_running = True
+        self._wait()
+
+    def stop(self) -> None:
+        """Measure no more; brokers take their links for free from now on."""
+        self._is_running = False
+        for core in self._cores().values():
+            core.observe_links({})
+
+    def _cores(self) -> dict[str, ScotBroker]:
+        found = ((name, broker.core) for name, broker in self._overlay.brokers.items())
+        return {name: core for name, core in found if isinstance(core, ScotBroker)}
+
+    def _wait(self) -> None:
+        self._overlay.env.timeout(self._window_ms).callbacks.append(self._measure)
+
+    def _measure(self, _: simpy.Event) -> None:
+        if not self._is_running:
+            return
+        windows: dict[str, dict[str, QueueWindow]] = {}
+        for pair, end in self._overlay.link_ends.items():
+            windows.setdefault(pair[0], {})[pair[1]] = self._window_of(pair, end)
+        for name, core in self._cores().items():
+            core.observe_links(windows.get(name, {}))
+            self.congested_windows += len(core.hot)
+        self._wait()
+
+    def _window_of(self, pair: Pair, end: LinkEnd) -> QueueWindow:
+        entered_before, queued_before = self._before.get(pair, (0, 0))
+        entered, queued = end.counters.messages_in, self._queued(end)
+        self._before[pair] = entered, queued
+        came = entered - entered_before
+        return QueueWindow(came, max(came + queued_before - queued, 0), queued)
+
+    def _queued(self, end: LinkEnd) -> int:
+        """Return how many messages of the link's mean size still wait for its bandwidth."""
+        bytes_per_ms = self._overlay.timing.bytes_per_ms_max
+        if bytes_per_ms is None or not end.counters.messages_in:
+            return 0
+        backlog_bytes = max(end.busy_until_ms - self._overlay.env.now, 0.0) * bytes_per_ms
+        return round(backlog_bytes * end.counters.messages_in / end.counters.bytes_in)

@@ -1,0 +1,64 @@
+"""A structured cyclic overlay over named brokers: its links, ways, and what is refused."""
+
+from itertools import pairwise
+
+import pytest
+
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.structured_cyclic import OverlayShapeError
+from tests.overlay.small_overlays import brokers_named
+
+NAMES = brokers_named(9)
+# Three regions in a line, of three brokers each: b00, b03 and b06 are cluster 0.
+SCOT = ScotConfiguration(0, (NAMES[0:3], NAMES[3:6], NAMES[6:9]), ((0, 1), (1, 2)))
+
+
+def test_links_are_those_of_the_product() -> None:
+    """Two in each of three clusters, three in each of three regions."""
+    assert len(SCOT.links) == 3 * 2 + 3 * 3
+    assert SCOT.neighbours["b03"] == ("b00", "b04", "b05", "b06")
+    assert SCOT.cluster_neighbours("b03") == ("b00", "b06")
+    assert SCOT.region_of("b04") == ("b03", "b04", "b05")
+    assert SCOT.degree_max == 4
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_static_ways_cross_regions_in_the_cluster_of_their_end(source: str) -> None:
+    """A way goes over links, between clusters at its first step or never."""
+    for target in NAMES:
+        way = SCOT.static_way(source, target)
+        assert (way[0], way[-1]) == (source, target)
+        assert all(tuple(sorted(pair)) in SCOT.links for pair in pairwise(way))
+        assert len({SCOT.place_of[broker][1] for broker in way[1:]}) <= 1
+
+
+def test_it_comes_back_from_an_inventory() -> None:
+    """An inventory of something else holds none; brokers that are in no region are refused."""
+    assert ScotConfiguration.of_fields(NAMES, SCOT.overlay_fields()) == SCOT
+    assert ScotConfiguration.of_fields(NAMES, {"links": []}) is None
+    with pytest.raises(OverlayShapeError, match="regions hold 9 brokers, the inventory 10"):
+        ScotConfiguration.of_fields(brokers_named(10), SCOT.overlay_fields())
+
+
+@pytest.mark.parametrize(
+    ("regions", "region_links", "reason"),
+    [
+        ((("a", "b"), ("c",)), ((0, 1),), "each needs one of every cluster"),
+        ((("a", "b"), ("c", "a")), ((0, 1),), "named twice"),
+        ((("a",), ("b",), ("c",)), ((0, 1),), "join 2 regions, there are 3"),
+        ((("a",), ("b",), ("c",)), ((0, 1), (1, 2), (0, 2)), "1 links too many"),
+    ],
+)
+def test_other_shapes_are_refused(
+    regions: tuple[tuple[str, ...], ...], region_links: tuple[tuple[int, int], ...], reason: str
+) -> None:
+    """The message says what is wrong."""
+    with pytest.raises(OverlayShapeError, match=reason):
+        ScotConfiguration(0, regions, region_links)
+
+
+def test_homes_are_brokers_and_no_part_of_the_digest() -> None:
+    """As on other overlays."""
+    assert SCOT.with_homes({"p": "b00"}).digest == SCOT.digest != SCOT.at_epoch(1).digest
+    with pytest.raises(ValueError, match="not in the overlay: b99"):
+        SCOT.with_homes({"p": "b99"})
