@@ -33,6 +33,9 @@ class DecisionSettings:
     would cut off all deliveries where it cut off none before; less for less. 0 looks at the cost alone. Default 0.3:
     it keeps the worst death from cutting off some 4 % more of all deliveries, for some 1.5 % of cost
     (docs/frailty.md).
+    ``broker_congestion_max``: no plan loads a broker further whose queue measures more (messages in / out * length)
+    until it measures half; 0 for no such veto. Default 10, the tau of Shafique. ``link_congestion_max``: the same for
+    links. Default 100, as that queue also holds what is on its way: 50 messages at 500 a second over 100 ms.
     ``cool_down_windows``: windows that must close after a plan before the next. Default 0: verification looks at later
     windows without blocking, and waiting for two raised the regret after a sudden change from 17.9 to 20.6 %.
     ``window_age_ms_max``: a state whose newest window ended longer ago is stale. Default 60 s, several windows.
@@ -50,6 +53,8 @@ class DecisionSettings:
     gain_share_min: float = 0.01
     change_share_min: float = 0.0005
     frailty_weight: float = 0.3
+    broker_congestion_max: float = 10.0
+    link_congestion_max: float = 100.0
     cool_down_windows: int = 0
     window_age_ms_max: int = MINUTE_MS
     mute_ms: int = 5 * MINUTE_MS
@@ -69,6 +74,8 @@ class DecisionSettings:
             "gain_share_min": 0,
             "change_share_min": 0,
             "frailty_weight": 0,
+            "broker_congestion_max": 0,
+            "link_congestion_max": 0,
             "tabu_lifetimes": 0,
             "cool_down_windows": 0,
             "window_age_ms_max": 1,

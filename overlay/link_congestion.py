@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 WINDOW_MS = 50.0
 THRESHOLD = 10.0
+RELEASE_SHARE = 0.5  # Of the threshold: what is congested stays so until its measure is down to this.
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,23 @@ class QueueWindow:
 
 @dataclass(frozen=True, slots=True)
 class CongestionRule:
-    """A named measure of a window; the link is congested above ``threshold``."""
+    """A named measure of a window; a queue becomes congested above ``threshold``.
+
+    Once it is, it stays so until the measure is no longer above ``release_share`` of that; at 1 there is no hysteresis.
+    """
 
     name: str
     measure: Callable[[QueueWindow], float]
     threshold: float = THRESHOLD
+    release_share: float = RELEASE_SHARE
 
-    def congested(self, window: QueueWindow) -> bool:
-        """Return whether the queue is congested."""
-        return self.measure(window) > self.threshold
+    def congested(self, window: QueueWindow, *, was: bool = False) -> bool:
+        """Return whether the queue is congested; ``was``: in the window before."""
+        return self.is_above(self.measure(window), was=was)
+
+    def is_above(self, measured: float, *, was: bool = False) -> bool:
+        """Return the same of a queue whose measure is known."""
+        return measured > self.threshold * (self.release_share if was else 1)
 
 
 PRODUCT = CongestionRule("product", lambda window: window.congestion_element * window.queued)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from regraft.controller.decide.judge_congestion import judge_congestion
 from regraft.controller.decide.judge_proposals import (
     Situation,
     frailty_price_per_s,
@@ -124,6 +125,7 @@ class PlanDraft:
             against = situation.kind.judge_caps(reached, after)
             if against is None and proposal.planner != EVACUATION:  # A person has asked for it, whatever it costs.
                 against = judge_change(proposal, reached, after, situation, self._settings)
+                against = against or judge_congestion(situation.kind, situation.hot, reached, after)
                 against = against or self._judge_frailty(proposal.gain_per_s, reached, after)
         if against is None:
             reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
@@ -197,8 +199,8 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
 def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None:
     """Return why a plan made on earlier windows cannot be carried out any more, None when it can.
 
-    It must fit the overlay as it is, keep the caps, spare brokers in maintenance, and save more than its price. Noise
-    and dead band are not asked for again: a plan that was worth it is kept until it is not worth its price.
+    It must fit the overlay as it is, keep the caps, spare what is congested or in maintenance, and save more than its
+    price. Noise and dead band are not asked for again: what was worth it is kept until it is not worth its price.
     """
     start: Reached = situation.kind.reached(situation.state)
     reached = start
@@ -210,6 +212,8 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
             except (NotATreeError, HomeError, RingIdError, KeyError) as error:
                 return Verdict.CONFLICT, f"the overlay has changed: {error}"
             against = situation.kind.judge_caps(reached, after)
+            if proposal.planner != EVACUATION:
+                against = against or judge_congestion(situation.kind, situation.hot, reached, after)
             reached = after
         if against is not None:
             return against

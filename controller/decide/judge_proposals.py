@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from regraft.controller.decide.gain_noise import MeanGain, mean_gain
+from regraft.controller.decide.judge_congestion import HotSpots
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import AnyKind, Reached
@@ -34,6 +35,7 @@ class Situation:
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
     ``evacuated`` move away. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
     has been as it is: the state holds no window from before. None while no change is known.
+    ``hot`` is what is congested: it gets no further load.
     """
 
     state: OverlayState
@@ -51,6 +53,7 @@ class Situation:
     evacuated: frozenset[str] = frozenset()
     recent: RecentChanges = field(default_factory=RecentChanges)
     changed_since_ms: int | None = None
+    hot: HotSpots = field(default_factory=HotSpots)
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:

@@ -16,6 +16,7 @@ import structlog
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.decide_plan import decide_plan
+from regraft.controller.decide.judge_congestion import HotSpots
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.decide.verify_gain import verify_gain
@@ -177,6 +178,7 @@ class ShadowPlanner:
             paused="",  # A person keeps the acting planner from acting; this one changes nothing.
             plan_in_review="",
             recent=RecentChanges.of(self.plans),
+            hot=HotSpots(),  # Queues of the real overlay say nothing of this one's.
         )
 
     def _adopt(self, plan: Plan, newest: ClosedWindow, now_ms: int) -> None:

@@ -6,6 +6,7 @@ In: the loop's state. Out: a Situation, and in the state how far it looks back. 
 from __future__ import annotations
 
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.judge_congestion import hot_spots
 from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.execute.carry_out_plan import PlanRunner
@@ -63,6 +64,7 @@ class SituationFinder:
             evacuated=reviewer.evacuated(now_ms) | frozenset(leaving),
             changed_since_ms=state.changed_since_ms,
             recent=RecentChanges.of(plan_log.in_force),
+            hot=hot_spots(windows, self._settings.decision),
         )
 
     def _plan_running(self, state: LoopState) -> str:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from regraft.overlay.link_congestion import LENGTH, ONSET, PRODUCT, RULES, SUM, CongestionRule, QueueWindow
@@ -22,3 +24,14 @@ def test_a_queue_that_none_leaves_counts_as_if_one_had() -> None:
     """Otherwise nothing could be said of a link that stands still."""
     assert QueueWindow(entered=7, queued=7).congestion_element == 7
     assert PRODUCT.congested(QueueWindow(queued=11))
+
+
+def test_a_congested_queue_stays_so_until_it_is_half_as_long() -> None:
+    """Otherwise a queue about the threshold would send messages now this way, now that."""
+    lengths = [4, 9, 11, 9, 6, 5, 9, 10, 11]
+    states, was = [], False
+    for length in lengths:
+        was = LENGTH.congested(QueueWindow(queued=length), was=was)
+        states.append(was)
+    assert states == [False, False, True, True, True, False, False, False, True]
+    assert not replace(LENGTH, release_share=1.0).congested(QueueWindow(queued=9), was=True)

@@ -1,0 +1,117 @@
+"""What is congested gets no further load, on a tree and on a ring."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from regraft.controller.decide.choose_proposals import plan_of, recheck_plan
+from regraft.controller.decide.judge_congestion import HotSpots, hot_spots
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.schemas.plan import Proposal, Verdict
+from regraft.schemas.state import QueueState
+from tests.controller.choose_all import choose_proposals
+from tests.controller.decide.test_judge_proposals import CALM, STATE, TREE, proposal_of
+from tests.controller.ring_situations import GOOD_IDS, TO_ROOT, only, situation_of
+from tests.controller.scripted_windows import closed_window
+from tests.controller.small_kinds import tree_kind
+from tests.overlay.small_overlays import inventory_of
+
+SETTINGS = DecisionSettings()
+
+
+def queue(broker: str, peer: str, congestion: float) -> QueueState:
+    return QueueState(broker, peer, 5.0, 5.0, 5.0, 1.0, 1.0, 0.1, 0, 2, congestion, 1000)
+
+
+def windows_with(*measures: float, broker: str = "b00", peer: str = "") -> list[ClosedWindow]:
+    """Windows in which one queue has had these measures."""
+    return [
+        replace(closed_window(TREE.brokers, [], 1000 * place), queues=(queue(broker, peer, measured),))
+        for place, measured in enumerate(measures)
+    ]
+
+
+def test_a_broker_stays_hot_until_its_measure_has_halved() -> None:
+    """A queue about the threshold would otherwise let changes pass at every other window."""
+    assert not hot_spots(windows_with(10.0), SETTINGS)
+    assert hot_spots(windows_with(10.1), SETTINGS).brokers == {"b00": 10.1}
+    assert hot_spots(windows_with(10.1, 5.1), SETTINGS).brokers == {"b00": 5.1}
+    assert not hot_spots(windows_with(10.1, 5.0, 9.9), SETTINGS)
+
+
+def test_a_link_is_hot_when_either_end_is() -> None:
+    """It is named in the order of links, with the larger measure; what is on its way may fill a longer queue."""
+    (window,) = windows_with(120.0, broker="b03", peer="b01")
+    both = replace(window, queues=(*window.queues, queue("b01", "b03", 150.0), queue("b00", "b01", 100.0)))
+    assert hot_spots([both], SETTINGS) == HotSpots(links={("b01", "b03"): 150.0})
+
+
+def test_zero_turns_the_veto_off() -> None:
+    """Whatever the queues measure."""
+    assert not hot_spots(windows_with(1e6), DecisionSettings(broker_congestion_max=0))
+
+
+def verdict_of(proposal: Proposal, hot: HotSpots, situation: Situation = CALM) -> tuple[Verdict, str]:
+    choice = choose_proposals([proposal], replace(situation, hot=hot), 1, SETTINGS)
+    (judged,) = choice.chosen + choice.refused
+    return judged.verdict, judged.verdict_reason
+
+
+def test_a_tree_is_not_led_over_a_congested_link() -> None:
+    """All 50 notifications/s would cross b00-b04, which had none; every other link carries less."""
+    verdict, reason = verdict_of(proposal_of(), HotSpots(links={("b00", "b04"): 150.0}))
+    assert verdict is Verdict.CONGESTED
+    assert reason == "link b00-b04 is congested (150) and would carry 50/s, 0/s now"
+    assert verdict_of(proposal_of(), HotSpots(links={("b02", "b03"): 150.0}))[0] is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize("broker", TREE.brokers)
+def test_a_change_that_takes_load_off_a_congested_broker_may_be_made(broker: str) -> None:
+    """The two ends serve as much as before, those between nothing any more."""
+    assert verdict_of(proposal_of(), HotSpots(brokers={broker: 150.0}))[0] is Verdict.ACCEPTED
+
+
+def test_a_tree_is_not_led_through_a_congested_broker() -> None:
+    """It would pass on what b00 and b02 want, and wants none of it itself."""
+    windows = tuple(closed_window(TREE.brokers, [{"b00", "b02"}] * 50, 1000 * place) for place in range(3))
+    inventory = inventory_of(TREE, {("b00", "b04"): 0.0, ("b03", "b04"): 0.0, ("b02", "b03"): 0.0})
+    situation = replace(CALM, state=TreeState(TREE, inventory, windows), kind=tree_kind(inventory, 4))
+    over_b04 = proposal_of(("b01", "b02"), ("b00", "b04"))
+    verdict, reason = verdict_of(over_b04, HotSpots(brokers={"b04": 12.5}), situation)
+    assert verdict is Verdict.CONGESTED
+    assert reason == "broker b04 is congested (12.5) and would carry 50/s, 0/s now"
+
+
+@pytest.mark.parametrize(
+    ("hot", "what"),
+    [
+        (HotSpots(links={("b00", "b02"): 150.0}), "link b00-b02 is congested (150) and would carry 10/s, 0/s now"),
+        (HotSpots(brokers={"b00": 20.0}), "broker b00 is congested (20) and would carry 30/s, 10/s now"),
+    ],
+    ids=["link", "broker"],
+)
+def test_a_ring_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> None:
+    """The exchange of IDs puts b00 at the root of the topic; a user that leaves b00 takes load off it."""
+    refused = only(GOOD_IDS, situation_of(hot=hot))
+    assert (refused.verdict, refused.verdict_reason) == (Verdict.CONGESTED, what)
+    assert only(TO_ROOT, situation_of(hot=hot)).verdict is Verdict.ACCEPTED
+
+
+def test_a_plan_in_review_is_dropped_when_what_it_loads_gets_congested() -> None:
+    """It was made on earlier windows."""
+    plan = plan_of(choose_proposals([proposal_of()], CALM, 1, SETTINGS), STATE)
+    assert recheck_plan(plan, CALM) is None
+    against = recheck_plan(plan, replace(CALM, hot=HotSpots(links={("b00", "b04"): 150.0})))
+    assert against is not None
+    assert against[0] is Verdict.CONGESTED
+
+
+def test_a_broker_is_emptied_over_what_is_congested() -> None:
+    """A person has asked for it."""
+    by_order = msgspec.structs.replace(proposal_of(), planner=EVACUATION)
+    assert verdict_of(by_order, HotSpots(links={("b00", "b04"): 150.0}))[0] is Verdict.ACCEPTED
