@@ -71,6 +71,10 @@ class Measured:
         mean = self.value(name, **where)
         return None if mean is None else Interval(mean, self.value(f"{name}_ci95", **where))
 
+    def all(self, name: str, **where: Value) -> list[float]:
+        """Return every figure of that name whose setting has all of ``where``."""
+        return [each.value for each in self._by_name.get(name, []) if where.items() <= each.where.items()]
+
     def steps(self, name: str, step: str, **where: Value) -> list[float]:
         """Return for which values of a setting there are figures, ascending."""
         found = {

@@ -120,6 +120,28 @@ def octopia(
     _reproduce(lambda console: reproduce_octopia(options, console), out)
 
 
+@reproduce_app.command()
+def mincost(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer and smaller networks: 2 minutes instead of hours.")
+    ] = False,
+    json_file: JsonFile = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/mincost"),
+    seed: Seed = 1,
+) -> None:
+    """Run the evaluation of Zhao11 (users packed onto brokers that are priced by traffic) with ours beside the paper's.
+
+    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+
+    Examples: `regraft reproduce mincost --quick`; `regraft reproduce mincost --seed 3 --out out/mincost-3`.
+    """
+    from regraft.reproductions.reproduce_mincost import reproduce_mincost
+    from regraft.reproductions.reproduce_parts import ReproduceOptions
+
+    options = ReproduceOptions(out, quick, seed, json_file)
+    _reproduce(lambda console: reproduce_mincost(options, console), out)
+
+
 def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path) -> None:
     """Run an evaluation and show its verdicts; end with code 2 for a wrong call and 130 for Ctrl-C."""
     from regraft.reproductions.reproduce_parts import ReproduceError, show_judgements

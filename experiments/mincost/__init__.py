@@ -1,0 +1,1 @@
+"""Zhao and Wu again: minimum cost overlays."""

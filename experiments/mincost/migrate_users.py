@@ -1,0 +1,94 @@
+"""Users that brokers redirect by themselves: the distributed variant of Zhao and Wu, sections IV.C and V.
+
+In: an instance, homes, a generator, how many users decline. Out: what is reached, in how many rounds and messages. All
+brokers act at once, each on what all had told before the round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from regraft.controller.planners.steps.pack_drop import TIE_SHARE, likely_changes_per_s
+from regraft.controller.planners.steps.pack_users import ROUNDING
+from regraft.overlay.packed_users import Flags, Homes, PackingCosts, PackingInstance
+
+# request_to_move, accept, replicate, connect, register, summarize, redirect; or request_to_move and a refusal.
+MOVE_MESSAGES, DECLINE_MESSAGES = 7, 2
+ROUNDS_MAX = 300  # Brokers that act at once may send users to and fro forever.
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """What came of it. ``messages`` are of moves, and of brokers that tell all others what their users now want."""
+
+    costs: PackingCosts
+    rounds: int
+    moves: int
+    declined: int
+    messages: int
+
+
+def migrate_users(
+    instance: PackingInstance, homes: Homes, rng: np.random.Generator, decline_share: float = 0.0
+) -> Migration:
+    """Let brokers redirect users until none does any more, or for ROUNDS_MAX rounds.
+
+    In a round each broker looks at one of its users, those with the most traffic first, and asks it to move where the
+    whole cost is least by the subscriptions of all brokers' users, the user's prices and those between brokers. A user
+    declines with probability ``decline_share``, and is not asked again. The other broker takes it if it has room left.
+    As all move at once, a move may cost more than it was to save.
+    """
+    costs = PackingCosts(instance, homes)
+    left = instance.room_per_s * (1 + ROUNDING) - instance.loads_per_s(costs.homes)
+    stays = np.zeros(instance.user_count, dtype=np.bool_)
+    looked_at = np.zeros(instance.user_count, dtype=np.bool_)
+    rounds = moves = declined = messages = 0
+    has_moved = False
+    while rounds < ROUNDS_MAX:
+        users = _heaviest(instance, costs.homes, ~looked_at & ~stays)
+        if not len(users):
+            if not has_moved:
+                break
+            has_moved = False
+            looked_at[:] = False
+            continue
+        rounds += 1
+        looked_at[users] = True
+        told = costs.subscribers > 0
+        for user, broker in _redirected(costs, users):
+            if rng.random() < decline_share:
+                stays[user] = True
+                declined, messages = declined + 1, messages + DECLINE_MESSAGES
+            elif left[broker] >= instance.demand_per_s[user]:
+                left[costs.homes[user]] += instance.demand_per_s[user]
+                left[broker] -= instance.demand_per_s[user]
+                costs.move(user, broker)
+                has_moved, moves, messages = True, moves + 1, messages + MOVE_MESSAGES
+        messages += _tellers(told, costs.subscribers > 0) * (instance.broker_count - 1)
+    return Migration(costs, rounds, moves, declined, messages)
+
+
+def _heaviest(instance: PackingInstance, homes: Homes, may_move: Flags) -> Homes:
+    """Return for each broker that has any the user with the most traffic of those that may move."""
+    users = np.flatnonzero(may_move)
+    order = users[np.lexsort((-instance.demand_per_s[users], homes[users]))]
+    first = np.r_[True, np.diff(homes[order]) > 0] if len(order) else np.zeros(0, dtype=np.bool_)
+    return np.asarray(order[first], dtype=np.intp)
+
+
+def _redirected(costs: PackingCosts, users: Homes) -> list[tuple[int, int]]:
+    """Return which of these users are asked to move, and where to, by the state before any of them does."""
+    likely = likely_changes_per_s(costs)[users]
+    targets, least_per_s = likely.argmin(axis=1), TIE_SHARE * costs.cost_per_s
+    return [
+        (user, broker)
+        for user, broker, change in zip(users.tolist(), targets.tolist(), likely.min(axis=1).tolist(), strict=True)
+        if change < -least_per_s and costs.change_per_s(user, broker) < -least_per_s
+    ]
+
+
+def _tellers(before: Flags, after: Flags) -> int:
+    """Return how many brokers have something to tell: what their users want together has changed."""
+    return int((before != after).any(axis=0).sum())

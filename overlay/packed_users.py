@@ -1,0 +1,219 @@
+"""What it costs to have users at brokers that are priced by traffic: access links, and trees between brokers.
+
+In: what users publish and want by sub-channel of the content space, prices, room of brokers, homes. Out: costs per
+second, and what one user's move changes. Which homes are taken belongs to the packers.
+
+Source: Zhao and Wu, "On the Construction of the Minimum Cost Content-Based Publish/Subscribe Overlays", sections II to
+IV. A message is charged the access link of its publisher and of each subscriber, and between brokers one minimum
+spanning tree over the publisher's broker and those with a subscriber of its sub-channel (section III.A); what nobody
+else wants is not sent at all (end of section IV.B).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Homes = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+
+class PackingError(ValueError):
+    """Users, prices and brokers do not fit together; the message says which."""
+
+
+@dataclass(frozen=True, eq=False)
+class PackingInstance:
+    """Users to be packed: ``rates`` (users, channels) per second, ``wants`` (users, channels), ``access_price`` (users,
+    brokers), ``core_price`` (brokers, brokers; symmetric, 0 to itself), ``room_per_s`` (brokers,).
+
+    ``rates`` holds only what another user wants. A broker has room for the traffic of its users, both ways; what passes
+    through it between other brokers is not counted (section II.B).
+    """
+
+    rates: Floats
+    wants: Flags
+    access_price: Floats
+    core_price: Floats
+    room_per_s: Floats
+
+    @classmethod
+    def of(
+        cls, published: Floats, wants: Flags, access_price: Floats, core_price: Floats, room_factor: float = 2.0
+    ) -> PackingInstance:
+        """Return the instance whose brokers together have room for ``room_factor`` times the traffic, each as much.
+
+        Raises PackingError when shapes differ, a price or rate is negative, or prices between brokers are no metric
+        table (symmetric, nothing to itself).
+        """
+        _check(published, wants, access_price, core_price)
+        others = wants.sum(axis=0)[None, :] - wants
+        rates = np.where(others > 0, published, 0.0)
+        brokers = len(core_price)
+        demand = _demand_per_s(rates, wants)
+        room = np.full(brokers, max(room_factor * demand.sum() / brokers, float(demand.max(initial=0.0))))
+        return cls(rates, wants, access_price, core_price, room)
+
+    @property
+    def user_count(self) -> int:
+        """How many users there are."""
+        return len(self.rates)
+
+    @property
+    def broker_count(self) -> int:
+        """How many brokers there are."""
+        return len(self.core_price)
+
+    @cached_property
+    def demand_per_s(self) -> Floats:
+        """What each user sends and takes, shape (users,): b_i(out) + b_i(in)."""
+        return _demand_per_s(self.rates, self.wants)
+
+    @cached_property
+    def access_cost_per_s(self) -> Floats:
+        """What each user costs at each broker, shape (users, brokers)."""
+        return self.demand_per_s[:, None] * self.access_price
+
+    @cached_property
+    def channel_rates(self) -> Floats:
+        """What is sent on each sub-channel by all users, shape (channels,)."""
+        return np.asarray(self.rates.sum(axis=0))
+
+    def loads_per_s(self, homes: Homes) -> Floats:
+        """Return the traffic of each broker's users, shape (brokers,)."""
+        return np.bincount(homes, weights=self.demand_per_s, minlength=self.broker_count).astype(np.float64)
+
+    def is_packed(self, homes: Homes) -> bool:
+        """Tell whether no broker has more than it has room for, but for rounding."""
+        return bool((self.loads_per_s(homes) <= self.room_per_s * (1 + 1e-9)).all())
+
+
+def _check(published: Floats, wants: Flags, access_price: Floats, core_price: Floats) -> None:
+    users, brokers = access_price.shape
+    if published.shape != wants.shape or len(published) != users:
+        raise PackingError(f"rates are {published.shape}, wants {wants.shape}, access prices {access_price.shape}")
+    if core_price.shape != (brokers, brokers):
+        raise PackingError(f"prices between brokers are {core_price.shape}: {brokers} by {brokers} are wanted")
+    if min(published.min(initial=0.0), access_price.min(initial=0.0), core_price.min(initial=0.0)) < 0:
+        raise PackingError("a rate or price is negative")
+    if core_price.diagonal().any() or not np.allclose(core_price, core_price.T):
+        raise PackingError("prices between brokers must be symmetric, and 0 from a broker to itself")
+
+
+def _demand_per_s(rates: Floats, wants: Flags) -> Floats:
+    taken = (wants * (rates.sum(axis=0)[None, :] - rates)).sum(axis=1)
+    return np.asarray(rates.sum(axis=1) + taken)
+
+
+def tree_prices(core_price: Floats, members: Flags) -> Floats:
+    """Return the price of the minimum spanning tree over each set of brokers, shape (sets,).
+
+    ``members`` has shape (sets, brokers). Prim's algorithm on all sets at once. Cost O(sets * brokers * largest set).
+    """
+    prices = np.zeros(len(members))
+    rows = np.flatnonzero(members.sum(axis=1) > 1)
+    left = members[rows].copy()
+    first = left.argmax(axis=1)
+    left[np.arange(len(rows)), first] = False
+    near = np.where(left, core_price[first], np.inf)
+    while len(rows):
+        own = np.arange(len(rows))
+        at = near.argmin(axis=1)
+        prices[rows] += near[own, at]
+        left[own, at] = False
+        np.minimum(near, core_price[at], out=near)
+        near[~left] = np.inf
+        going = left.any(axis=1)
+        if not going.all():
+            rows, left, near = rows[going], left[going], near[going]
+    return prices
+
+
+class PackingCosts:
+    """The cost of users at their homes, kept while users move.
+
+    A full evaluation costs O(users * channels + trees * brokers^2), where trees are one for each sub-channel and one
+    more for each broker that publishes on it and has no subscriber of it; a move only those of the sub-channels whose
+    set of brokers it changes.
+    """
+
+    def __init__(self, instance: PackingInstance, homes: Homes) -> None:
+        self.instance = instance
+        self.homes = homes.copy()
+        brokers, channels = instance.broker_count, instance.rates.shape[1]
+        self.subscribers = np.zeros((channels, brokers), dtype=np.int64)  # Of a sub-channel at a broker.
+        self.published = np.zeros((channels, brokers))  # On a sub-channel by users of a broker, per second.
+        order = np.argsort(homes, kind="stable")
+        starts = np.flatnonzero(np.r_[True, np.diff(homes[order]) > 0]) if len(homes) else np.zeros(0, dtype=np.intp)
+        if len(starts):
+            there = homes[order][starts]
+            self.subscribers[:, there] = np.add.reduceat(instance.wants[order].astype(np.int64), starts, axis=0).T
+            self.published[:, there] = np.add.reduceat(instance.rates[order], starts, axis=0).T
+        self._core = self._core_of(np.arange(channels), self.subscribers > 0, self.published)
+
+    @property
+    def access_per_s(self) -> float:
+        """What all access links cost: C_1."""
+        return float(self.instance.access_cost_per_s[np.arange(len(self.homes)), self.homes].sum())
+
+    @property
+    def core_per_s(self) -> float:
+        """What all trees between brokers cost."""
+        return float(self._core.sum())
+
+    @property
+    def cost_per_s(self) -> float:
+        """The whole cost."""
+        return self.access_per_s + self.core_per_s
+
+    @property
+    def unicast_per_s(self) -> float:
+        """The whole cost where a broker sends to each other one by itself: the second accounting."""
+        sent = self.published.T @ (self.subscribers > 0)
+        return self.access_per_s + float((sent * self.instance.core_price).sum())
+
+    def change_per_s(self, user: int, broker: int) -> float:
+        """Return what the cost changes by when a user moves."""
+        before = self.instance.access_cost_per_s[user, self.homes[user]]
+        channels, _, _, core = self._moved(user, broker)
+        return float(self.instance.access_cost_per_s[user, broker] - before + (core - self._core[channels]).sum())
+
+    def move(self, user: int, broker: int) -> None:
+        """Move a user."""
+        channels, subscribers, published, core = self._moved(user, broker)
+        self.subscribers[channels], self.published[channels], self._core[channels] = subscribers, published, core
+        self.homes[user] = broker
+
+    def _moved(self, user: int, broker: int) -> tuple[Homes, NDArray[np.int64], Floats, Floats]:
+        """Return the sub-channels that a move concerns, and what is counted and costs on them after it."""
+        wants, rates = self.instance.wants[user], self.instance.rates[user]
+        old = self.homes[user]
+        leaving, coming = self.subscribers[:, old], self.subscribers[:, broker]
+        is_other_tree = wants & ((leaving == 1) | (coming == 0))
+        # Between two brokers with subscribers a publisher moves on one and the same tree.
+        is_outside = (rates > 0) & ((leaving == 0) | (coming == 0))
+        is_counted = wants | (rates > 0)
+        channels = np.flatnonzero(is_counted)
+        subscribers, published = self.subscribers[channels], self.published[channels]
+        for home, sign in ((old, -1), (broker, 1)):
+            subscribers[:, home] += sign * wants[channels]
+            published[:, home] += sign * rates[channels]
+        core = self._core[channels]
+        again = np.flatnonzero((is_other_tree | is_outside)[channels])
+        core[again] = self._core_of(channels[again], subscribers[again] > 0, published[again])
+        return channels, subscribers, published, core
+
+    def _core_of(self, channels: Homes, there: Flags, published: Floats) -> Floats:
+        """Return what the trees of these sub-channels cost, by the brokers with subscribers and what these publish."""
+        tiny = 1e-12 * max(float(self.instance.channel_rates.max(initial=0.0)), 1.0)  # What taking away leaves of 0.
+        outside = np.argwhere((published > tiny) & ~there)
+        members = np.concatenate([there, there[outside[:, 0]]])
+        members[len(there) + np.arange(len(outside)), outside[:, 1]] = True
+        prices = tree_prices(self.instance.core_price, members)
+        core = prices[: len(there)] * np.where(there, published, 0.0).sum(axis=1)
+        np.add.at(core, outside[:, 0], prices[len(there) :] * published[outside[:, 0], outside[:, 1]])
+        return np.asarray(core)

@@ -1,0 +1,37 @@
+"""Run the evaluation of Zhao and Wu again, and write what came out.
+
+In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
+belongs to ``experiments``.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from regraft.experiments.claim_evidence import Judgement, Measured
+from regraft.experiments.mincost.draw_mincost import draw_mincost
+from regraft.experiments.mincost.mincost_claims import OUR_CLAIMS, PAPER_CLAIMS, claims_document
+from regraft.experiments.mincost.mincost_tasks import FULL, QUICK, TaskResult, all_tasks, mean_figures, run_task
+from regraft.experiments.run_tasks import run_tasks
+from regraft.infra.measured_figures import run_facts
+from regraft.infra.show_progress import show_progress
+from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out, write_results
+
+
+def reproduce_mincost(options: ReproduceOptions, console: Console) -> list[tuple[str, Judgement]]:
+    """Run the evaluation of Zhao and Wu and return the verdict on each claim.
+
+    Writes figures.json, claims.md and the drawings to ``options.out``. The same seed gives the same figures but for
+    times, on any number of cores. Raises ReproduceError before anything is run.
+    """
+    size = QUICK if options.quick else FULL
+    prepare_out(options)
+    tasks = all_tasks(size, options.seed)
+    parts = options.out / "parts" / size.name
+    with show_progress("mincost", sum(task.work_count for task in tasks), console) as tell:
+        results = run_tasks(tasks, run_task, TaskResult, parts, tell, "networks")
+    figures = mean_figures(results)
+    run = run_facts({"size": size.name, "draws": size.draws}, options.seed)
+    write_results(options, run, figures, draw_mincost(figures), claims_document(run, figures))
+    measured = Measured(figures)
+    return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]

@@ -1,0 +1,111 @@
+"""The evaluation of Zhao and Wu: what networks are, what a task comes to, what is judged."""
+
+import math
+
+import msgspec
+import numpy as np
+import pytest
+
+from regraft.controller.planners.steps.pack_users import pack_random
+from regraft.experiments.claim_evidence import Measured, Verdict
+from regraft.experiments.mincost.draw_mincost import draw_mincost
+from regraft.experiments.mincost.migrate_users import migrate_users
+from regraft.experiments.mincost.mincost_claims import (
+    OUR_CLAIMS,
+    PAPER_CLAIMS,
+    by_users,
+    claims_document,
+    judge_never_dearer,
+    judge_order,
+)
+from regraft.experiments.mincost.mincost_tasks import FULL, QUICK, MincostTask, all_tasks, mean_figures, run_task
+from regraft.experiments.mincost.mincost_workload import INTERESTS, PRICES, Setting, draw_instance
+from regraft.infra.measured_figures import Figure
+from regraft.overlay.packed_users import PackingCosts
+
+SMALL = Setting(60, 6)
+
+
+@pytest.mark.parametrize("prices", PRICES)
+@pytest.mark.parametrize("interests", INTERESTS)
+def test_networks_are_as_the_paper_has_them(prices: str, interests: str) -> None:
+    """Room for twice the traffic, each broker as much; the triangle inequality between brokers; all want something."""
+    instance = draw_instance(Setting(60, 6, prices, 2.0, interests), np.random.default_rng(1))
+    room, core = instance.room_per_s, instance.core_price
+    assert room == pytest.approx(np.full(6, max(2 * instance.demand_per_s.sum() / 6, instance.demand_per_s.max())))
+    assert (core[:, :, None] <= core[:, None, :] + core.T[None, :, :] + 1e-9).all()
+    assert instance.wants.any(axis=1).all()
+    assert (instance.rates >= 0).all()
+
+
+def test_narrow_interests_are_a_twentieth_of_the_content() -> None:
+    """They touch two sub-channels of 20 at most."""
+    wants = draw_instance(Setting(200, 4, interests="narrow"), np.random.default_rng(2)).wants
+    assert set(wants.sum(axis=1).tolist()) <= {1, 2}
+
+
+def test_equal_tasks_are_equal_figures_but_for_times() -> None:
+    """And random packing is 1 by definition."""
+    task = MincostTask(3, 0, SMALL)
+    one, other = ([sample for sample in run_task(task).samples if sample.name != "seconds"] for _ in range(2))
+    assert one == other
+    ratios = {str(each.where["algorithm"]): each.value for each in one if each.name == "crr"}
+    assert ratios["random"] == 1.0
+    assert ratios["drop"] >= max(ratios.values()) - 1e-9
+
+
+def test_sizes_hold_each_setting_once() -> None:
+    """100 networks a point in full, as in the paper."""
+    for size in (FULL, QUICK):
+        tasks = all_tasks(size, 1)
+        assert len({task.label for task in tasks}) == len(tasks)
+        assert len(tasks) == size.draws * len({msgspec.json.encode(task.setting) for task in tasks})
+    assert FULL.draws == 100
+
+
+def test_users_that_brokers_redirect_end_cheaper_within_room() -> None:
+    """From random homes; who declines stays, and is told apart from who moved."""
+    instance = draw_instance(SMALL, np.random.default_rng(4))
+    homes = pack_random(instance, np.random.default_rng(5))
+    before_per_s = PackingCosts(instance, homes).cost_per_s
+    willing = migrate_users(instance, homes, np.random.default_rng(6))
+    assert willing.costs.cost_per_s < before_per_s
+    assert instance.is_packed(willing.costs.homes)
+    assert (willing.declined, willing.moves > 10, willing.messages >= 7 * willing.moves) == (0, True, True)
+    nobody = migrate_users(instance, homes, np.random.default_rng(6), 1.0)
+    assert (nobody.moves, nobody.messages) == (0, 2 * nobody.declined)
+    assert nobody.costs.homes.tolist() == homes.tolist()
+
+
+def crr(algorithm: str, value: float) -> list[Figure]:
+    where = {**msgspec.to_builtins(Setting(1_000, 10)), "algorithm": algorithm}
+    return [Figure("crr", where, value, "1"), Figure("crr_ci95", where, 0.1, "1")]
+
+
+def test_the_order_is_reproduced_only_where_intervals_are_apart() -> None:
+    """Greedy below clustering below mixing."""
+    ordered = Measured([*crr("greedy", 1.0), *crr("clustering", 2.0), *crr("mixing", 3.0)])
+    touching = Measured([*crr("greedy", 1.0), *crr("clustering", 1.1), *crr("mixing", 3.0)])
+    against = Measured([*crr("greedy", 3.0), *crr("clustering", 2.0), *crr("mixing", 3.0)])
+    found = [judge_order(one).verdict for one in (ordered, touching, against)]
+    assert found == [Verdict.REPRODUCED, Verdict.UNDECIDED, Verdict.REFUTED]
+
+
+def test_one_dearer_network_refutes_ours() -> None:
+    """However good the mean."""
+    found = [judge_never_dearer(Measured([Figure("ours_against_best_max", {}, worst, "1")])) for worst in (1.0, 1.001)]
+    assert [one.verdict for one in found] == [Verdict.REPRODUCED, Verdict.REFUTED]
+
+
+def test_a_run_gives_tables_and_drawings() -> None:
+    """With a row for each setting, and a verdict on each claim."""
+    settings = [Setting(200, 2), Setting(400, 4), Setting(400, 4, core_scale=0.01), SMALL]
+    figures = mean_figures([run_task(MincostTask(1, draw, setting)) for setting in settings for draw in range(2)])
+    assert list(by_users(Measured(figures), "crr", "greedy")) == [200.0, 400.0]
+    document = claims_document({"settings": {"size": "quick"}, "seed": 1}, figures)
+    assert document.count("| 200 | 2 |") == 1 + 4  # And four migrations.
+    assert document.count("**") == 2 * len((*PAPER_CLAIMS, *OUR_CLAIMS))
+    assert not any(math.isnan(one.value) for one in figures)
+    drawn = draw_mincost(figures)
+    assert all("Regraft" in drawing for drawing in drawn.values())
+    assert drawn == draw_mincost(figures)
