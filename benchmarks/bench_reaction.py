@@ -11,6 +11,9 @@ goes, or the day goes around the brokers in two minutes; quiet traffic has no ch
 - ``regret_share``: what the run cost above the overlay of an oracle that knows all the traffic, as a share of that.
 - ``plans``, ``moves`` (links and publishers), ``gains_missed``: of the whole run; ``alarms``: plans on quiet traffic
   and changes told where there was none.
+- ``kept``: what plans saved on even traffic after them over what they promised, as shares of the cost, all plans
+  together; ``kept_small`` the same of those that promised less than 10 %; ``plans_kept`` and ``plans_kept_small``
+  are how many.
 
 ``--baseline-json`` names the file of an earlier measurement, perhaps by another version, to compare with; its regret is
 then against the same oracle as that of this measurement.
@@ -31,6 +34,7 @@ from regraft.infra.show_progress import show_progress
 
 REACHABLE_SHARE_MIN = 0.05
 ALL = "all"
+SMALL_SHARE = 0.1
 TOLD_WITHIN_S = 60.0  # A change that is told later than this after the last one was none.
 UNITS = {"saved_after_s_p50": "s", "saved_never": "1", "cost_per_s": "1/s", "oracle_per_s": "1/s", "regret_share": "1"}
 
@@ -92,7 +96,18 @@ def _values(reactions: Sequence[Reaction]) -> dict[str, float]:
         "undone": sum(one.plans_undone for one in reactions) / count,
         "gains_missed": sum(one.gains_missed for one in reactions) / count,
         "alarms": sum(one.alarms + _false_changes(one) for one in reactions) / count,
+        **_kept(reactions),
     }
+
+
+def _kept(reactions: Sequence[Reaction]) -> dict[str, float]:
+    plans = [kept for one in reactions for kept in one.kept]
+    values: dict[str, float] = {}
+    for name, found in (("", plans), ("_small", [one for one in plans if one.predicted_share < SMALL_SHARE])):
+        promised = sum(one.predicted_share for one in found)
+        values[f"kept{name}"] = sum(one.observed_share for one in found) / promised if promised else float("nan")
+        values[f"plans_kept{name}"] = len(found)
+    return values
 
 
 def _counted(reaction: Reaction) -> list[Saving]:
@@ -127,7 +142,7 @@ def print_table(title: str, figures: Sequence[Figure], against: Sequence[Figure]
     for figure in figures:
         rows.setdefault(str(figure.where["kind"]), {})[figure.name] = figure.value
     print(f"{title} ({END_S} s a run, change at {SHIFT_S} s)")
-    names = list(next(iter(rows.values())))
+    names = [name for name in next(iter(rows.values())) if all(name in row for row in rows.values())]
     print(f"{'kind':10}" + "".join(f"{name:>19}" for name in names))
     for kind, row in rows.items():
         if kind in oracles:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import msgspec
 
@@ -48,6 +49,8 @@ DAY_PHASES = 6
 QUIET = "quiet"
 EARLY_S = 20.0  # Of even traffic that the second oracle knows.
 SAVED_SHARE = 0.9
+KEPT_AFTER_S = 5.0  # A window: a plan that was decided on earlier saw the traffic before the change.
+KEPT_WINDOWS_MIN = 3  # On which it is judged.
 ORACLE = ("swap_links_cost", "relocate_publishers_joint")
 ORACLE_ROUNDS_MAX = 8
 ORACLE_GAIN_SHARE_MIN = 1e-3
@@ -117,13 +120,20 @@ class Saving(msgspec.Struct, frozen=True):
     share: float
 
 
+class KeptGain(msgspec.Struct, frozen=True):
+    """What a plan was to save as a share of the cost before it, and what it saved of that on even traffic after it."""
+
+    predicted_share: float
+    observed_share: float
+
+
 class Reaction(msgspec.Struct, frozen=True):
     """What came of one change.
 
     ``costs_per_s`` are, for each complete window after the change, its end in s and what it cost by time on the
     overlays in force, on the one that was there at the change, and on that of the oracle that knows the whole phase.
     ``savings`` are by phase. ``plans`` are begun in the run, ``alarms`` plans on quiet traffic before the change,
-    ``changes`` when a change was told, in s.
+    ``changes`` when a change was told, in s. ``kept`` are plans after which traffic stayed even for some windows.
     """
 
     kind: str
@@ -137,6 +147,7 @@ class Reaction(msgspec.Struct, frozen=True):
     gains_missed: int
     alarms: int
     changes: tuple[float, ...]
+    kept: tuple[KeptGain, ...] = ()
 
 
 def run_shift(task: ShiftTask, tell_work: TellWork) -> Reaction:
@@ -249,7 +260,29 @@ def _reaction(task: ShiftTask, loop: VirtualLoop, windows: list[ClosedWindow], k
         sum(event.kind == "gain_missed" for event in state.events),
         sum(QUIET_S <= _begun_s(plan) < quiet_until_s for plan in plans),
         tuple(changed_s),
+        _kept(done, overlays, windows, course),
     )
+
+
+def _kept(
+    plans: Sequence[Plan], overlays: _Overlays, windows: Sequence[ClosedWindow], course: Course
+) -> tuple[KeptGain, ...]:
+    """Return what plans promised and kept, by the windows after each until traffic changes again."""
+    starts_s = (0.0, *(start_s for start_s, _ in course.phases), END_S)
+    found = []
+    for plan, since_s, (before, after) in zip(plans, overlays.since_s[1:], pairwise(overlays.overlays), strict=True):
+        began_s, until_s = max(one for one in starts_s if one <= since_s), min(one for one in starts_s if one > since_s)
+        decided_s = _seconds(plan.window_end_ms)
+        later = _between(windows, since_s, until_s)
+        if plan.undoes or decided_s < began_s + course.settled_s + KEPT_AFTER_S or len(later) < KEPT_WINDOWS_MIN:
+            continue
+        saved_per_s = overlays.mean_per_s(before, later) - overlays.mean_per_s(after, later)
+        found.append(
+            KeptGain(
+                1 - plan.cost_predicted_per_s / plan.cost_before_per_s, saved_per_s / overlays.mean_per_s(before, later)
+            )
+        )
+    return tuple(found)
 
 
 def _saving(

@@ -1,7 +1,7 @@
 """The one cost of a tree, and of the tree after swaps of links made one by one.
 
-In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``regraft.overlay.cost``) and loads.
-Pricing all swaps at once belongs to :mod:`regraft.overlay.walk_cuts`, choosing them to neither.
+In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``overlay.cost``) and loads.
+Pricing all swaps at once belongs to :mod:`overlay.walk_cuts`, choosing them to neither.
 
 What a swap does. Removing link a-b cuts the tree into the side A of a and the side B of b; the notifications C that
 both sides want crossed a-b and will cross the new link i-j. Let the place in A where B hangs move from v over one link
@@ -12,7 +12,7 @@ wanted in A only behind it, and need not cross it any more. Nothing else in A ch
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -50,15 +50,45 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
         raise NotATreeError(f"{len(going)} links are removed and {len(coming)} added, a tree needs as many")
     if len(coming) == 1:
         return (LinkSwap(going.pop(), coming[0]),)
-    trial, swaps = costs.copy(), []
-    for new in coming:
-        # Of two trees, each new link closes a cycle on which at least one link has to go.
-        usable = sorted(going.intersection(trial.cycle(new)))
-        swap = LinkSwap(usable[0] if usable else min(going), new)
-        trial.apply(swap)
-        going.remove(swap.removed)
-        swaps.append(swap)
+    trial, swaps = SwapLine(costs), []
+    try:
+        for new in coming:
+            # Of two trees, each new link closes a cycle on which at least one link has to go.
+            usable = sorted(going.intersection(costs.cycle(new)))
+            swaps.append(LinkSwap(usable[0] if usable else min(going), new))
+            trial.go_to(swaps)
+            going.remove(swaps[-1].removed)
+    finally:
+        trial.go_to(())
     return tuple(swaps)
+
+
+class SwapLine:
+    """A tree that goes along lines of swaps, forth and back: what a copy would be, for what a swap costs.
+
+    Going back is exact: what is counted is whole numbers, and the cost, which is none, is kept.
+    """
+
+    def __init__(self, tree: TreeCosts) -> None:
+        self.tree = tree
+        self._made: list[tuple[LinkSwap, Floats]] = []
+
+    def go_to(self, swaps: Sequence[LinkSwap]) -> TreeCosts:
+        """Return the tree after these swaps, made one after the other on the one it began with.
+
+        Raises NotATreeError as :meth:`TreeCosts.apply`; the tree then stands before the swap that cannot be made.
+        """
+        same = 0
+        while same < min(len(self._made), len(swaps)) and self._made[same][0] == swaps[same]:
+            same += 1
+        while len(self._made) > same:
+            swap, costs = self._made.pop()
+            self.tree.take_back(swap, costs)
+        for swap in swaps[same:]:
+            costs = self.tree.costs_by_span
+            self.tree.apply(swap)
+            self._made.append((swap, costs))
+        return self.tree
 
 
 class TreeCosts:
@@ -107,6 +137,11 @@ class TreeCosts:
     def costs_per_s(self) -> Floats:
         """The cost of the tree in each span, shape (spans,)."""
         return self._costs / self.sets.spans_s
+
+    @property
+    def costs_by_span(self) -> Floats:
+        """The cost of the tree in each span, not per second, shape (spans,); never changed in place."""
+        return self._costs
 
     @property
     def loads_per_s(self) -> Floats:
@@ -168,6 +203,11 @@ class TreeCosts:
         for broker in line:
             self._count_directions(broker)
         return [self._peers[a][b] // 2 for a, b in pairwise(line)]
+
+    def take_back(self, swap: LinkSwap, costs_by_span: Floats) -> None:
+        """Undo the swap that was made last, before which the tree cost so much."""
+        self.apply(LinkSwap(swap.added, swap.removed))
+        self._costs = costs_by_span
 
     def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
         """Return the load after one swap of every broker of its cycle, by position, over all spans."""

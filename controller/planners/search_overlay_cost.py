@@ -30,12 +30,11 @@ class OverlaySearchSettings(PlannerSettings):
 
     ``search_words_max``: bounds the descents from all starts, in 64-bit words of delivery sets. Default 1e9, about a
     second.
-    ``escape_words_max``: the same for kicks after them. Default 3e7: at 40 brokers some 200 ms, as kicks look at few
-    links each and so are mostly array calls.
+    ``escape_words_max``: the same for kicks after them. Default 1e8, some 300 ms.
     """
 
     search_words_max: int = 1_000_000_000
-    escape_words_max: int = 30_000_000
+    escape_words_max: int = 100_000_000
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""

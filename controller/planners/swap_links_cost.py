@@ -25,11 +25,11 @@ class SearchSettings(PlannerSettings):
     """How much is looked at, in 64-bit words of delivery sets.
 
     ``search_words_max``: bounds the search for swaps in 64-bit words of delivery sets. Default 4e9, some seconds.
-    ``escape_words_max``: the same once no single swap helps. Default 3e6, some 30 ms.
+    ``escape_words_max``: the same once no single swap helps. Default 3e7, some 100 ms.
     """
 
     search_words_max: int = 4_000_000_000
-    escape_words_max: int = 3_000_000
+    escape_words_max: int = 30_000_000
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
@@ -46,10 +46,10 @@ def swap_links_cost(
 ) -> list[Proposal]:
     """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
 
-    Each look prices every swap of the tree at once (:mod:`regraft.overlay.walk_cuts`) and takes the best for each link that
+    Each look prices every swap of the tree at once (:mod:`overlay.walk_cuts`) and takes the best for each link that
     could go; they are then made best first, each priced anew before, until what is left is worth a new look. Where no
-    single swap helps, random kicks with a descent after each look for a better tree; the whole way to it is then one
-    proposal of several links, since no part of it need pay.
+    single swap helps, random kicks with a descent after each look for a better tree within what one plan may exchange;
+    the whole way to it is one proposal, since no part of it need pay.
     From a gain is taken what it counts that the worst single death cuts off more (``context.frailty_weight``); what
     kicks find is asked for that as a whole.
     Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
@@ -71,6 +71,7 @@ def swap_links_cost(
         before_per_s = costs.cost_per_s
     if len(proposals) < context.proposals_max and not search.is_over:
         search.words_left = settings.escape_words_max
+        search.present, search.links_max = frozenset(costs.links), context.links_max
         better = escape(costs, search, rng)
         if better is not None and is_worth_its_frailty(costs, better, search.frailty):
             removed, added = sorted(set(costs.links) - set(better.links)), sorted(set(better.links) - set(costs.links))

@@ -12,7 +12,7 @@ from regraft.overlay.cost import overlay_cost
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree import cycle_links, random_tree
-from regraft.overlay.tree_costs import LinkSwap, TreeCosts, as_swaps
+from regraft.overlay.tree_costs import LinkSwap, SwapLine, TreeCosts, as_swaps
 from regraft.overlay.walk_cuts import walk_cuts
 from regraft.overlay.weighted_sets import WeightedSets
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, overlays, sets_of
@@ -160,3 +160,29 @@ def test_exchange_of_unequal_numbers_is_refused() -> None:
     costs = costs_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"b00", "b03"}]))
     with pytest.raises(NotATreeError, match="2 links are removed and 1 added"):
         as_swaps(costs, tree.links[:2], [("b00", "b03")])
+
+
+@given(overlays(count_max=7), st.integers(0, 2**32))
+def test_a_tree_that_went_along_swaps_comes_back_exactly(drawn: Drawn, seed: int) -> None:
+    """Along lines of swaps forth and back, all that is counted is bit for bit as on a copy that only went there."""
+    inventory, _, sets = drawn
+    rng, costs = random.Random(seed), costs_of(inventory, sets)
+    line, lines = SwapLine(costs.copy()), [()]
+    for _ in range(6):
+        begin = rng.choice(lines)
+        copied = costs.copy()
+        for swap in begin:
+            copied.apply(swap)
+        swaps = all_swaps(Configuration(0, inventory.brokers, copied.links))
+        if swaps:
+            copied.apply(swap := rng.choice(swaps))
+            begin = (*begin, swap)
+            lines.append(begin)
+        tree = line.go_to(begin)
+        assert tree.links == copied.links
+        assert (tree.costs_by_span == copied.costs_by_span).all()
+        assert (tree.loads_per_s == copied.loads_per_s).all()
+        assert (tree.ends == copied.ends).all()
+        assert (tree.side == copied.side).all()
+        assert (tree.only == copied.only).all()
+        assert (tree.crossings() == copied.crossings()).all()

@@ -1,7 +1,7 @@
 """Search of links and homes together: descents from several starts, then kicks, within what one plan may change.
 
 In: an overlay with its cost, a budget, limits. Out: a better overlay. In which order a plan gets there belongs to
-:mod:`regraft.controller.planners.steps.order_changes`.
+:mod:`controller.planners.steps.order_changes`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ import numpy as np
 
 from regraft.controller.planners.steps.price_frailty import OverlayFrailty
 from regraft.controller.planners.steps.search_homes import HomeSearch
-from regraft.controller.planners.steps.search_swaps import KICK_SWAPS, TIE_SHARE, Search, descend, keeps_caps
-from regraft.overlay.configuration import link
+from regraft.controller.planners.steps.search_swaps import TIE_SHARE, Search, descend, kick
 from regraft.overlay.link_sides import Places
 from regraft.overlay.overlay_costs import OverlayCosts
 from regraft.overlay.publisher_placement import PublisherPlacement
-from regraft.overlay.tree_costs import LinkSwap
 
 HOMES_LOOKED_AT_MAX = 2_000_000  # By one descent over homes, when caps of load bind hard.
 HOMES_WORDS = 300_000  # What a look at all homes takes besides its words, in words: it is some array calls.
-KICK_NEAR = 8  # Of the brokers whose link costs least, to how many a kick joins one.
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +57,8 @@ class OverlaySearch:
         best_per_s = self.value_per_s(best)
         while not self.search.is_over and len(best.tree.ends) > 2:
             trial = best.copy()
-            touched = self._kick(trial, rng)
+            touched = kick(trial.tree, self.search, rng)
+            trial.links_changed()
             self.settle(trial, touched)
             if trial.cost_per_s >= best_per_s - TIE_SHARE * best.cost_per_s:
                 continue
@@ -105,18 +103,3 @@ class OverlaySearch:
         placement = PublisherPlacement(at_homes, range(len(overlay.homes)), overlay.homes.tolist(), caps_per_s)
         HomeSearch(at_homes.costs_per_s, HOMES_LOOKED_AT_MAX).descend(placement)
         return placement.homes
-
-    def _kick(self, overlay: OverlayCosts, rng: random.Random) -> Places:
-        """Make some random swaps and moves that keep the caps; return the links whose swaps they may have changed."""
-        names, costs = overlay.inventory.brokers, overlay.inventory.link_cost
-        touched: set[int] = set()
-        for _ in range(rng.randint(*KICK_SWAPS)):
-            one = rng.randrange(len(names))
-            nearest = [other for other in np.argsort(costs[one], kind="stable").tolist() if other != one][:KICK_NEAR]
-            added = link(names[one], names[rng.choice(nearest)])
-            cycle = overlay.tree.cycle(added)
-            if added not in cycle:
-                swap = LinkSwap(rng.choice(cycle), added)
-                if keeps_caps(overlay.tree, self.search, swap) and self.search.has_room(overlay.tree, swap):
-                    touched.update(overlay.apply(swap))
-        return np.array(sorted(touched), dtype=np.intp)

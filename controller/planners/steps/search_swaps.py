@@ -23,7 +23,10 @@ from regraft.overlay.walk_cuts import walk_cuts
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
 REUSE_SHARE = 0.5  # A found swap is taken from an older look while it gains this share of what the best then did.
 KICK_SWAPS = (2, 4)  # Random swaps of a kick: one is undone at once, many are a random tree.
+KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Kicks in vain until the search ends; with 20 it missed an optimum of six brokers.
+KICK_NEAR = 8  # Of the brokers whose link costs least, to how many a kick joins one.
 LINK_WORDS = 10_000  # What a look takes for each link besides its words, in words: it is a few array calls.
+LOOK_WORDS_MIN = 200_000  # What a look takes besides its links, in words.
 LOOK_WORDS = 50_000_000  # Of a look: all links of some 300 brokers, where there are more only the dearest.
 
 
@@ -131,7 +134,7 @@ def _words_of_link(costs: TreeCosts) -> int:
 
 def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[float, LinkSwap]]:
     """Return for each of these links the best swap that removes it, after what it saves per second, negated."""
-    search.words_left -= _words_of_link(costs) * len(numbers)
+    search.words_left -= LOOK_WORDS_MIN + _words_of_link(costs) * len(numbers)
     numbers = search.may_remove(costs, numbers)
     inventory, names = costs.inventory, costs.inventory.brokers
     change = np.full((2 * len(numbers), len(names)), np.inf)
@@ -163,28 +166,42 @@ def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[
 
 
 def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:
-    """Return the costs of a better tree that kicks from this one led to, None when none was found in the budget."""
-    best = costs
+    """Return the costs of a better tree that kicks from this one led to, None when none was found in the budget.
+
+    After a kick only what it may have changed is looked at: most of a large tree is as it was. It ends early once twice
+    as many kicks as there are brokers, or 40, have found nothing: what they reach of a small tree is soon known.
+    """
+    best, failed = costs, 0
     search = replace(search, frailty=None)  # Of all that is tried only the tree that is found is asked for it.
-    while not search.is_over and len(costs.ends) > 2:
+    while not search.is_over and len(costs.ends) > 2 and failed < max(KICKS_PER_BROKER * len(costs.degrees), KICKS_MIN):
         trial = best.copy()
-        for _ in range(rng.randint(*KICK_SWAPS)):
-            _kick(trial, search, rng)
-        for _ in descend(trial, search):
+        touched = kick(trial, search, rng)
+        for _ in descend(trial, search, near=touched):
             pass
+        failed += 1
         if trial.cost_per_s < best.cost_per_s * (1 - TIE_SHARE):
-            best = trial
+            best, failed = trial, 0
     return None if best is costs else best
 
 
-def _kick(costs: TreeCosts, search: Search, rng: random.Random) -> None:
-    """Make one random swap, unless the pair drawn is joined already or the swap breaks a cap."""
-    added: Link = link(*rng.sample(costs.inventory.brokers, 2))
-    cycle = costs.cycle(added)
-    if added not in cycle:
-        swap = LinkSwap(rng.choice(cycle), added)
-        if keeps_caps(costs, search, swap):
-            costs.apply(swap)
+def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
+    """Make some random swaps that keep the caps; return the links whose swaps they may have changed.
+
+    A link is drawn between a broker and one of those nearest to it: of any two brokers most are too far apart to be
+    joined by a good tree.
+    """
+    names, link_cost = costs.inventory.brokers, costs.inventory.link_cost
+    touched: set[int] = set()
+    for _ in range(rng.randint(*KICK_SWAPS)):
+        one = rng.randrange(len(names))
+        nearest = [other for other in np.argsort(link_cost[one], kind="stable").tolist() if other != one][:KICK_NEAR]
+        added = link(names[one], names[rng.choice(nearest)])
+        cycle = costs.cycle(added)
+        if added not in cycle:
+            swap = LinkSwap(rng.choice(cycle), added)
+            if keeps_caps(costs, search, swap) and search.has_room(costs, swap):
+                touched.update(costs.apply(swap))
+    return np.array(sorted(touched), dtype=np.intp)
 
 
 def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
