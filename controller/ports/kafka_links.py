@@ -1,7 +1,7 @@
 """The controller's readers on Kafka, and the way out for what they cannot use.
 
 Nothing here decides anything. While Kafka is away readers return nothing and dead letters wait in a bounded buffer;
-both go on by themselves when it is back. What the controller writes belongs to :mod:`regraft.controller.ports.plan_store`.
+both go on by themselves when it is back. What the controller writes belongs to :mod:`controller.ports.plan_store`.
 """
 
 from __future__ import annotations
@@ -203,12 +203,20 @@ class TopicReader(Generic[Record]):
             self.record_types = {**self.record_types, topic: self._awaited.pop(topic)}
 
     def _starts(self, topic: str) -> list[TopicPartition]:
-        """Return where to begin in a topic. Raises KafkaException."""
-        timed = [TopicPartition(topic, part.partition, self.since_ms) for part in _partitions(self._consumer, topic)]
+        """Return where to begin in a topic. Raises KafkaException.
+
+        The end is asked first: what comes between the two questions has an offset above it, and is found by its time or
+        is read from that end on. Asked the other way round, a record between them would never be read.
+        """
+        parts = _partitions(self._consumer, topic)
+        ends = [self._consumer.get_watermark_offsets(part, timeout=CALL_S)[1] for part in parts]
+        timed = [TopicPartition(topic, part.partition, self.since_ms) for part in parts]
         starts: list[TopicPartition] = self._consumer.offsets_for_times(timed, timeout=CALL_S)
-        for start in starts:
-            if start.offset < 0:  # Nothing that late yet: begin at the present end, found before anything comes.
-                start.offset = self._consumer.get_watermark_offsets(start, timeout=CALL_S)[1]
+        for start, end in zip(starts, ends, strict=True):
+            if start.error is not None:
+                raise KafkaException(start.error)
+            if start.offset < 0:  # Nothing that late yet.
+                start.offset = end
         return starts
 
     def _tell_fault(self, reason: str) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,46 @@ def test_reader_that_starts_at_the_end_misses_nothing_that_follows(kafka: Runnin
     assert store.commit(None, [Command("plan-1", CommandPhase.PREPARE, "b01", 0, 1)])
     store.close()
     assert [command.broker for command in collected(reader, 1)] == ["b01"]
+    reader.close()
+
+
+class WritesAfter:
+    """A consumer that has a record written right after its first answer to a question."""
+
+    def __init__(self, consumer: Any, question: str, write: Callable[[], object]) -> None:
+        self._consumer, self._question, self._write = consumer, question, write
+
+    def __getattr__(self, name: str) -> Any:
+        asked = getattr(self._consumer, name)
+        if name != self._question:
+            return asked
+
+        def ask(*given: Any, **options: Any) -> Any:
+            answer = asked(*given, **options)  # A topic that has just been made may refuse the first one.
+            if self._question:
+                self._question = ""
+                self._write()
+            return answer
+
+        return ask
+
+
+@pytest.mark.parametrize("question", ["get_watermark_offsets", "offsets_for_times"])
+def test_reader_misses_nothing_that_comes_while_it_asks_where_to_begin(
+    kafka: RunningKafka, namespace: str, question: str
+) -> None:
+    """A standby would else never learn who leads."""
+    topic = topic_name(RESULTS, namespace)
+    answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+
+    def write() -> None:
+        producer.produce(topic, encode(answer))
+        assert producer.flush(PATIENCE_S) == 0
+
+    reader = TopicReader(kafka.access, {topic: CommandResult}, 0, pytest.fail)
+    reader._consumer = WritesAfter(reader._consumer, question, write)  # type: ignore[assignment]
+    assert collected(reader, 1) == [answer]
     reader.close()
 
 
@@ -191,7 +232,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
         bootstrap=kafka.bootstrap,
         namespace=namespace,
         inventory_path=tmp_path / "inventory.json",
-        status_file=tmp_path / "regraft.controller.json",
+        status_file=tmp_path / "controller.json",
         instance="first",
         redis_url="redis://127.0.0.1:1",  # Nobody listens there: the view is best effort.
         dry_run=False,
@@ -210,7 +251,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
     finally:
         stop.set()
         thread.join(PATIENCE_S)
-    shown = json.loads((tmp_path / "regraft.controller.json").read_text())
+    shown = json.loads((tmp_path / "controller.json").read_text())
     assert (shown["is_standby"], shown["leader"], shown["term"]) == (False, "first", 1)
     assert shown["configuration"]["epoch"] == 1
     assert shown["plans"][0]["links_added"] == [["b00", "b04"]]
