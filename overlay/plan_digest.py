@@ -21,6 +21,7 @@ def plan_digest(plan: Plan, target: OverlayConfiguration) -> str:
     brokers for lost, or were begun by different controllers.
     """
     moves = sorted(f"{move.client} {move.home_from} {move.home_to}" for move in plan.moves)
+    moves += sorted(f"{move.home_from} {move.home_to}" for move in plan.subscribers_moved)
     text = "\n".join([str(plan.epoch_from), plan.begun_by, " ".join(sorted(plan.brokers_lost)), *moves])
     return target.digest + BETWEEN + hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -1,6 +1,6 @@
 """What is plausible in a record: the bounded types that its fields are made of, and a list of a record's bounds.
 
-A record says of each field what it may hold, by the types below; :func:`regraft.schemas.codec.decode` keeps them, and whoever
+A record says of each field what it may hold, by the types below; :func:`schemas.codec.decode` keeps them, and whoever
 reads by columns asks :func:`field_bounds`. Bounds are wide enough for all that is measured, and narrow enough that sums
 over a window stay within 64 bits. What lies outside is a fault of the sender, never a large measure.
 """

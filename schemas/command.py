@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from regraft.schemas.bounds import Epoch, Name, NameOrNone, Sum, Text, TimeMs
-from regraft.schemas.plan import ClientMove, IdMove, LinkPair, RingId
+from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair, RingId
 
 
 class CommandPhase(StrEnum):
@@ -46,15 +46,15 @@ class Refusal(StrEnum):
 class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, digest, phase, broker).
 
-    ``digest`` tells the plan from every other (:func:`regraft.overlay.plan_digest.plan_digest`), in every phase. A prepare
-    carries the change as links removed and added, ring IDs reassigned, clients moved, brokers that join and that leave;
-    on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest holds that of the target overlay, so that a broker
-    that holds another epoch refuses instead of guessing. On a ring it names only the users that come to or leave this
-    broker. Every command of a plan names the brokers that are lost, dead or started again empty: what they would have
-    had to send first is not waited for, and what comes of that life is not taken. An install carries the whole overlay
-    in force as links added, or IDs, and brokers joined, with the plan that led there and its digest; who obeys it holds
-    that epoch from outside and has forgotten all else. ``term`` is that of the leader who sends it: brokers refuse a
-    lower one than they have seen.
+    ``digest`` tells the plan from every other (:func:`overlay.plan_digest.plan_digest`), in every phase. A prepare
+    carries the change as links removed and added, ring IDs reassigned, clients moved, brokers that join and that leave
+    and, on a tree, ``subscribers_moved``; on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest holds that
+    of the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names
+    only the users that come to or leave this broker. Every command of a plan names the brokers that are lost, dead or
+    started again empty: what they would have had to send first is not waited for, and what comes of that life is not
+    taken. An install carries the whole overlay in force as links added, or IDs, and brokers joined, with the plan that
+    led there and its digest; who obeys it holds that epoch from outside and has forgotten all else. ``term`` is that of
+    the leader who sends it: brokers refuse a lower one than they have seen.
     """
 
     plan: Name
@@ -71,6 +71,7 @@ class Command(Struct, frozen=True):
     term: Epoch = 0
     brokers_joined: tuple[Name, ...] = ()
     brokers_left: tuple[Name, ...] = ()
+    subscribers_moved: tuple[HomeMove, ...] = ()
 
 
 class CommandResult(Struct, frozen=True):

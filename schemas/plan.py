@@ -24,6 +24,18 @@ class ClientMove(Struct, frozen=True, order=True):
         return f"{self.client} {self.home_from} -> {self.home_to}"
 
 
+class HomeMove(Struct, frozen=True, order=True):
+    """All subscribers of one broker of a tree, who leave it for another."""
+
+    home_from: Name
+    home_to: Name
+
+    @property
+    def text(self) -> str:
+        """Say who goes where, for people."""
+        return f"{self.home_from} -> {self.home_to}"
+
+
 OFF_RING = -1  # In place of an ID: the broker is not on the ring, before it joins or after it has left or died.
 
 
@@ -57,6 +69,7 @@ class Verdict(StrEnum):
     WRONG_ID = "wrong_id"
     DEGREE = "degree"
     CAPACITY = "capacity"
+    CONGESTED = "congested"
     STALE_STATE = "stale_state"
     EPOCH_MISMATCH = "epoch_mismatch"
     INCOMPLETE_STATE = "incomplete_state"
@@ -77,7 +90,7 @@ class Proposal(Struct, frozen=True):
     """One change that a planner suggests: links exchanged for others, clients moved, or the IDs of a ring reassigned.
 
     ``moves`` names publishers, on a ring users, with their homes before and after. Costs are per second
-    (``regraft.overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The proposals of one planner
+    (``overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The proposals of one planner
     call are a sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None
     until the plan is verified.
     """
@@ -131,15 +144,15 @@ class Plan(Struct, frozen=True):
     """The proposals chosen together, the target configuration and how far the transition has come.
 
     ``links_target`` is the whole target tree, ``ring_target`` the whole target ring, so that a plan alone says what is
-    intended; one of them is empty. ``moves`` are the clients that change their home, ``id_moves`` the brokers that
-    change their ID. ``undoes`` names the plan
-    that this one takes back, else empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused``
-    are the proposals that did not become part of it, each with its reason; of very many only the first. ``term`` is
-    that of the leader who wrote this version, ``begun_by`` names the controller that began to carry it out: two that do
-    not know of each other may choose the same change for the same epoch. ``brokers_target`` are all brokers of the
-    target overlay, empty in plans of earlier versions, which changed none. ``brokers_lost`` are those whose life at
-    ``epoch_from`` is over, dead or started again empty: nothing is asked of them. A broker that is lost and in the
-    target comes back by this plan.
+    intended; one of them is empty. ``moves`` are the clients that change their home (on a tree publishers, and
+    subscriptions by their names), ``subscribers_moved`` the brokers all of whose subscribers do, ``id_moves`` the
+    brokers that change their ID. ``undoes`` names the plan that this one takes back, else empty.
+    ``cost_observed_per_s`` is None until verified on later windows. ``refused`` are the proposals that did not become
+    part of it, each with its reason; of very many only the first. ``term`` is that of the leader who wrote this
+    version, ``begun_by`` names the controller that began to carry it out: two that do not know of each other may choose
+    the same change for the same epoch. ``brokers_target`` are all brokers of the target overlay, empty in plans of
+    earlier versions, which changed none. ``brokers_lost`` are those whose life at ``epoch_from`` is over, dead or
+    started again empty: nothing is asked of them. A broker that is lost and in the target comes back by this plan.
     """
 
     plan: Name
@@ -165,17 +178,19 @@ class Plan(Struct, frozen=True):
     begun_by: NameOrNone = ""
     brokers_target: tuple[Name, ...] = ()
     brokers_lost: tuple[Name, ...] = ()
+    subscribers_moved: tuple[HomeMove, ...] = ()
 
     @property
     def approval_digest(self) -> str:
         """Return what a person approves: it tells this plan from any other, in all its phases, and orders carry it.
 
         It covers when the plan was made, so nobody knows it before, and all that carrying it out changes. Commands
-        carry another one, by which brokers tell plans apart (:mod:`regraft.overlay.plan_digest`).
+        carry another one, by which brokers tell plans apart (:mod:`overlay.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0
         deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]
         deed += [self.links_removed, self.links_added, self.links_target, self.cost_before_per_s]
         deed += [self.cost_predicted_per_s, self.moves, self.id_moves, self.ring_target]
         deed += [self.brokers_target, self.brokers_lost]
+        deed += [self.subscribers_moved] if self.subscribers_moved else []
         return hashlib.sha256(json.dumps(to_builtins(deed), separators=(",", ":")).encode()).hexdigest()[:32]

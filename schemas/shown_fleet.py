@@ -1,10 +1,10 @@
-"""What the live view shows of members and repairs: a part of :class:`regraft.schemas.live_view.LiveView`."""
+"""What the live view shows of members and repairs: a part of :class:`schemas.live_view.LiveView`."""
 
 from msgspec import Struct
 
 
 class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A broker that does not simply serve, or that died lately: its fields are those of :class:`regraft.schemas.member.Member`.
+    """A broker that does not simply serve, or that died lately: its fields are those of :class:`schemas.member.Member`.
 
     ``in_overlay`` tells that the overlay in force has it, ``deaths`` counts the late ones. ``position`` is where one
     that is not in the inventory's file stands on a map, None where nobody knows.

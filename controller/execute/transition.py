@@ -3,7 +3,7 @@
 Nothing here sends or stores: every step returns effects that the control loop carries out in order. A plan and its
 phase are persisted before any command of that phase is sent, so that a controller that restarts resumes from the
 persisted phase by asking again; brokers answer a repeated command as they answered the first. What each phase leads
-to, its command, answer and limit stand in :mod:`regraft.schemas.plan_life`.
+to, its command, answer and limit stand in :mod:`schemas.plan_life`.
 
 Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
 plan can undo.
@@ -283,6 +283,7 @@ class Transition:
             id_moves=plan.id_moves,
             brokers_joined=tuple(sorted(change.joined)),
             brokers_left=tuple(sorted(change.left)),
+            subscribers_moved=plan.subscribers_moved,
         )
 
     def _lost_in(self, phase: CommandPhase) -> tuple[str, ...]:

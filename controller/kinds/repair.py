@@ -1,6 +1,6 @@
 """Repair: an overlay over other brokers than the present one, and the plan that leads there. Pure.
 
-What the overlay is like is the kind's to work out (:meth:`regraft.controller.kinds.overlay_kind.OverlayKind.repaired`).
+What the overlay is like is the kind's to work out (:meth:`controller.kinds.overlay_kind.OverlayKind.repaired`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
-from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal
+from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal
 
 REPAIR = "repair"  # In place of a planner's name: the plan mends what a death has cut.
 MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.
@@ -62,7 +62,8 @@ class Repair:
     """The overlay that a change of brokers leads to, its clients at their new homes, and how well that is.
 
     ``cost_before_per_s`` and ``cost_after_per_s`` are of the traffic of the windows, before without what has been lost
-    since; both 0 where it is not known.
+    since; both 0 where it is not known. ``subscribers_moved`` say where the subscribers of leaving brokers of a tree
+    go.
     """
 
     target: OverlayConfiguration
@@ -71,6 +72,7 @@ class Repair:
     cost_before_per_s: float
     cost_after_per_s: float
     reason: str
+    subscribers_moved: tuple[HomeMove, ...] = ()
 
     def plan(self, present: OverlayConfiguration, epoch_to: int, window_end_ms: int) -> Plan:
         """Return the plan, not yet begun, that leads from ``present`` to the target at ``epoch_to``."""
@@ -90,6 +92,7 @@ class Repair:
             history=(),
             moves=self.moves,
             brokers_lost=tuple(sorted(self.change.lost)),
+            subscribers_moved=self.subscribers_moved,
         )
         plan = target.as_target(bare, present)
         proposal = Proposal(

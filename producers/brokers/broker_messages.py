@@ -20,6 +20,7 @@ from regraft.producers.brokers.chord_messages import (
     RingMessage,
 )
 from regraft.producers.brokers.match_content import Filter
+from regraft.producers.brokers.scot_messages import ScotMessage
 from regraft.schemas.command import CommandResult
 
 UNSTAMPED_EPOCH = -1
@@ -29,7 +30,8 @@ UNSTAMPED_EPOCH = -1
 class Notification:
     """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
 
-    On a ring ``from_rendezvous`` tells a copy on its way down the topic's tree from one on its way to the root.
+    On a ring ``from_rendezvous`` tells a copy on its way down the topic's tree from one on its way to the root. On a
+    structured cyclic overlay ``vector`` has the bits of the clusters that the receiver is to see to beside its own.
     """
 
     publisher: str
@@ -40,6 +42,7 @@ class Notification:
     content: Mapping[str, float | str]
     size_bytes: int
     from_rendezvous: bool = False
+    vector: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class End:
 
 
 TreeMessage = Subscribe | SubscribeAck | Unsubscribe | UnsubscribeAck | Advertise | AdvertiseAck | Unadvertise | End
-ControlMessage = TreeMessage | RingMessage
+ControlMessage = TreeMessage | RingMessage | ScotMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +180,39 @@ class LeaveRequest:
     connection: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ArriveRequest:
+    """A subscription that a plan moves comes to its next home, which issues it in the tables of ``epoch`` alone."""
+
+    epoch: int
+    subscription: str
+    client: str
+    filter_: Filter
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRequest:
+    """The next home of a subscription has it in the tables of ``epoch``, on all brokers."""
+
+    epoch: int
+    subscription: str
+
+
 def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
     """Return which stay of which publisher a request is about."""
     return request.publisher, request.connection
 
 
-TreeRequest = SubscribeRequest | CancelRequest | AdvertiseRequest | UnadvertiseRequest | LeaveRequest
+TreeRequest = (
+    SubscribeRequest
+    | CancelRequest
+    | AdvertiseRequest
+    | UnadvertiseRequest
+    | LeaveRequest
+    | ArriveRequest
+    | ReadyRequest
+)
 ClientRequest = TreeRequest | AttachRequest | MoveHeardRequest | DrainedRequest | GoneRequest
 
 
@@ -289,6 +319,31 @@ class PublisherTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriberMoves:
+    """The subscription is to come to ``home_to``, too, for ``epoch``, and to end at both until it is taken there."""
+
+    subscription: str
+    home_to: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberAwaited:
+    """This broker, the next home of the subscription, has it in the tables of ``epoch``: the old home is to know."""
+
+    subscription: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberTaken:
+    """This broker is the home of the subscription for all that is stamped ``epoch`` or later."""
+
+    subscription: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class UserMoves:
     """The user is to attach to ``home_to``, too, for ``epoch``, and to ask and end at both until it is taken there."""
 
@@ -339,5 +394,6 @@ class Dropped:
 
 
 ClientEffect = Confirmed | Cancelled | AdvertiseConfirmed | PublisherLeaves | PublisherTaken | ClientDropped
+SubscriberEffect = SubscriberMoves | SubscriberAwaited | SubscriberTaken
 UserEffect = UserMoves | UserStays | UserTaken | UserDrained
-Effect = Send | Published | Deliver | Dropped | Answer | ClientEffect | UserEffect
+Effect = Send | Published | Deliver | Dropped | Answer | ClientEffect | SubscriberEffect | UserEffect

@@ -1,7 +1,7 @@
 """Content-based matching: predicates, filters, what two filters have in common, and an index over many filters.
 
 In: filters and the content of notifications. Out: which match. Who subscribed and where a match is sent belong to
-:mod:`regraft.producers.brokers.tree_tables` and :mod:`regraft.producers.emulator.ledger`, the two that ask.
+:mod:`producers.brokers.tree_tables` and :mod:`producers.emulator.ledger`, the two that ask.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The two-epoch transition of one broker of a tree: prepare, activate, drain, retire, or abort.
 
 In: commands of the controller, END markers, publishers that leave, neighbours that die. Out: effects. What is the same
-on any overlay stands in :mod:`regraft.producers.brokers.two_epochs`; which messages there are and where they go besides belongs
-to :mod:`regraft.producers.brokers.tree_routing`, the tables to :mod:`regraft.producers.brokers.tree_interests`.
+on any overlay stands in :mod:`producers.brokers.two_epochs`; which messages there are and where they go besides belongs
+to :mod:`producers.brokers.tree_routing`, the tables to :mod:`producers.brokers.tree_interests`.
 
 Tables of epoch k+1 are derived from those of k where the way to a subscription's home is the same in both trees, and
 built by subscriptions that travel over the new tree where not. A publisher that moves is told to leave when its old
@@ -34,17 +34,19 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
 from regraft.producers.brokers.tree_interests import TreeInterests
+from regraft.producers.brokers.tree_moves import MovingSubscribers
 from regraft.producers.brokers.tree_publishers import TreeBroker
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
 from regraft.schemas.command import Command
 
 
 class TreeChange:
-    """How the tables of one broker of a tree change. A :class:`regraft.producers.brokers.epoch_change.EpochChange`."""
+    """How the tables of one broker of a tree change. A :class:`producers.brokers.epoch_change.EpochChange`."""
 
     def __init__(self, core: TreeBroker, interests: TreeInterests) -> None:
         self._core = core
         self._interests = interests
+        self.movers = MovingSubscribers(core, interests)
         self.broker = core.broker
         self._links_to_end: set[str] = set()  # To neighbours that the controller said are dead.
 
@@ -93,7 +95,7 @@ class TreeChange:
     def must_hold(self, delivery: Deliver) -> bool:
         """Return True if a flow of an older epoch may still bring what was published before it."""
         notification = delivery.notification
-        return any(
+        return self.movers.must_hold(delivery) or any(
             not self.flow_has_ended(tables, notification)
             for epoch, tables in self._core.tables.items()
             if epoch < notification.epoch
@@ -121,10 +123,14 @@ class TreeChange:
         # Whose home is lost comes again by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         moved = {name: move.home_to for name, move in moves.items()}
+        left = {name: move.home_from for name, move in moves.items()}
+        homes = {
+            one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
+        }
         older = self._core.tables[self._core.epoch]
         lost = change_asked(command, older.configuration).lost
-        tables = RoutingTables(self.broker, target, older.configuration, moved, lost=lost)
-        under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves)
+        tables = RoutingTables(self.broker, target, older.configuration, moved, left, emptied=homes, lost=lost)
+        under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
         self._core.begin_plan(under_way, tables)
         under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined or command.brokers_left)
         if under_way.tells:
@@ -137,6 +143,7 @@ class TreeChange:
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
+        effects += self.movers.send_away(under_way)
         under_way.waiting_for = {
             name for name in {*tables.entries, *self._own_unconfirmed()} if not self.is_ready(name)
         }
@@ -151,9 +158,14 @@ class TreeChange:
             if known is not None and is_sure and known.home != move.home_from:
                 return f"publisher {move.client} is at {known.home}, not at {move.home_from}"
             if move.home_to not in target.brokers:
-                return f"publisher {move.client} cannot move to {move.home_to}: it is not in the overlay"
+                return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
+        for one in command.subscribers_moved:
+            if one.home_to not in target.brokers:
+                return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
         if self.broker in command.brokers_left:
-            return reason_to_stay(self._interests.clients_here(), command)
+            is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
+            here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
+            return reason_to_stay(here, command)
         return ""
 
     def target_of(self, command: Command) -> OverlayConfiguration:
@@ -189,7 +201,7 @@ class TreeChange:
     def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if no subscription or publisher keeps this broker from being prepared."""
         under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
-        return not under_way.waiting_for and not under_way.untold
+        return not under_way.waiting_for and not under_way.untold and self.movers.is_ready(under_way)
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
@@ -270,13 +282,14 @@ class TreeChange:
         return []
 
     def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Tell the publishers that come here that they may publish here."""
+        """Tell the clients that come here that this is their home: publishers may publish here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
         here = [
             known[name] for name in coming if name in known and self._interests.home_in(tables, name) == self.broker
         ]
-        return [PublisherTaken(one.publisher, one.connection) for one in here]
+        taken: list[Effect] = [PublisherTaken(one.publisher, one.connection) for one in here]
+        return taken + self.movers.take_over(under_way)
 
     def drain_on(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Send END over each old link whose other old links have all ended."""
@@ -289,21 +302,27 @@ class TreeChange:
         return effects
 
     def finish_moves(self, under_way: TreePlanUnderWay) -> None:
-        """Know the publishers that moved at their new homes."""
+        """Know the publishers that moved at their new homes; hold back nothing for subscriptions that did."""
         tables = self._core.tables[under_way.epoch_to]
         self._interests.repairs.find_ended()
         for publisher, known in self._interests.advertisements.items():
             known.home = self._interests.home_in(tables, publisher)
         tables.moved.clear()
+        tables.left.clear()
+        for name in under_way.come & self._interests.locals.keys():
+            self._interests.locals[name].has_come = False
+        under_way.come.clear()
 
     def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Settle what the epoch kept from it, and take the requests that waited."""
         names = sorted(gone.entries)
         repairs, told = self._interests.repairs, list[Effect]()
         if under_way is not None and gone.epoch > self._core.epoch:
-            told = repairs.call_off(gone, under_way)
+            told = repairs.call_off(gone, under_way) + self.movers.let_go(under_way.come)
         elif under_way is not None and gone.dead:  # The end of a stay at an old home may have been lost: ask again.
             told = self.taken_over(under_way)
+        if under_way is not None and gone.epoch < self._core.epoch:
+            told += self.movers.let_go(under_way.going)
         effects = told + repairs.let_go() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
         if not self._core.takes_clients:

@@ -1,8 +1,8 @@
 """What one broker knows of subscriptions and publishers and how that travels: tables, advertisements, acknowledgements.
 
 In: requests of local clients and control messages of neighbours. Out: effects. Every table belongs to an epoch; while
-two are live, both are kept. Notifications belong to :mod:`regraft.producers.brokers.tree_routing`, the change from one epoch to
-the next to :mod:`regraft.producers.brokers.tree_change`.
+two are live, both are kept. Notifications belong to :mod:`producers.brokers.tree_routing`, the change from one epoch to
+the next to :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from regraft.producers.brokers.broker_messages import (
     AdvertiseAck,
     AdvertiseConfirmed,
+    ArriveRequest,
     Cancelled,
     CancelRequest,
     Confirmed,
@@ -19,6 +20,7 @@ from regraft.producers.brokers.broker_messages import (
     Send,
     Subscribe,
     SubscribeAck,
+    SubscriberAwaited,
     SubscribeRequest,
     Unsubscribe,
     UnsubscribeAck,
@@ -64,20 +66,39 @@ class TreeInterests(TreePublishers):
 
     def clients_here(self) -> dict[str, int]:
         """Return publishers and subscribers whose home this broker is, with the number of their stay."""
-        publishers = {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
-        return publishers | {one.client: one.connection for one in self.locals.values() if not one.has_ended}
+        return self.publishers_here() | {
+            one.client: one.connection for one in self.locals.values() if not one.has_ended
+        }
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Begin to let go of a local client's subscription; nothing happens when it has ended before."""
         name = request.subscription
         local = self.locals.get(name)
-        if local is None or local.has_ended:
+        if local is None:
+            return self._cancel_early(request)
+        if local.has_ended:
             return []
         local.has_ended = True
         effects: list[Effect] = []
         for tables in self._core.epochs():
-            effects += self._begin_leaving(tables, name)
+            if tables.is_home_of(name):
+                effects += self._begin_leaving(tables, name)
         return effects + self.settle((name,), now_ms)
+
+    def _cancel_early(self, request: CancelRequest) -> list[Effect]:
+        """End a subscription behind its coming, which waits here for its epoch to be prepared."""
+        for epoch, kept in self._core.early:
+            if isinstance(kept, ArriveRequest) and kept.subscription == request.subscription:
+                return self._core.keep_early(epoch, None, request)
+        return []
+
+    def bring(self, tables: RoutingTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
+        """Install a subscription that a plan brings here, in the tables of its epoch alone."""
+        name, epoch = request.subscription, tables.epoch
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_come=True)
+        entry = Entry(name, self.broker, request.filter_, LOCAL, self._meets(tables, request.filter_), epoch)
+        tables.install(entry)
+        return self._forward(tables, entry) + self.settle((name,), now_ms)
 
     # --- neighbours --------------------------------------------------------------------------------------------------
 
@@ -113,7 +134,7 @@ class TreeInterests(TreePublishers):
         if entry is None:
             return [Send(source, UnsubscribeAck(tables.epoch, message.subscription))]
         for other in self._core.epochs():
-            is_derived = other.epoch > tables.epoch and entry.home in other.same_way
+            is_derived = other.epoch > tables.epoch and entry.home in other.same_way and not other.is_moved(entry)
             if other is tables or is_derived:
                 effects += self._begin_leaving(other, message.subscription)
         return effects + self.settle((message.subscription,), now_ms)
@@ -213,7 +234,7 @@ class TreeInterests(TreePublishers):
     def _settle_local(self, local: LocalSubscription, now_ms: float) -> list[Effect]:
         name = local.subscription
         if local.has_ended:
-            if any(name in tables.entries for tables in self._core.tables.values()):
+            if any(tables.is_home_of(name) for tables in self._core.tables.values()):
                 return []
             del self.locals[name]
             return [Cancelled(name)]
@@ -221,7 +242,7 @@ class TreeInterests(TreePublishers):
         local.unconfirmed_epochs = {epoch for epoch in live if not self.is_settled(name, epoch)}
         if not local.is_confirmed and not local.unconfirmed_epochs:
             local.is_confirmed = True
-            return [Confirmed(name)]
+            return [SubscriberAwaited(name, max(self._core.tables)) if local.has_come else Confirmed(name)]
         return []
 
     def is_settled(self, name: str, epoch: int) -> bool:
@@ -266,7 +287,8 @@ class TreeInterests(TreePublishers):
 
     def _is_derived(self, tables: RoutingTables, entry: Entry) -> bool:
         """Return True if a later epoch's tables take the entry over from the older epoch's."""
-        return entry.home in tables.same_way and entry.epoch_issued_max < tables.epoch
+        is_old = entry.epoch_issued_max < tables.epoch
+        return is_old and entry.home in tables.same_way and not tables.is_moved(entry)
 
     def _note_derived(self, older: RoutingTables, entry: Entry, peer: str) -> list[Effect]:
         """Record that a neighbour which gets an entry of the older epoch derives the newer one's from it.

@@ -1,6 +1,6 @@
 """What one broker of a tree knows of publishers: advertisements, how they are flooded, and how they end.
 
-A part of :mod:`regraft.producers.brokers.tree_interests`, which sends the subscriptions that publishers attract.
+A part of :mod:`producers.brokers.tree_interests`, which sends the subscriptions that publishers attract.
 """
 
 from __future__ import annotations
@@ -164,6 +164,10 @@ class TreePublishers:
         self.advertisements.clear()
         self.unconfirmed_advertisements.clear()
         self.repairs.outrun.clear()
+
+    def publishers_here(self) -> dict[str, int]:
+        """Return the publishers whose home this broker is, with the number of their stay."""
+        return {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
 
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the homes, in this epoch, of the publishers that an entry meets."""

@@ -1,8 +1,8 @@
 """What a broker of a tree does with each message that comes to it.
 
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
-subscriptions and advertisements belong to :mod:`regraft.producers.brokers.tree_interests`, the change from one configuration to
-the next to :mod:`regraft.producers.brokers.tree_change`.
+subscriptions and advertisements belong to :mod:`producers.brokers.tree_interests`, the change from one configuration to
+the next to :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from regraft.producers.brokers.broker_messages import (
     Advertise,
     AdvertiseAck,
     AdvertiseRequest,
+    ArriveRequest,
     CancelRequest,
     ClientRequest,
     Deliver,
@@ -23,6 +24,7 @@ from regraft.producers.brokers.broker_messages import (
     LeaveRequest,
     Notification,
     Published,
+    ReadyRequest,
     Send,
     Subscribe,
     SubscribeAck,
@@ -49,7 +51,7 @@ def tree_broker(broker: str, configuration: Configuration, boot_ms: int, *, is_o
 
 
 class TreeRouting:
-    """Where the messages of one broker of a tree go. A :class:`regraft.producers.brokers.epoch_change.Routing`."""
+    """Where the messages of one broker of a tree go. A :class:`producers.brokers.epoch_change.Routing`."""
 
     def __init__(self, core: TreeBroker) -> None:
         self._core = core
@@ -100,8 +102,8 @@ class TreeRouting:
             wanted = tables.index.keys_for(notification.content, LOCAL)
             known = self.interests.locals
             subscriptions = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
-            if subscriptions:
-                self._core.deliver_or_hold(Deliver(notification, subscriptions), effects)
+            for part in self.change.movers.apart(subscriptions):
+                self._core.deliver_or_hold(Deliver(notification, part), effects)
         return effects
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
@@ -121,6 +123,10 @@ class TreeRouting:
                 return self.change.unadvertise(request, now_ms)
             case LeaveRequest():
                 return self.change.see_leave(request, now_ms)
+            case ArriveRequest():
+                return self.change.movers.arrive(request, now_ms)
+            case ReadyRequest():
+                return self.change.movers.see_ready(request, now_ms)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: TreeMessage, now_ms: float) -> list[Effect]:

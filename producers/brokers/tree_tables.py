@@ -1,12 +1,12 @@
 """Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
 
 Pure data with the two questions routing asks, and what a broker of a tree knows of the plan under way; what is sent and
-when is decided in :mod:`regraft.producers.brokers.tree_interests` and :mod:`regraft.producers.brokers.tree_change`.
+when is decided in :mod:`producers.brokers.tree_interests` and :mod:`producers.brokers.tree_change`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from regraft.overlay.configuration import Configuration, link
@@ -25,7 +25,7 @@ class Entry:
     ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
     whose acknowledgement of a subscribe or an unsubscribe is outstanding; one that has released it gets it again where
     it is wanted by then. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
-    epoch in which its home issued it (:class:`regraft.producers.brokers.broker_messages.Subscribe`).
+    epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
     """
 
     subscription: str
@@ -48,7 +48,9 @@ class Entry:
 
 @dataclass(slots=True)
 class TreePlanUnderWay(PlanUnderWay):
-    """The plan under way at a broker of a tree; ``moves`` are of publishers.
+    """The plan under way at a broker of a tree; ``moves`` are of publishers and subscriptions.
+
+    ``homes``: by broker the one that all its other subscribers go to.
 
     ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
     still leave before it is active, with when they were told, None until then. ``lost``: whom the plan names so;
@@ -56,9 +58,12 @@ class TreePlanUnderWay(PlanUnderWay):
     publishers. Then ``near`` are the brokers that links of the older tree lead to past the lost, ``doubtful`` the
     neighbours over links of both trees who may know others, too, ``untold`` neighbour, publisher and stay of which such
     a one is still to say that it knows, ``vouched`` the stays that neighbours in the newer epoch have told of,
-    ``superseded`` what was known in the older epoch alone before they told otherwise.
+    ``superseded`` what was known in the older epoch alone before they told otherwise. ``going`` are the subscriptions
+    here that the plan moves elsewhere, ``ready`` those of them that their next home has, ``come`` those that it has
+    brought here.
     """
 
+    homes: Mapping[str, str] = field(default_factory=dict)
     waiting_for: set[str] = field(default_factory=set)
     leaving: dict[str, float] | None = None
     lost: frozenset[str] = frozenset()
@@ -68,11 +73,26 @@ class TreePlanUnderWay(PlanUnderWay):
     untold: set[tuple[str, str, int]] = field(default_factory=set)
     vouched: set[tuple[str, int]] = field(default_factory=set)
     superseded: dict[str, Advertisement] = field(default_factory=dict)
+    going: set[str] = field(default_factory=set)
+    ready: set[str] = field(default_factory=set)
+    come: set[str] = field(default_factory=set)
+
+    def home_after(self, subscription: str, home: str) -> str:
+        """Return where a subscription at a home goes, empty when it stays."""
+        move = self.moves.get(subscription)
+        return move.home_to if move is not None and move.home_from == home else self.homes.get(home, "")
+
+    def brings(self, subscription: str, broker: str) -> bool:
+        """Return True if the plan may bring a subscription to a broker."""
+        move = self.moves.get(subscription)
+        return broker in self.homes.values() or (move is not None and move.home_to == broker)
 
 
 @dataclass(slots=True)
 class LocalSubscription:
     """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
+
+    One that ``has_come`` by the plan under way is confirmed to the old home first.
 
     All that was published after the confirmation comes after it, and all that was published before the end comes before
     it is released; so whatever comes between the two is handed over, and no clock is asked when it was published.
@@ -84,6 +104,7 @@ class LocalSubscription:
     unconfirmed_epochs: set[int]
     is_confirmed: bool = False
     has_ended: bool = False
+    has_come: bool = False
 
 
 @dataclass(slots=True)
@@ -107,13 +128,13 @@ class Advertisement:
 class RoutingTables:
     """All that one broker knows for one epoch.
 
-    ``moved`` are the publishers with another home than before it. ``shared`` are the neighbours over links that the
-    epoch before had, too, ``same_way`` the brokers that such links alone lead to: the way between any two of these is
-    the same in both trees, broker by broker. A broker that is not in the overlay has tables without neighbours, as has
-    one that ``is_outside`` though it is: it was, in an earlier life. ``lost`` are those that the plan to this epoch
-    names, ``dead`` those whose life in this epoch is over: nothing of it is waited for or taken any more. ``fresh`` are
-    the neighbours over links that are new, ``unsure`` those of them whom the plan to this epoch lets nobody tell of the
-    publishers known before it.
+    ``moved`` are the clients with another home than before it, ``left`` says which they had, ``emptied`` the brokers
+    all of whose subscribers have. ``shared`` are the neighbours over links that the epoch before had, too, ``same_way``
+    the brokers that such links alone lead to: the way between any two of these is the same in both trees, broker by
+    broker. A broker that is not in the overlay has tables without neighbours, as has one that ``is_outside`` though it
+    is: it was, in an earlier life. ``lost`` are those that the plan to this epoch names, ``dead`` those whose life in
+    this epoch is over: nothing of it is waited for or taken any more. ``fresh`` are the neighbours over links that are
+    new, ``unsure`` those of them whom the plan to this epoch lets nobody tell of the publishers known before it.
     """
 
     def __init__(
@@ -122,12 +143,16 @@ class RoutingTables:
         configuration: Configuration,
         older: Configuration | None = None,
         moved: Mapping[str, str] | None = None,
+        left: Mapping[str, str] | None = None,
         *,
+        emptied: Collection[str] = (),
         lost: frozenset[str] = frozenset(),
         is_outside: bool = False,
     ) -> None:
         self.broker = broker
+        self.emptied = frozenset(emptied)
         self.moved = dict(moved or {})
+        self.left = dict(left or {})
         self.configuration = configuration
         self.epoch = configuration.epoch
         self.is_outside = is_outside or broker not in configuration.neighbours
@@ -154,6 +179,15 @@ class RoutingTables:
         self.entries[entry.subscription] = entry
         self.released.discard(entry.subscription)
         self.index.add(entry.subscription, entry.filter_, entry.towards)
+
+    def is_moved(self, entry: Entry) -> bool:
+        """Return True if the plan to this epoch moves a subscription of the epoch before: it is never derived."""
+        return entry.home in self.emptied or self.left.get(entry.subscription) == entry.home
+
+    def is_home_of(self, subscription: str) -> bool:
+        """Return True if this broker is the home of a subscription in this epoch."""
+        entry = self.entries.get(subscription)
+        return entry is not None and entry.towards == LOCAL
 
     def remove(self, subscription: str) -> None:
         """Forget an entry."""

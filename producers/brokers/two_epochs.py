@@ -1,8 +1,8 @@
 """One broker of any overlay: its epochs, the phases of the plan under way, answers, and what waits meanwhile.
 
 In: one message at a time and the time. Out: effects. What tables there are, what preparing, switching and draining mean
-and which messages do it differs between a tree (:mod:`regraft.producers.brokers.tree_routing`) and a ring
-(:mod:`regraft.producers.brokers.chord_routing`); :mod:`regraft.producers.brokers.epoch_change` says what they are asked.
+and which messages do it differs between a tree (:mod:`producers.brokers.tree_routing`) and a ring
+(:mod:`producers.brokers.chord_routing`); :mod:`producers.brokers.epoch_change` says what they are asked.
 
 The protocol is in docs/protocol.md.
 """
@@ -55,7 +55,7 @@ Plan = TypeVar("Plan", bound=PlanUnderWay)
 class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     """One broker's protocol core: tables of at most two epochs, the plan under way between them, what it holds back.
 
-    A :class:`regraft.producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes what the kind of overlay has to say
+    A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes what the kind of overlay has to say
     of it; that works with the methods here that have no underscore, and with ``tables`` by epoch.
     """
 
@@ -269,9 +269,10 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if not under_way.is_drained_told:
             released = [*self._change.release_waiting(under_way), *self.held]
             self.held.clear()
+        self._change.finish_moves(under_way)
+        released += self.release_held()
         if self.held:
             raise ProtocolError(f"{self.broker} is drained but holds {len(self.held)} deliveries")
-        self._change.finish_moves(under_way)
         answer = self._answer(command, Outcome.RETIRED, now_ms)
         return [*released, *self._drop_tables(under_way.epoch_from, now_ms), answer]
 

@@ -2,7 +2,7 @@
 
 In: a SimPy environment (virtual or wall clock: the model does not know which), an inventory, requests of clients and
 commands. Out: telemetry cells and counters, results, and the ledger's account. What a broker does with a message is
-decided by its core (:mod:`regraft.producers.brokers.broker_protocol`); who publishes and subscribes what, by a workload.
+decided by its core (:mod:`producers.brokers.broker_protocol`); who publishes and subscribes what, by a workload.
 
 Times are milliseconds of the environment's clock. One hop of a notification is two events: its arrival and the end of
 its service; both are plain timeouts with a callback, since a SimPy process for each message would double their cost.
@@ -33,10 +33,8 @@ from regraft.producers.brokers.broker_messages import (
     PublisherLeaves,
     PublisherTaken,
     Send,
-    UserDrained,
-    UserMoves,
-    UserStays,
-    UserTaken,
+    SubscriberEffect,
+    UserEffect,
     control_messages_in,
 )
 from regraft.producers.brokers.match_content import Content, Filter
@@ -49,6 +47,7 @@ from regraft.producers.emulator.overlay_listeners import OverlayListener, UserLi
 from regraft.producers.emulator.publisher_clients import PublisherClients
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.emulator.subscriber_clients import SubscriberClients
+from regraft.producers.emulator.tell_moves import tell_move
 from regraft.producers.emulator.user_clients import UserClients
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
@@ -148,10 +147,15 @@ class EmulatedOverlay:
         def change_subscriber(name: str, home: str, filter_: Filter | None) -> None:
             self._change(name, Role.SUBSCRIBER, home, filter_)
 
+        def move_subscriber(name: str, home: str, filter_: Filter) -> None:
+            self._tell(name, Role.SUBSCRIBER, home, filter_)
+
         self.publishers = PublisherClients(
             env, ledger, ask, self._change_publisher, move_publisher, homes.is_serving, homes.may_take
         )
-        self.subscribers = SubscriberClients(env, ledger, ask, change_subscriber, homes.is_serving, judge.place)
+        self.subscribers = SubscriberClients(
+            env, ledger, ask, change_subscriber, move_subscriber, homes.is_serving, judge.place
+        )
         self.users = UserClients(env, ledger, ask, self._change_user, self._tell_user, homes.is_serving, judge.place)
 
     # --- clients ---------------------------------------------------------------------------------------------------
@@ -409,6 +413,9 @@ class EmulatedOverlay:
         if isinstance(effect, Send):
             self._send(broker.name, effect.peer, effect.message)
             return
+        if isinstance(effect, SubscriberEffect | UserEffect):
+            tell_move(effect, broker.name, self.subscribers, self.users)
+            return
         match effect:
             case Deliver(notification, subscriptions):
                 broker.cells.note_delivered(notification, len(subscriptions))
@@ -430,14 +437,6 @@ class EmulatedOverlay:
                 self.publishers.leave(publisher, connection, home_to)
             case PublisherTaken(publisher, connection):
                 self.publishers.take(publisher, connection, broker.name)
-            case UserMoves(user, connection, home_to, epoch):
-                self.users.move(user, connection, home_to, epoch)
-            case UserStays(user, connection):
-                self.users.stay(user, connection)
-            case UserTaken(user):
-                self.users.take(user, broker.name)
-            case UserDrained(user, subscription, home_to):
-                self.users.drain(user, subscription, home_to)
             case Answer(result):
                 self._tell_result(broker, result)
             case ClientDropped(client, connection):

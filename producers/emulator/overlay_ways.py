@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.epoch_change import change_asked, digest_mismatch
@@ -54,7 +55,21 @@ class _RingWays:
         return overlay.replaced(command.epoch_to, command.id_moves, change=change_asked(command, overlay))
 
 
-WAYS: dict[str, OverlayWays] = {Configuration.KIND: _TreeWays(), ChordConfiguration.KIND: _RingWays()}
+class _ScotWays:
+    """The way of static routing: a detour around congestion may meet a death that this does not excuse."""
+
+    def way(self, overlay: ScotConfiguration, notification: Notification, home: str) -> list[Passage]:
+        return [(broker, False) for broker in overlay.static_way(notification.home, home)]
+
+    def target(self, overlay: ScotConfiguration, command: Command) -> OverlayConfiguration:
+        raise ValueError(f"plan {command.plan} cannot be carried out: a structured cyclic overlay has no plans yet")
+
+
+WAYS: dict[str, OverlayWays] = {
+    Configuration.KIND: _TreeWays(),
+    ChordConfiguration.KIND: _RingWays(),
+    ScotConfiguration.KIND: _ScotWays(),
+}
 
 
 def way_in(overlay: OverlayConfiguration, notification: Notification, home: str) -> list[Passage]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.chord_ring import DEFAULT_BITS
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.tree import random_tree
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
@@ -28,6 +29,7 @@ SYNTHETIC_ACCESS_MS_MAX = 10.0
 # so that no overlay is unstable, while processing still tells brokers apart.
 PROCESSING_MS_MIN = 1.0
 PROCESSING_MS_MAX = 3.0
+REGION_DEGREE_MAX = 4
 
 
 def place_overlay(
@@ -54,6 +56,34 @@ def place_ring(
     tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
     ring = ChordConfiguration.hashed(0, bits, tree.brokers)
     return replace(tree, bootstrap=ring, degree_max=ring.degree_max)
+
+
+def place_scot(
+    broker_count: int,
+    cluster_count: int,
+    rng: random.Random,
+    processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
+) -> Inventory:
+    """Return the same brokers as regions and clusters: each region of brokers near its first, regions on a random tree.
+
+    Raises ValueError when ``broker_count`` is no multiple of ``cluster_count`` with at least two regions.
+    """
+    region_count, rest = divmod(broker_count, cluster_count)
+    if rest or region_count < 2:
+        raise ValueError(
+            f"{broker_count} brokers make no regions of {cluster_count}: take a multiple, at least twice it"
+        )
+    tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
+    left, regions = list(tree.brokers), []
+    while left:
+        first = left[0]
+        left.sort(key=lambda broker: (tree.cost_of_link(first, broker) if broker != first else -1.0, broker))
+        regions.append(tuple(left[:cluster_count]))
+        left = left[cluster_count:]
+    numbers = [str(number) for number in range(region_count)]
+    links = random_tree(numbers, REGION_DEGREE_MAX, rng).links
+    scot = ScotConfiguration(0, tuple(regions), tuple((int(a), int(b)) for a, b in links))
+    return replace(tree, bootstrap=scot, degree_max=scot.degree_max)
 
 
 def host_count() -> int:

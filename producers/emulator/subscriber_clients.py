@@ -1,7 +1,8 @@
 """The subscribers of a tree, each with one subscription: where each is, and how it comes again after its home has died.
 
-In: what a workload wants, what becomes of brokers. Out: requests for homes. Each stay of a subscriber asks for a
-subscription of its own, as names of subscriptions are never used again. Publishers and queues do not belong here.
+In: what a workload wants, what brokers say and what becomes of them. Out: requests for homes. Each stay of a
+subscriber asks for a subscription of its own, as names of subscriptions are never used again: a move goes on in the
+same stay. Publishers and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from dataclasses import dataclass
 
 import simpy
 
-from regraft.producers.brokers.broker_messages import CancelRequest, ClientRequest, SubscribeRequest
+from regraft.producers.brokers.broker_messages import (
+    ArriveRequest,
+    CancelRequest,
+    ClientRequest,
+    ReadyRequest,
+    SubscribeRequest,
+)
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulator.ledger import Ledger
 
@@ -20,19 +27,26 @@ STAY_MARK = "~"  # Between a subscriber's name and the number of its stay, from 
 
 @dataclass(slots=True)
 class _Subscriber:
-    """A subscriber; ``subscription`` is that of its stay, empty while it waits for its home."""
+    """A subscriber; ``subscription`` is that of its stay, empty while it waits for its home.
+
+    ``goes_to`` is the next home that a plan has for it, for ``epoch``. It stays set when that plan is called off: the
+    end of a subscription that never came there is none.
+    """
 
     home: str
     filter_: Filter
     subscription: str = ""
     stays: int = 0
+    goes_to: str = ""
+    epoch: int = -1
 
 
 class SubscriberClients:
     """All subscribers of one overlay.
 
     ``ask`` puts a request into the queue of a home; ``on_change`` is told of a subscription at a broker with its
-    filter, or None when it has ended. ``is_serving`` says whether a broker takes clients; until it does they wait.
+    filter, or None when it has ended, ``on_move`` that a subscriber has come to another home. ``is_serving`` says
+    whether a broker takes clients; until it does they wait.
     """
 
     def __init__(
@@ -41,14 +55,17 @@ class SubscriberClients:
         ledger: Ledger,
         ask: Callable[[str, ClientRequest], None],
         on_change: Callable[[str, str, Filter | None], None],
+        on_move: Callable[[str, str, Filter], None],
         is_serving: Callable[[str], bool],
-        place: Callable[[str, str], None],
+        place: Callable[[str, str, int], None],
     ) -> None:
         self.reconnected_count = 0
+        self.moved_count = 0
         self._env = env
         self._ledger = ledger
         self._ask = ask
         self._on_change = on_change
+        self._on_move = on_move
         self._is_serving = is_serving
         self._place = place
         self._subscribers: dict[str, _Subscriber] = {}
@@ -85,11 +102,46 @@ class SubscriberClients:
         self._ledger.confirm(subscription, self._subscribers[name].filter_, self._env.now)
         return True
 
+    def move(self, subscription: str, home_to: str, epoch: int) -> None:
+        """Bring a subscription to the next home that a plan has for it, too; nothing happens when it has ended."""
+        if subscription not in self._owners:
+            return
+        one = self._subscribers[self._owners[subscription]]
+        one.goes_to, one.epoch = home_to, epoch
+        self._ask(home_to, ArriveRequest(epoch, subscription, subscription, one.filter_))
+
+    def expect(self, subscription: str, epoch: int) -> None:
+        """Tell the old home of a subscription that the next one has it."""
+        if subscription in self._owners:
+            self._ask(self._subscribers[self._owners[subscription]].home, ReadyRequest(epoch, subscription))
+
+    def take(self, subscription: str, home: str, epoch: int) -> None:
+        """Take a broker for the home of a subscription from now on; one that has ended was ended there, too."""
+        if subscription not in self._owners:
+            return
+        name = self._owners[subscription]
+        one = self._subscribers[name]
+        one.home, one.goes_to = home, ""
+        self.moved_count += 1
+        self._place(subscription, home, epoch)
+        self._on_move(name, home, one.filter_)
+
     def lose_home(self, broker: str) -> None:
-        """End the stays at a broker that died; who was there waits for it."""
-        for one in self._subscribers.values():
-            if one.home == broker:
-                self._end(one)
+        """End the stays at a broker that died, or that were to go there; who was there waits for it.
+
+        Whoever has its other home left comes again there, in a new stay: a broker may be the home of one epoch only.
+        """
+        for name, one in self._subscribers.items():
+            if broker not in (one.home, one.goes_to) or not one.subscription:
+                continue
+            left = one.goes_to if one.home == broker else one.home
+            if one.goes_to:
+                self._place(one.subscription, one.goes_to, one.epoch)
+            self._end(one)
+            one.home, one.goes_to = left or broker, ""
+            if left and self._is_serving(left):
+                self.reconnected_count += 1
+                self._connect(name, one)
 
     def come_home(self, broker: str) -> None:
         """Let those who wait for a broker connect to it."""
@@ -102,7 +154,7 @@ class SubscriberClients:
         one.subscription = f"{name}{STAY_MARK}{one.stays}" if one.stays else name
         one.stays += 1
         self._owners[one.subscription] = name
-        self._place(one.subscription, one.home)
+        self._place(one.subscription, one.home, 0)
         self._on_change(name, one.home, one.filter_)
         self._ask(one.home, SubscribeRequest(one.subscription, one.subscription, one.filter_))
 
@@ -112,3 +164,5 @@ class SubscriberClients:
             del self._owners[subscription]
             self._ledger.cancel(subscription, self._env.now)
             self._ask(one.home, CancelRequest(subscription))
+            if one.goes_to:
+                self._ask(one.goes_to, CancelRequest(subscription))

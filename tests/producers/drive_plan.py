@@ -8,7 +8,7 @@ from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.tree import cycle_links
 from regraft.producers.virtual_overlay import VirtualOverlay
 from regraft.schemas.command import Command, CommandPhase, Outcome
-from regraft.schemas.plan import ClientMove
+from regraft.schemas.plan import ClientMove, HomeMove
 
 PHASES = (
     (CommandPhase.PREPARE, Outcome.PREPARED),
@@ -24,10 +24,11 @@ def drive_plan(
     moves: tuple[ClientMove, ...] = (),
     wait_ms_max: float = 120_000.0,
     step_ms: float = STEP_MS,
+    emptied: tuple[HomeMove, ...] = (),
 ) -> None:
     """Bring all brokers to ``target``, whose epoch is the next; raise AssertionError when a phase does not end."""
     for phase, outcome in PHASES:
-        send_phase(virtual, target, phase, moves)
+        send_phase(virtual, target, phase, moves, emptied)
         deadline_ms = virtual.now_ms + wait_ms_max
         while not answered(virtual, target, outcome) >= set(target.brokers):
             assert virtual.now_ms < deadline_ms, f"the plan to epoch {target.epoch} is stuck before {outcome}"
@@ -35,7 +36,11 @@ def drive_plan(
 
 
 def send_phase(
-    virtual: VirtualOverlay, target: Configuration, phase: CommandPhase, moves: tuple[ClientMove, ...] = ()
+    virtual: VirtualOverlay,
+    target: Configuration,
+    phase: CommandPhase,
+    moves: tuple[ClientMove, ...] = (),
+    emptied: tuple[HomeMove, ...] = (),
 ) -> None:
     """Send every broker the command of one phase."""
     present = next(iter(virtual.cores.values())).tables[target.epoch - 1].configuration
@@ -43,8 +48,9 @@ def send_phase(
     added = tuple(sorted(set(target.links) - set(present.links)))
     for broker in target.brokers:
         command = Command(
-            f"plan-{target.epoch}", phase, broker, present.epoch, target.epoch, removed, added, target.digest, moves
-        )
+            f"plan-{target.epoch}", phase, broker, present.epoch, target.epoch, removed, added, target.digest, moves,
+            subscribers_moved=emptied,
+        )  # fmt: skip
         virtual.send_command(command)
 
 

@@ -93,7 +93,8 @@ class MortalBrokers:
         self.busy.pop(name, None)
         for pair in [pair for pair in self.on_links if pair[1] == name]:
             del self.on_links[pair]
-        for subscription in [one for one, at in self.subscribers._subscribers.items() if at.home == name]:
+        here = [one for one, at in self.subscribers._subscribers.items() if name in (at.home, at.goes_to)]
+        for subscription in here:
             self.cancel(subscription)
         self.publishers.lose_home(name)
         self.users.lose_home(name)

@@ -35,6 +35,7 @@ FEATURES = {
 ASTRAY_SHARE = 0.03  # Of the clients: those that come to any broker, also to one outside.
 DEATHS = {"die": "brokers die, and the overlay is repaired"}
 DEATHS_MAX = 4
+MOVERS = {"movers": "plans move subscribers of a tree, too"}
 Deed = Callable[[], list[Action]]
 
 

@@ -18,7 +18,7 @@ from regraft.schemas.plan import PlanPhase
 from tests.scenarios.any_order import HASTY, PATIENT, Action, AnyOrderOverlay
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import UP
-from tests.scenarios.any_order_deeds import DEATHS, FEATURES, Deeds, RingDeeds, TreeDeeds
+from tests.scenarios.any_order_deeds import DEATHS, FEATURES, MOVERS, Deeds, RingDeeds, TreeDeeds
 from tests.scenarios.any_order_leaders import RIVALS, SUCCESSORS
 from tests.scenarios.any_order_members import MEMBERS
 from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
@@ -30,6 +30,7 @@ SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
 MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
+MOVERS_SHARE = 0.7  # Of the runs on trees: those in which subscribers move.
 DEATHS_SHARE = {TREE: 0.4, RING: 0.4}  # Of the runs: those in which brokers die.
 REPAIRS_MAX = 70  # Until one is carried out: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
@@ -38,7 +39,7 @@ IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect b
 
 @dataclass(frozen=True)
 class RunSpec:
-    """All that a run follows from: ``features`` are keys of FEATURES and DEATHS and at most one of RIVALS.
+    """All that a run follows from: ``features`` are keys of FEATURES, DEATHS and MOVERS and at most one of RIVALS.
 
     ``finish`` is the schedule behind the actions.
     """
@@ -76,6 +77,8 @@ class RunSpec:
         features += DEATHS if deaths.random() < DEATHS_SHARE[overlay] else []
         comings = random.Random(f"{seed} {overlay} members")
         features += MEMBERS if comings.random() < MEMBERS_SHARE else []
+        movers = random.Random(f"{seed} {overlay} movers")
+        features += MOVERS if overlay == TREE and movers.random() < MOVERS_SHARE else []
         broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
         if overlay == RING and set(DEATHS).intersection(features):
             broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
@@ -122,6 +125,7 @@ class Driver:
         if spec.overlay == TREE:
             inventory = tree_inventory(spec.broker_count, self.rng)
             self.overlay = AnyOrderTree(inventory, limits, account, spec.rival, spec.spares)
+            self.overlay.subscribers_move = "movers" in spec.features
             self.deeds = TreeDeeds(self.overlay, self.rng, spec.features)
         else:
             inventory = random_ring_inventory(spec.broker_count, self.rng)
@@ -340,6 +344,7 @@ def _counts(overlay: AnyOrderOverlay) -> dict[str, int]:
         **{name: overlay.refusals.get(name, 0) for name in ("refused_plan", "refused_term", "refused_epoch")},
         "publishers_moved": overlay.publishers.moves.moved,
         "users_moved": overlay.users.counts.moved,
+        "subscribers_moved": overlay.subscribers.moved_count,
         "waited": overlay.publishers.moves.notifications_waited,
         "deaths": len(overlay.lives_from),
         "came_back": sum(math.isfinite(epoch) for epoch in overlay.lives_from.values()),

@@ -8,21 +8,26 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import networkx as nx
 import numpy as np
 
+from regraft.controller.controller_settings import TransitionLimits
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.tree import cycle_links, random_tree
+from regraft.producers.brokers.broker_messages import SubscriberMoves, SubscriberTaken
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
-from regraft.schemas.plan import ClientMove, Plan
+from regraft.producers.emulator.emulate_overlay import EmulatedBroker
+from regraft.schemas.plan import ClientMove, HomeMove, Plan
 from tests.scenarios.any_order import Action, AnyOrderOverlay
-from tests.scenarios.any_order_account import BrokenPromiseError
+from tests.scenarios.any_order_account import Account, BrokenPromiseError
 from tests.scenarios.any_order_controller import new_plan
-from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE
+from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE, MISTAKEN_SHARE
 
 SYMBOLS = ("A", "B", "C")
+EVERYBODY = "*"  # Begins the name of the client in a move of all subscribers of a broker.
 
 
 def tree_inventory(broker_count: int, rng: random.Random) -> Inventory:
@@ -36,6 +41,19 @@ class AnyOrderTree(AnyOrderOverlay):
     """Brokers of a tree and their clients."""
 
     kinds = SYMBOLS
+    subscribers_move = False
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        limits: TransitionLimits,
+        account: Account | None = None,
+        rival: str = "",
+        spares: Sequence[str] = (),
+    ) -> None:
+        super().__init__(inventory, limits, account, rival, spares)
+        self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: since which epoch at which next home.
+        self.going: dict[str, tuple[int, str]] = {}  # By subscription: for which epoch it was told to go where.
 
     def do_subscribe(self, name: str, home: str, symbol: str, price_max: int) -> bool:
         """A subscriber comes; with a price above 0 it wants only what is cheaper."""
@@ -69,11 +87,15 @@ class AnyOrderTree(AnyOrderOverlay):
         return [name for name, one in self.account.subscriptions.items() if one.is_open]
 
     def moving_from(self, broker: str) -> list[str]:
-        """Return the publishers at home at a broker."""
-        return [name for name in sorted(self.publisher_homes) if self.publishers.home_of(name) == broker]
+        """Return the publishers at home at a broker and, where they move, the subscriptions."""
+        publishers = [name for name in sorted(self.publisher_homes) if self.publishers.home_of(name) == broker]
+        return publishers + (self._subscriptions_at(broker) if self.subscribers_move else [])
 
     def staying_at(self, broker: str) -> list[str]:
-        """Return the subscriptions at home at a broker."""
+        """Return the subscriptions at home at a broker, unless they move."""
+        return [] if self.subscribers_move else self._subscriptions_at(broker)
+
+    def _subscriptions_at(self, broker: str) -> list[str]:
         return [name for name in self.open_names if self.subscribers._subscribers[name].home == broker]
 
     def ends_of(self, clients: Sequence[str]) -> list[Action]:
@@ -108,6 +130,41 @@ class AnyOrderTree(AnyOrderOverlay):
         for name in sorted(rng.sample(names, min(count, len(names)))):
             home = self.publisher_homes[name] if rng.random() >= mistaken_share else rng.choice(self.names)
             moves.append((name, home, rng.choice([broker for broker in living if broker != home])))
+        return (*moves, *(self._moves_of_subscribers(living, mistaken_share, rng) if self.subscribers_move else ()))
+
+    def with_leaving(
+        self,
+        changes: Sequence[Any],
+        moves: Sequence[Sequence[str]],
+        rng: random.Random,
+        mistaken_share: float = MISTAKEN_SHARE,
+    ) -> Sequence[Sequence[str]]:
+        """Return the same, at times with a move of everybody at brokers that leave, or at any."""
+        found = super().with_leaving(changes, moves, rng, mistaken_share)
+        if not self.subscribers_move or rng.random() < 0.5:
+            return found
+        leaving = [change[1] for change in changes if change[0] == LEAVE]
+        homes = [name for name in self.names if name not in leaving]
+        emptied = {*leaving, *rng.sample(self.names, rng.randint(0, 1))}
+        if set(self.names) - emptied and rng.random() < 0.5:  # Nobody is named.
+            found = [move for move in found if move[0] not in self.account.subscriptions]
+        pairs = [(name, [home for home in homes if home != name]) for name in sorted(emptied)]
+        return (*found, *((EVERYBODY + name, name, rng.choice(others)) for name, others in pairs if others))
+
+    def _moves_of_subscribers(
+        self, living: Sequence[str], mistaken_share: float, rng: random.Random
+    ) -> Sequence[Sequence[str]]:
+        """Return subscriptions and where they go, now and then one that is ending, or from where it is not."""
+        ended = [name for name in self.account.subscriptions if name not in self.open_names][-3:]
+        homes = {name: self.subscribers._subscribers[name].home for name in self.open_names}
+        homes |= {name: self.subscription_homes[name] for name in ended if rng.random() < 0.1}
+        names = sorted(name for name, home in homes.items() if home in living)
+        moves = []
+        for name in sorted(rng.sample(names, min(rng.randint(0, 4), len(names)))):
+            home = homes[name] if rng.random() >= mistaken_share else rng.choice(self.names)
+            others = [broker for broker in living if broker != home]
+            if others:
+                moves.append((name, home, rng.choice(others)))
         return tuple(moves)
 
     # --- repairs -----------------------------------------------------------------------------------------------
@@ -148,7 +205,18 @@ class AnyOrderTree(AnyOrderOverlay):
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
         """Return the one way through the tree."""
-        return [self.overlay_of(epoch).path(home, self.subscription_homes[subscription])]
+        at = self.subscription_homes[subscription]
+        for since, place in self.served.get(subscription, []):
+            at = place if since <= epoch else at
+        since, place = self.going.get(subscription, (-1, ""))
+        return [self.overlay_of(epoch).path(home, place if since == epoch else at)]
+
+    def _see(self, broker: EmulatedBroker, effect: Any) -> None:
+        if isinstance(effect, SubscriberMoves):
+            self.going[effect.subscription] = effect.epoch, effect.home_to
+        elif isinstance(effect, SubscriberTaken):
+            self.served.setdefault(effect.subscription, []).append((effect.epoch, broker.name))
+        super()._see(broker, effect)
 
     # --- checks ------------------------------------------------------------------------------------------------
 
@@ -177,12 +245,15 @@ def tree_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove])
     before = log.present
     assert isinstance(before, Configuration)
     target = Configuration.of(log.epoch_next, before.brokers, before.links)
+    emptied = tuple(sorted(HomeMove(one.home_from, one.home_to) for one in moves if one.client.startswith(EVERYBODY)))
+    moves = [move for move in moves if not move.client.startswith(EVERYBODY)]
     for change in changes:
         with contextlib.suppress(ValueError):
             target = changed_tree(target, change)
-    if (target.brokers, target.links) == (before.brokers, before.links) and not moves:
+    if (target.brokers, target.links) == (before.brokers, before.links) and not (moves or emptied):
         return None
-    return target.as_target(new_plan(log, target, moves), before)
+    plan = msgspec.structs.replace(new_plan(log, target, moves), subscribers_moved=emptied)
+    return target.as_target(plan, before)
 
 
 def changed_tree(tree: Configuration, change: Sequence[Any]) -> Configuration:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.scenarios.any_order_deeds import DEATHS, FEATURES
+from tests.scenarios.any_order_deeds import DEATHS, FEATURES, MOVERS
 from tests.scenarios.any_order_leaders import RIVALS
 from tests.scenarios.any_order_members import MEMBERS
 from tests.scenarios.any_order_run import RING, TREE, RunResult, RunSpec, run
@@ -173,7 +173,7 @@ def _say(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    features = "; ".join(f"{name}: {text}" for name, text in (FEATURES | DEATHS | RIVALS | MEMBERS).items())
+    features = "; ".join(f"{name}: {text}" for name, text in (FEATURES | DEATHS | MOVERS | RIVALS | MEMBERS).items())
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios.search", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to search")
     parser.add_argument("--overlay", choices=(TREE, RING, "both"), default="both")

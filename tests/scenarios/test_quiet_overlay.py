@@ -103,7 +103,7 @@ def test_a_settled_overlay_is_left_alone(planner: str, seed: int, plans_max: int
 
 
 def test_publishers_move_where_it_saves_in_truth_and_then_stay() -> None:
-    """On a settled tree with publishers at random homes every plan saves, and few come after the first minutes.
+    """On a settled tree with publishers at random homes every plan saves, and at most one is late.
 
     Whether in one plan or in several, moves save 4 % of the whole cost at least; the best homes would save 9.7 %.
     """
@@ -121,4 +121,4 @@ def test_publishers_move_where_it_saves_in_truth_and_then_stay() -> None:
     assert not any(plan.links_added for plan in loop.plans)
     began_ms = loop.virtual.settings.start_ms
     late = [plan for plan in loop.plans if plan.history[0].time_ms - began_ms > QUIET_MS / 5]
-    assert sum(len(plan.moves) for plan in late) <= WORKLOAD.publisher_count / 3
+    assert len(late) <= 1

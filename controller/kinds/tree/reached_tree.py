@@ -6,33 +6,36 @@ Whether a proposal is worth it is judged elsewhere.
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
-from numpy.typing import NDArray
 
 from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.overlay_state import Span
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.tree_costs import TreeCosts, as_swaps
+from regraft.overlay.tree_costs import LinkSwap, SwapLine, as_swaps
 from regraft.schemas.plan import Proposal
 
 
 class ReachedTree:
     """One overlay on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
 
-    ``tree`` is what the state's tree costs in its windows, where that is known already.
+    ``line`` is a tree that gets to this one by ``swaps``; overlays that follow each other by swaps share one, as a copy
+    for each would cost more than all else.
 
-    Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window.
+    Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window. ``degrees``
+    (brokers,) are the links of each broker.
     """
 
-    def __init__(self, state: TreeState, tree: TreeCosts | None = None) -> None:
+    def __init__(self, state: TreeState, line: SwapLine | None = None, swaps: tuple[LinkSwap, ...] = ()) -> None:
         self.state = state
-        self._tree = tree or state.span_tree_costs
-        self._spans_s = self._tree.sets.spans_s
-        # What moves have changed since the tree was costed: links are priced at the homes of then.
-        self._saved_per_s: Floats = np.zeros(len(self._spans_s))
-        self._loads_moved_per_s: Floats = np.zeros(len(state.inventory.brokers))
-        self._has_moved = False
+        self._line, self._swaps = line, swaps
+        tree = state.span_tree_costs if line is None else line.go_to(swaps)
+        # The tree goes on to other overlays: what is asked of this one is kept.
+        self._spans_s = tree.sets.spans_s
+        self._costs_per_s, self._cost_per_s = tree.costs_per_s, tree.cost_per_s
+        self._loads_per_s, self.degrees = tree.loads_per_s, tree.degrees
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -42,22 +45,17 @@ class ReachedTree:
     @property
     def costs_per_s(self) -> Floats:
         """What the overlay costs in each span, shape (spans,)."""
-        return np.asarray(self._tree.costs_per_s - self._saved_per_s)
+        return self._costs_per_s
 
     @property
     def cost_per_s(self) -> float:
         """What the overlay costs over all windows."""
-        return self._tree.cost_per_s - float(self._saved_per_s @ self._spans_s / self._spans_s.sum())
+        return self._cost_per_s
 
     @property
     def loads_per_s(self) -> Floats:
         """The notifications that pass each broker, shape (brokers,)."""
-        return self._tree.loads_per_s + self._loads_moved_per_s
-
-    @property
-    def degrees(self) -> NDArray[np.int64]:
-        """The links of each broker, shape (brokers,)."""
-        return self._tree.degrees
+        return self._loads_per_s
 
     @property
     def configuration(self) -> Configuration:
@@ -76,19 +74,18 @@ class ReachedTree:
         return reached._moved(proposal) if proposal.moves else reached
 
     def _linked(self, proposal: Proposal) -> ReachedTree:
-        base = self._tree if not self._has_moved else self.state.span_tree_costs
-        tree = base.copy()
-        for swap in as_swaps(base, proposal.links_removed, proposal.links_added):
-            tree.apply(swap)
-        present = self.configuration
-        return ReachedTree(
-            self.state.with_configuration(Configuration(present.epoch, present.brokers, tree.links, present.homes)),
-            tree,
-        )
+        if self._line is None:
+            self._line = SwapLine(self.state.span_tree_costs.copy())
+        line = self._line
+        tree = line.go_to(self._swaps)
+        swaps = (*self._swaps, *as_swaps(tree, proposal.links_removed, proposal.links_added))
+        links, present = line.go_to(swaps).links, self.configuration
+        target = Configuration(present.epoch, present.brokers, links, present.homes)
+        return ReachedTree(self.state.with_configuration(target), line, swaps)
 
     def _moved(self, proposal: Proposal) -> ReachedTree:
         state, present, priced = self.state, self.configuration, self.state.publisher_costs
-        saved, loads = self._saved_per_s.copy(), self._loads_moved_per_s.copy()
+        saved, loads = np.zeros(len(self._spans_s)), np.zeros(len(state.inventory.brokers))
         homes = dict(present.home_of)
         for move in proposal.moves:
             if homes.get(move.client) != move.home_from:
@@ -101,6 +98,11 @@ class ReachedTree:
                 loads += priced.loads_per_s(move.client, move.home_to) - priced.loads_per_s(move.client, move.home_from)
             homes[move.client] = move.home_to
         target = Configuration.of(present.epoch, present.brokers, present.links, homes)
-        reached = ReachedTree(state.with_configuration(target), self._tree)
-        reached._saved_per_s, reached._loads_moved_per_s, reached._has_moved = saved, loads, True
+        reached = copy(self)
+        reached.state = state.with_configuration(target)
+        # Links are priced at the homes of then: the next swaps need a tree of their own.
+        reached._line, reached._swaps = None, ()
+        reached._costs_per_s = self._costs_per_s - saved
+        reached._cost_per_s = self._cost_per_s - float(saved @ self._spans_s / self._spans_s.sum())
+        reached._loads_per_s = self._loads_per_s + loads
         return reached

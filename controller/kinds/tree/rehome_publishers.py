@@ -1,6 +1,7 @@
 """New homes for publishers whose broker is no longer in the tree: the cheapest that the caps of load leave.
 
-In: the tree without them, where they were, and the last windows. Out: moves. Subscribers of a tree have no other home.
+In: the tree without them, where they were, and the last windows. Out: moves. The subscribers of a broker that leaves go
+to one other broker together: the controller does not know them one by one. Those of a lost broker wait for it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from regraft.overlay.publisher_costs import PublisherCosts
 from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.tree_costs import TreeCosts
 from regraft.overlay.weighted_sets import WeightedSets
-from regraft.schemas.plan import ClientMove
+from regraft.schemas.plan import ClientMove, HomeMove
 
 
 def rehomed_publishers(
@@ -35,9 +36,7 @@ def rehomed_publishers(
     if not leaving:
         return (), 0.0
     inventory = task.fleet.restricted_to(tree.brokers)
-    is_open = np.array([broker not in task.avoided for broker in tree.brokers])
-    if not is_open.any():
-        is_open[:] = True
+    is_open = _open_brokers(tree, task)
     priced = _priced(tree, homes, leaving, task)
     rates = {} if priced is None else dict(zip(priced.publishers, priced.published_per_s.tolist(), strict=True))
     caps, loads = inventory.load_max_per_s, np.zeros(len(tree.brokers))
@@ -58,6 +57,18 @@ def rehomed_publishers(
         return tuple(sorted(moves)), 0.0
     at_homes = sum(priced.cost_per_s(publisher, home) for publisher, home in moved.items())
     return tuple(sorted(moves)), at_homes - _cost_unpublished_per_s(tree, homes, moved, task)
+
+
+def rehomed_subscribers(tree: Configuration, task: RepairTask) -> tuple[HomeMove, ...]:
+    """Return moves of all subscribers of each broker that leaves to the one with the cheapest link to it."""
+    is_open = _open_brokers(tree, task)
+    return tuple(HomeMove(broker, _nearest(tree, broker, is_open, task)) for broker in sorted(task.change.left))
+
+
+def _open_brokers(tree: Configuration, task: RepairTask) -> NDArray[np.bool_]:
+    """Return which brokers of the tree take clients: those in maintenance do not, unless there is no other."""
+    is_open = np.array([broker not in task.avoided for broker in tree.brokers])
+    return is_open if is_open.any() else np.ones(len(tree.brokers), dtype=np.bool_)
 
 
 def _cost_unpublished_per_s(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
-from regraft.controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers
+from regraft.controller.kinds.tree.rehome_publishers import at_known_homes, rehomed_publishers, rehomed_subscribers
 from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.exchange_joints import exchange_joints
 from regraft.overlay.join_fragments import JoinedFragments, join_fragments
@@ -28,10 +28,11 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
     """Return the tree over the brokers after the change; ``present`` names the homes of publishers.
 
     All links between brokers that stay, stay. What they leave in fragments, and each broker that comes back, is joined
-    by the cheapest links within the cap (:func:`regraft.overlay.join_fragments.join_fragments`); where the traffic is known,
-    each of these is then brought to where it costs least (:func:`regraft.overlay.exchange_joints.exchange_joints`). New brokers
+    by the cheapest links within the cap (:func:`overlay.join_fragments.join_fragments`); where the traffic is known,
+    each of these is then brought to where it costs least (:func:`overlay.exchange_joints.exchange_joints`). New brokers
     come in as leaves, the cheapest link first. Publishers whose broker is gone go to their cheapest homes within the
-    caps of load. Where the cap leaves no tree, as few links as possible exceed it, and the reason says so.
+    caps of load, the subscribers of a broker that leaves to the nearest one. Where the cap leaves no tree, as few links
+    as possible exceed it, and the reason says so.
     """
     sets = _traffic(present, task) if task.windows else None
     mended = _Mending(present, task, degree_max, sets)
@@ -41,7 +42,8 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
     moves, added_per_s = rehomed_publishers(tree, present.home_of, task.emptied(present), task)
     target = tree.with_homes(stay | {move.client: move.home_to for move in moves})
     before, after = (_cost_per_s(overlay, task, sets) for overlay in (present, target))
-    return Repair(target, task.change, moves, before, after + added_per_s, mended.reason(moves))
+    subscribers = rehomed_subscribers(target, task)
+    return Repair(target, task.change, moves, before, after + added_per_s, mended.reason(moves), subscribers)
 
 
 def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:

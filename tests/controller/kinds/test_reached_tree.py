@@ -81,6 +81,25 @@ def test_reached_costs_and_loads_are_those_of_the_overlay_itself(seed: int) -> N
         assert target.epoch == 0
 
 
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_overlays_that_were_left_are_as_they_were(seed: int) -> None:
+    """Whatever was tried from an overlay, or from one after it, its costs and loads stay, and so does what follows."""
+    rng = random.Random(seed)
+    reached = [ReachedTree(random_state(rng))]
+    told = [(reached[0].costs_per_s.copy(), reached[0].loads_per_s.copy())]
+    for _ in range(8):
+        found = (before := rng.choice(reached)).after(random_change(before, rng))
+        alone = ReachedTree(TreeState(found.configuration, found.state.inventory, found.state.windows))
+        assert found.costs_per_s == pytest.approx(alone.costs_per_s)
+        assert found.loads_per_s == pytest.approx(alone.loads_per_s)
+        reached.append(found)
+        told.append((found.costs_per_s.copy(), found.loads_per_s.copy()))
+        for each, (costs_per_s, loads_per_s) in zip(reached, told, strict=True):
+            assert (each.costs_per_s == costs_per_s).all()
+            assert (each.loads_per_s == loads_per_s).all()
+
+
 def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
     """A publisher that is elsewhere, a broker that is not there, links that leave no tree: each has its error."""
     tree = line_of(3)

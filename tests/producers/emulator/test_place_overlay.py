@@ -5,7 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from regraft.producers.emulator.place_overlay import host_count, place_overlay
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.producers.emulator.place_overlay import host_count, place_overlay, place_scot
 
 
 @pytest.mark.parametrize("broker_count", [3, 40, 490])
@@ -36,3 +37,18 @@ def test_more_brokers_than_hosts_are_synthetic_and_alike() -> None:
     synthetic = place_overlay(1_000, 8, random.Random(1))
     assert synthetic.brokers[-1] == "b999"
     assert np.median(synthetic.link_cost) == pytest.approx(np.median(measured.link_cost), rel=0.15)
+
+
+def test_regions_hold_each_broker_once_and_brokers_near_each_other() -> None:
+    """A region is its first broker and the nearest of those that no earlier region has."""
+    inventory = place_scot(12, 3, random.Random(5))
+    scot = inventory.bootstrap
+    assert isinstance(scot, ScotConfiguration)
+    assert scot.brokers == inventory.brokers
+    assert [len(region) for region in scot.regions] == [3] * 4
+    first, *near = scot.regions[0]
+    others = [broker for broker in scot.brokers if broker not in scot.regions[0]]
+    farthest = max(inventory.cost_of_link(first, broker) for broker in near)
+    assert farthest <= min(inventory.cost_of_link(first, broker) for broker in others)
+    with pytest.raises(ValueError, match="13 brokers make no regions of 3"):
+        place_scot(13, 3, random.Random(5))

@@ -53,10 +53,8 @@ CLIENT_OF = {
     "AdvertiseConfirmed": "publisher",
     "PublisherLeaves": "publisher",
     "PublisherTaken": "publisher",
-    "UserMoves": "user",
-    "UserStays": "user",
-    "UserTaken": "user",
-    "UserDrained": "user",
+    **dict.fromkeys(("SubscriberMoves", "SubscriberAwaited", "SubscriberTaken"), "subscription"),
+    **dict.fromkeys(("UserMoves", "UserStays", "UserTaken", "UserDrained"), "user"),
 }
 
 
@@ -104,6 +102,7 @@ class OverlayModel:
         self.is_ring = isinstance(configuration, ChordConfiguration)
         self.names = tuple(client.name for client in clients)
         self.plans = plans
+        self.moved_clients = {move.client for change in plans for move in change.moves}
         self._rival = rival
         self._is_repeating = is_repeating  # Each command reaches its broker twice.
         self.broker_at = {broker: at for at, broker in enumerate(self.brokers)}
@@ -310,7 +309,8 @@ class OverlayModel:
         elif name == "Published":
             self._excuse(after, broker, effect.notification)
         elif name == "Cancelled":
-            if not self.is_ring:  # There the other home of a user that moves may still hand over what is owed.
+            # The other home of a user, or of a subscription that moves, may still hand over what is owed.
+            if not self.is_ring and effect.subscription not in self.moved_clients:
                 self._note(after, ("gone", effect.subscription))
         elif name in CLIENT_OF:
             self._act(after, self.client_of(effect), (broker, effect))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from regraft.producers.brokers.broker_messages import CancelRequest, SubscribeRequest
-from regraft.producers.emulator.publisher_clients import PublisherClients
+from regraft.producers.emulator.publisher_clients import PublisherClients, is_always_serving
+from regraft.producers.emulator.subscriber_clients import SubscriberClients
 from regraft.producers.emulator.user_clients import UserClients, topic_filter
 from tests.scenarios.model.frozen_states import SURROUNDINGS
 
@@ -148,10 +148,31 @@ class PublisherScript(ScriptedClient):
 class SubscriptionScript(ScriptedClient):
     """One subscription of a tree: asked for, and perhaps cancelled."""
 
+    takes = {  # noqa: RUF012
+        "Confirmed": "confirm",
+        "SubscriberMoves": "move",
+        "SubscriberAwaited": "expect",
+        "SubscriberTaken": "take",
+    }
+
     def __init__(self, name: str, topic: str, script: tuple[Step, ...]) -> None:
         super().__init__(name, script)
         self.topic = topic
-        self.home = ""
+        self.clients = SubscriberClients(
+            SURROUNDINGS,  # type: ignore[arg-type]
+            SURROUNDINGS,  # type: ignore[arg-type]
+            SURROUNDINGS.ask,
+            SURROUNDINGS.ignore,
+            SURROUNDINGS.ignore,
+            is_always_serving,
+            SURROUNDINGS.ignore,
+        )
+
+    @property
+    def home(self) -> str:
+        """Where it is, empty before and after."""
+        here = self.clients._subscribers.get(self.name)
+        return "" if here is None else here.home
 
     def is_possible(self, kind: str) -> bool:
         """It is asked for once and ended once."""
@@ -160,17 +181,9 @@ class SubscriptionScript(ScriptedClient):
     def do(self, step: Step) -> None:
         """Do one thing."""
         if step.kind == "connect":
-            self.home = step.home
-            SURROUNDINGS.ask(self.home, SubscribeRequest(self.name, self.name, topic_filter(self.topic)))
+            self.clients.subscribe(self.name, step.home, topic_filter(self.topic))
         else:
-            SURROUNDINGS.cancel(self.name)
-            cancel = call_with(CancelRequest, subscription=self.name, cancelled_ms=SURROUNDINGS.now)
-            SURROUNDINGS.ask(self.home, cancel)
-            self.home = ""
-
-    def see(self, effect: Any, broker: str) -> None:
-        """The client itself does nothing when its subscription is confirmed."""
-        SURROUNDINGS.confirm(self.name)
+            self.clients.cancel(self.name)
 
 
 class UserScript(ScriptedClient):

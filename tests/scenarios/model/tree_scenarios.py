@@ -309,4 +309,72 @@ RIVALS = (
     ),
 )
 
-TREES = FAULTS + DRAWN + MOVES + SWAPS + MORE + REPEATS + LARGE + RIVALS + MEMBER_TREES + DEATH_TREES
+COME = plan(moves=(("s", "b0", "b1"),))
+SUBSCRIBERS = (
+    Scenario("tree_subscriber", "a subscription moves", TWO, {"p": "@b0 | * *", "s": "@b0 |"}, (COME,)),
+    Scenario(
+        "tree_subscriber_near", "a subscription moves to the publisher", TWO, {"p": "@b1 | * *", "s": "@b0 |"}, (COME,)
+    ),
+    Scenario(
+        "tree_subscriber_new",
+        "a subscription that is to move comes meanwhile",
+        TWO,
+        {"p": "@b1 | *", "s": "@b0"},
+        (COME,),
+    ),
+    Scenario(
+        "tree_subscriber_advertise",
+        "a publisher comes while a subscription moves",
+        TWO,
+        {"p": "@b1 *", "s": "@b0 |"},
+        (COME,),
+    ),
+    Scenario(
+        "tree_subscriber_back",
+        "a subscription moves, perhaps not, and then back, or from where it is not",
+        TWO,
+        {"p": "@b0 | * *", "s": "@b0 |"},
+        (plan(moves=(("s", "b0", "b1"),), may_abort=True), plan(moves=(("s", "b1", "b0"),))),
+    ),
+    Scenario(
+        "tree_subscriber_end", "a subscription ends while it moves", TWO, {"p": "@b1 | *", "s": "@b0 | -"}, (COME,)
+    ),
+    Scenario(
+        "tree_subscriber_abort_end",
+        "a subscription ends while its move is perhaps called off",
+        TWO,
+        {"p": "@b0 | *", "s": "@b0 | -"},
+        (plan(moves=(("s", "b0", "b1"),), may_abort=True),),
+    ),
+    Scenario(
+        "tree_subscriber_swap",
+        "a subscription moves while links are swapped",
+        LINE,
+        {"p": "@b0 | * *", "s": "@b1 |"},
+        (plan(links=BENT, moves=(("s", "b1", "b2"),)),),
+    ),
+    Scenario(
+        "tree_subscriber_exchange",
+        "two subscriptions exchange their homes",
+        TWO,
+        {"p": "@b0 | *", "s": "@b0 |", "t": "@b1 |"},
+        (plan(moves=(("s", "b0", "b1"), ("t", "b1", "b0"))),),
+    ),
+    Scenario(
+        "tree_subscriber_and_publisher",
+        "a publisher and a subscription exchange their homes",
+        TWO,
+        {"p": "@b0 | * *", "s": "@b1 |"},
+        (plan(moves=(("p", "b0", "b1"), ("s", "b1", "b0"))),),
+    ),
+    Scenario(
+        "tree_subscriber_two_controllers",
+        "one of two controllers moves a subscription, the other moves it elsewhere",
+        LINE,
+        {"p": "@b0 | *", "s": "@b1 |"},
+        (plan(moves=(("s", "b1", "b0"),)),),
+        rival=plan(moves=(("s", "b1", "b2"),)),
+    ),
+)
+
+TREES = SUBSCRIBERS + FAULTS + DRAWN + MOVES + SWAPS + MORE + REPEATS + LARGE + RIVALS + MEMBER_TREES + DEATH_TREES
