@@ -21,12 +21,14 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
     from regraft.controller.report.loop_metrics import LoopMetrics
     from regraft.dashboard.dashboard_metrics import DashboardMetrics
     from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
+    from regraft.producers.nodes.node_metrics import NodeMetrics
     from regraft.streaming.job_metrics import JobMetrics
 
     stages = {
         "controller": LoopMetrics().stage,
         "streaming": JobMetrics().stage,
         "emulator": EmulatorMetrics().stage,
+        "node": NodeMetrics().stage,
         "alerts": AlertMetrics().stage,
         "dashboard": DashboardMetrics().stage,
     }

@@ -14,12 +14,14 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.infra.stage_metrics import StageMetrics
 from regraft.producers.emulator.emulator_metrics import EmulatorMetrics
+from regraft.producers.nodes.node_metrics import NodeMetrics
 from regraft.streaming.job_metrics import JobMetrics
 
 MAKERS: dict[str, Callable[[], StageMetrics]] = {
     "controller": lambda: LoopMetrics().stage,
     "streaming": lambda: JobMetrics().stage,
     "emulator": lambda: EmulatorMetrics().stage,
+    "node": lambda: NodeMetrics().stage,
     "alerts": lambda: AlertMetrics().stage,
     "dashboard": lambda: DashboardMetrics().stage,
 }

@@ -1,0 +1,103 @@
+"""Settings of a node: one frozen value, checked as a whole before anything starts.
+
+Neither reads files nor the environment; ``regraft`` fills it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
+from regraft.infra.serve_metrics import port_faults
+from regraft.producers.workloads.stock_settings import too_small
+from regraft.schemas.topics import DEFAULT_NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """All that one node can be told: which broker it is, the real broker next to it, and where other nodes listen.
+
+    ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs, as JSON, the same for all.
+    ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
+    ``broker``: which broker of the inventory this node is; `regraft node --broker` gives it.
+    ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server; `regraft node --door`
+    gives it.
+    ``door_user``, ``door_password_file``: who logs in there, and the file that holds the password; none for nobody.
+    ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
+    none is peers.json beside the inventory.
+    ``listen``: host:port to listen on if that is another than what the others call; none for the same.
+    ``ca_file``, ``certificate_file``, ``key_file``: mutual TLS between nodes, as PEM; the certificate must name the
+    broker as a DNS name. None for links in the clear.
+    ``flush_ms``: pause between two telemetry batches. ``command_poll_ms``: pause between two looks for commands.
+    ``link_bytes_max``: what a peer has not acknowledged, beyond which notifications to it are dropped and counted.
+    ``link_silence_ms_max``: time after which a link over which nothing came is made again.
+    ``kafka_outage_s_max``: how long telemetry and results wait for a Kafka that is away. ``kafka_buffer_records_max``:
+    how many of them may wait.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
+    the default host is this one. ``security``: Kafka's TLS and SASL.
+    """
+
+    bootstrap: str
+    inventory_path: Path
+    status_file: Path
+    namespace: str = DEFAULT_NAMESPACE
+    broker: str | None = None
+    door: str | None = None
+    door_user: str | None = None
+    door_password_file: Path | None = None
+    peers_path: Path | None = None
+    listen: str | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    flush_ms: float = 250.0
+    command_poll_ms: float = 20.0
+    link_bytes_max: int = 64 << 20
+    link_silence_ms_max: float = 5_000.0
+    kafka_outage_s_max: float = 600.0
+    kafka_buffer_records_max: int = 100_000
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+    security: KafkaSecurity = field(default_factory=KafkaSecurity)
+
+    @property
+    def kafka(self) -> KafkaAccess:
+        """How this stage reaches Kafka."""
+        return KafkaAccess(self.bootstrap, f"regraft-node-{self.broker or 'none'}", self.security)
+
+    @property
+    def own_status_file(self) -> Path:
+        """The status file of this broker's node: several nodes may share a directory."""
+        return self.status_file.with_name(f"node-{self.broker}.json")
+
+    @property
+    def life_file(self) -> Path:
+        """The file that says that this node has begun before."""
+        return self.status_file.with_name(f"node-{self.broker}.life")
+
+    @property
+    def peers_file(self) -> Path:
+        """Where the addresses of the nodes stand."""
+        return self.peers_path or self.inventory_path.with_name("peers.json")
+
+    def faults(self) -> list[str]:
+        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        found = too_small(
+            [
+                ("flush_ms", self.flush_ms, 10.0, "each flush is a Kafka record"),
+                ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from messages"),
+                ("link_bytes_max", self.link_bytes_max, 1 << 20, "one message may have that size"),
+                ("link_silence_ms_max", self.link_silence_ms_max, 100.0, "links are probed each fifth of it"),
+                ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),
+                ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
+            ]
+        )
+        if self.flush_ms > 1_000:
+            found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+        files = (self.ca_file, self.certificate_file, self.key_file)
+        if any(files) and not all(files):
+            found.append("ca_file, certificate_file and key_file are wanted together: mutual TLS needs all three")
+        if self.door and "@" in self.door:
+            found.append("door holds a login: give door_user and door_password_file, so that it stands in no settings")
+        return found + port_faults(self.metrics_port)

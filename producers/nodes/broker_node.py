@@ -1,0 +1,270 @@
+"""One node: the protocol core of a broker between a real broker's door, links to other nodes, Kafka and the clock.
+
+In: messages of peers, commands, what the door says. Out: what the core wants done. Each of these is handled whole, one
+after the other, on one loop; nothing here waits. What a broker does with a message belongs to its core
+(:mod:`producers.brokers.tree_routing`), bytes and sockets to the links and the door.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+from typing import Protocol, cast
+
+import structlog
+
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
+    Answer,
+    Cancelled,
+    ClientDropped,
+    ClientRequest,
+    Confirmed,
+    Deliver,
+    Dropped,
+    Effect,
+    Message,
+    Notification,
+    Published,
+    Send,
+)
+from regraft.producers.brokers.broker_protocol import BrokerPhase, BrokerProtocol
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.emit_telemetry import predicate_record
+from regraft.producers.emulator.emulated_parts import PeerLost, QueueCounters, Served
+from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, TelemetrySink
+from regraft.producers.nodes.carried_messages import CarriedNotification
+from regraft.producers.nodes.doors import Door, LocalMessage
+from regraft.producers.nodes.node_clients import NodeClients
+from regraft.producers.nodes.run_links import Links
+from regraft.schemas.client import Client, Role
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.telemetry import ClientChange, LinkProbe, QueueSample, TelemetryBatch
+
+log = structlog.get_logger(__name__)
+
+CELLS_KEPT_S = 120
+CHANGES_MAX = 10_000  # Changes of clients between two batches; the oldest go first.
+NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
+LINK_FULL = "link_full"
+
+
+class NodePorts(TelemetrySink, ResultSink, ClientSink, Protocol):
+    """What a node needs of Kafka."""
+
+
+class BrokerNode:
+    """A core with all that surrounds it. ``links`` and ``door`` are made outside, and call back here.
+
+    ``candidates`` are brokers that may become neighbours: they are connected, too, so that a link to them is measured.
+    """
+
+    def __init__(
+        self,
+        core: BrokerProtocol,
+        ports: NodePorts,
+        door: Door,
+        links_of: Callable[[BrokerNode], Links],
+        now_ms: Callable[[], float],
+        candidates: Collection[str] = (),
+    ) -> None:
+        self.core, self.door = core, door
+        self.broker = core.broker
+        self.counts: Counter[str] = Counter()
+        self.counters = QueueCounters()
+        self._ports, self._now_ms = ports, now_ms
+        self._cells = DeliveryCells(CELLS_KEPT_S)
+        self._changes: deque[ClientChange] = deque(maxlen=CHANGES_MAX)
+        self._changes_made: Counter[str] = Counter()
+        self._batches_sent = 0
+        self._installs = 0
+        self._neighbours: tuple[str, ...] = ()
+        self._candidates = frozenset(candidates)
+        self._is_busy = False
+        self._inbox: deque[tuple[str | None, Served]] = deque()
+        self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
+        self.links = links_of(self)
+
+    def begin(self) -> None:
+        """Ask for links and clients for the first time."""
+        self.links.want(self._candidates)
+        self._look_around()
+
+    # --- what comes in -----------------------------------------------------------------------------------------------
+
+    def take(self, peer: str, message: Message) -> None:
+        """Take a message of a peer."""
+        self._serve(peer, message)
+
+    def lose(self, peer: str) -> None:
+        """Take note that a peer has begun another life: to a neighbour its former one is a death."""
+        if peer in self.core.live_neighbours:
+            self._serve(None, PeerLost(peer))
+
+    def obey(self, command: Command) -> None:
+        """Take a command."""
+        moved = {home for move in command.moves for home in (move.home_from, move.home_to)}
+        if command.phase is CommandPhase.PREPARE and self.broker in moved:
+            self._ports.send_result(self._refusal(command))
+            return
+        match command.phase:
+            case CommandPhase.PREPARE:
+                self._prepare(command)
+            case CommandPhase.INSTALL:
+                self._install(command)
+            case _:
+                self._serve(None, command)
+        self._look_around()
+
+    def _prepare(self, command: Command) -> None:
+        """Let what the plan sends to brokers that it takes in wait for the lives that they have now."""
+        joined = sorted(set(command.brokers_joined) - {self.broker})
+        was_steady = self.core.phase is BrokerPhase.STEADY
+        if was_steady:
+            for peer in joined:
+                self.links.renew(peer)
+        self._serve(None, command)
+        if was_steady and self.core.phase is BrokerPhase.STEADY:
+            for peer in joined:
+                self.links.call_off_renewal(peer)
+
+    def _install(self, command: Command) -> None:
+        """Begin another life of the links if the core begins anew: what it held and was sent before is over."""
+        held = (self.core.epoch, self.core.takes_clients)
+        self._serve(None, command)
+        if (self.core.epoch, self.core.takes_clients) != held:
+            self._installs += 1
+            self.links.begin_life(f"{self.core.boot_ms}.{self._installs}")
+
+    def note_interest(self, subject: str, is_wanted: bool) -> None:
+        """Take what the door says of a subject."""
+        self.clients.note_interest(subject, is_wanted)
+        self.clients.settle(self.core.takes_clients)
+
+    def note_message(self, message: LocalMessage) -> None:
+        """Take what a local client has published."""
+        self.counts["published"] += 1
+        self.clients.note_message(message, self.core.takes_clients, self._now_ms())
+
+    def _ask(self, request: ClientRequest | CarriedNotification) -> None:
+        self._serve(None, request)
+
+    def _serve(self, source: str | None, message: Served) -> None:
+        """Let the core take a message, or keep it until it has done what an earlier one makes it do."""
+        self._inbox.append((source, message))
+        if not self._is_busy:
+            self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
+        self._is_busy = True
+        try:
+            while self._inbox:
+                source, message = self._inbox.popleft()
+                began_s = time.perf_counter()
+                self._carry_out(self._effects_of(source, message))
+                self._count(message, (time.perf_counter() - began_s) * 1_000)
+        finally:
+            self._is_busy = False
+
+    def _effects_of(self, source: str | None, message: Served) -> list[Effect]:
+        if isinstance(message, PeerLost):
+            return self.core.lose_peer(message.peer, self._now_ms())
+        return self.core.handle(source, message, self._now_ms())
+
+    def _count(self, message: Served, busy_ms: float) -> None:
+        counters = self.counters
+        counters.messages_in += 1
+        counters.messages_out += 1
+        counters.busy_ms += busy_ms
+        if isinstance(message, Notification):
+            counters.notifications_out += 1
+            counters.bytes_in += message.size_bytes
+            counters.bytes_out += message.size_bytes
+
+    def _refusal(self, command: Command) -> CommandResult:
+        return CommandResult(
+            command.plan, command.phase, self.broker, command.epoch_to, Outcome.REFUSED, NO_MOVES, 0,
+            int(self._now_ms()), (), command.term, command.digest, Refusal.PHASE,
+        )  # fmt: skip
+
+    def _look_around(self) -> None:
+        """See to links and clients after what may have changed the overlay."""
+        neighbours = self.core.live_neighbours
+        if neighbours != self._neighbours:
+            self._neighbours = neighbours
+            self.links.want(self._candidates.union(neighbours))
+        self.clients.settle(self.core.takes_clients)
+
+    # --- what the core wants done ------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(peer, message):
+                    if not self.links.send(peer, message):
+                        self.counts[LINK_FULL] += 1
+                case Deliver(notification, subscriptions):
+                    self._deliver(cast(CarriedNotification, notification), len(subscriptions))
+                case Published(notification):
+                    self._cells.note_published(notification)
+                case Dropped(_, reason):
+                    self.counts[f"dropped_{reason}"] += 1
+                case Answer(result):
+                    self._ports.send_result(result)
+                case AdvertiseConfirmed(publisher, connection):
+                    self.clients.allow(publisher, connection, self._now_ms())
+                case ClientDropped(client, _):
+                    self.clients.drop(client)
+                case Confirmed() | Cancelled():
+                    pass  # A real broker has told its client long ago.
+                case _:
+                    log.error("effect_unknown", broker=self.broker, effect=type(effect).__name__)
+
+    def _deliver(self, notification: CarriedNotification, count: int) -> None:
+        self._cells.note_delivered(notification, count)
+        if notification.home == self.broker:
+            return  # The broker has handed it to its own clients.
+        message = LocalMessage(notification.subject, notification.payload, notification.reply, notification.headers)
+        self.counts["delivered" if self.door.publish(message) else "not_handed_over"] += 1
+
+    def _change_client(self, client: str, role: Role, filter_: Filter | None) -> None:
+        what = "left" if filter_ is None else f"came as {role}"
+        self._changes.append(ClientChange(client, self._changes_made[client], what))
+        if filter_ is None:
+            del self._changes_made[client]
+            self._ports.remove_client(client)
+            return
+        self._changes_made[client] += 1
+        predicates = tuple(predicate_record(predicate) for predicate in filter_)
+        self._ports.put_client(Client(client, role, self.broker, predicates, 0.0, int(self._now_ms())))
+
+    # --- telemetry ---------------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Send a batch of telemetry."""
+        now_ms = self._now_ms()
+        sequence, self._batches_sent = self._batches_sent, self._batches_sent + 1
+        changes = tuple(self._changes)
+        self._changes.clear()
+        batch = TelemetryBatch(
+            broker=self.broker,
+            boot=self.core.boot_ms,
+            sequence=sequence,
+            time_ms=int(now_ms),
+            epoch=self.core.epoch,
+            deliveries=self._cells.take_changed(now_ms),
+            queues=self._samples(),
+            probes=tuple(LinkProbe(*each) for each in self.links.round_trips()),
+            clients=changes,
+        )
+        self._ports.send_batch(batch)
+
+    def _samples(self) -> tuple[QueueSample, ...]:
+        own = self.counters
+        service = QueueSample(
+            "", own.messages_in, own.messages_out, own.notifications_out, own.bytes_in, own.bytes_out,
+            int(own.busy_ms), len(self._inbox), len(self._inbox),
+        )  # fmt: skip
+        return (service, *(self.links.sample(peer) for peer in self.core.live_neighbours))

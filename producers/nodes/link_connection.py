@@ -1,0 +1,155 @@
+"""One connection between two nodes: frames in and out of a socket, probes, and the end of one that is silent.
+
+In: bytes. Out: hellos and numbered frames, for :mod:`producers.nodes.run_links`, which knows the peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import cast
+
+from regraft.producers.nodes.carried_messages import LinkError
+from regraft.producers.nodes.link_frames import FrameReader, Probe, Taken, frame, link_frame, read_link_frame
+from regraft.producers.nodes.link_session import Hello, LinkSession
+
+WRITE_BYTES_MAX = 256 * 1024  # Handed to a socket at once.
+TAKEN_EVERY = 64  # Frames after which an acknowledgement does not wait any longer.
+TAKEN_AFTER_S = 0.01
+SMOOTHING_SHARE = 0.2  # Of a new round trip in the mean.
+
+
+class LinkConnection(asyncio.Protocol):
+    """A socket that becomes one peer's when its hello has come.
+
+    ``on_hello`` returns the session of the peer, greeted, or raises LinkError; ``on_body`` takes a body that is new;
+    ``on_lost`` hears of the end and why. ``begin`` is the hello to send at once, None to wait for the other end's.
+    """
+
+    def __init__(
+        self,
+        on_hello: Callable[[LinkConnection, Hello], LinkSession],
+        on_body: Callable[[LinkConnection, bytes], None],
+        on_lost: Callable[[LinkConnection, str], None],
+        begin: Hello | None = None,
+    ) -> None:
+        self.peer = ""
+        self.session: LinkSession | None = None
+        self.rtt_ms: float | None = None
+        self.heard_s = time.monotonic()
+        self.transport: asyncio.Transport | None = None
+        self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
+        self._begin = begin
+        self._reader = FrameReader()
+        self._is_paused = self._is_flush_due = False
+        self._untold = 0
+        self._telling: asyncio.TimerHandle | None = None
+        self._reason = "closed by the other end"
+
+    # --- what asyncio calls ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with our hello if we called."""
+        self.transport = cast(asyncio.Transport, transport)
+        if self._begin is not None:
+            self.transport.write(link_frame(self._begin))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell that this connection is over."""
+        if self._telling is not None:
+            self._telling.cancel()
+        self._on_lost(self, str(exc) if exc is not None else self._reason)
+        self.session = None
+
+    def pause_writing(self) -> None:
+        """Wait: the socket takes no more."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Go on with what waits."""
+        self._is_paused = False
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come; what cannot be ends the connection."""
+        self.heard_s = time.monotonic()
+        try:
+            for number, body in self._reader.feed(data):
+                if number:
+                    self._take(number, body)
+                else:
+                    self._converse(body)
+        except LinkError as error:
+            self.end(str(error))
+
+    # --- frames ------------------------------------------------------------------------------------------------------
+
+    def _take(self, number: int, body: bytes) -> None:
+        if self.session is None:
+            raise LinkError(f"frame {number} came before a hello")
+        if self.session.accept(number):
+            self._on_body(self, body)
+        self._untold += 1
+        if self._untold >= TAKEN_EVERY:
+            self._tell_taken()
+        elif self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(TAKEN_AFTER_S, self._tell_taken)
+
+    def _converse(self, body: bytes) -> None:
+        found = read_link_frame(body)
+        if isinstance(found, Hello):
+            self.session = self._on_hello(self, found)
+            if self._begin is None:
+                self.write(link_frame(self.session.hello()))
+            self.flush()
+        elif self.session is None:
+            raise LinkError(f"{type(found).__name__} came before a hello")
+        elif isinstance(found, Taken):
+            self.session.acknowledge(found.number)
+        elif found.is_answer:
+            self._measure(time.monotonic() * 1_000 - found.sent_ms)
+        else:
+            self.write(link_frame(Probe(found.sent_ms, True)))
+
+    def _measure(self, rtt_ms: float) -> None:
+        known = rtt_ms if self.rtt_ms is None else self.rtt_ms
+        self.rtt_ms = max(known + SMOOTHING_SHARE * (rtt_ms - known), 0.0)
+
+    def _tell_taken(self) -> None:
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+        if self._untold and self.session is not None:
+            self._untold = 0
+            self.write(link_frame(Taken(self.session.received)))
+
+    # --- what the links ask ------------------------------------------------------------------------------------------
+
+    def probe(self) -> None:
+        """Ask for the round trip."""
+        if self.session is not None:
+            self.write(link_frame(Probe(time.monotonic() * 1_000, False)))
+
+    def write(self, data: bytes) -> None:
+        """Send bytes of whole frames, if it still can."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(data)
+
+    def flush_soon(self) -> None:
+        """Send what the session has when the loop turns next, all at once."""
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what the session has, until the socket takes no more."""
+        self._is_flush_due = False
+        while self.session is not None and self.session.has_unsent and not self._is_paused:
+            self.write(b"".join([frame(*each) for each in self.session.take_unsent(WRITE_BYTES_MAX)]))
+
+    def end(self, reason: str) -> None:
+        """End the connection at once."""
+        self._reason = reason
+        if self.transport is not None:
+            self.transport.abort()

@@ -1,0 +1,285 @@
+"""The door to a NATS server: a leaf link, by which it tells what its clients want and gives what they publish.
+
+In: the address of the server's leaf port. Out: interest and messages. Bytes belong to
+:mod:`producers.nodes.nats_protocol`.
+
+While the server is away, what its clients wanted stands: it is told again when the server is back, and what is not told
+again has ended. What would have been handed over meanwhile is dropped and counted, as with any core NATS server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import structlog
+
+from regraft.producers.brokers.match_content import MatchIndex
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.nats_protocol import (
+    Interest,
+    LeafReader,
+    Ping,
+    Pong,
+    Refused,
+    Said,
+    ServerInfo,
+    connect_line,
+    message_bytes,
+)
+from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
+
+log = structlog.get_logger(__name__)
+
+LEAF_PORT = 7422
+CONNECT_S_MAX = 10.0
+RETRY_S, RETRY_S_MAX = 0.05, 2.0
+PING_S, SILENCE_S_MAX = 1.0, 5.0
+BUFFER_BYTES_MAX = 64 << 20  # What waits for a server that is slow; beyond it messages are dropped.
+OWN_PREFIX = "$"  # Subjects of servers themselves: system, JetStream, loop detection. They never cross.
+EVERYTHING = ">"
+AWAY, SLOW = "broker_away", "broker_slow"
+
+
+class NatsDoor:
+    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, that of its leaf port; no user is nobody."""
+
+    def __init__(self, url: str, name: str, user: str = "", password: str = "") -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "nats" or not parts.hostname:
+            raise DoorError(f"{url!r} is no door: nats://host:port names the leaf port of a NATS server")
+        self.counts: Counter[str] = Counter()
+        self._host, self._port, self._name = parts.hostname, parts.port or LEAF_PORT, name
+        self._login = {"user": user, "pass": password}
+        self._leaf: _Leaf | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for who is in none.
+        self._queues = QueueGroups()
+        self._retold: dict[str, set[str]] = {}  # The same since the connection of now began.
+        self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
+        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._first: asyncio.Future[None] | None = None
+
+    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
+        """Open the door and hear what clients want already; raise DoorError when the server is not there."""
+        self._on_interest, self._on_message = on_interest, on_message
+        loop = asyncio.get_running_loop()
+        self._first = loop.create_future()
+        self._keeping = loop.create_task(self._keep_open())
+        try:
+            await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+        except TimeoutError as error:
+            await self.close()
+            raise DoorError(
+                f"no NATS server answers at the leaf port {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
+                f"({self.counts['refused']} refusals): start it with `leafnodes {{ port: {self._port} }}`"
+            ) from error
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the server is there and has told what its clients want."""
+        return self._leaf is not None and self._leaf.is_told
+
+    def publish(self, message: LocalMessage) -> bool:
+        """Hand a message to the clients that want it; False if the server is away or too slow."""
+        leaf = self._leaf
+        if leaf is None or leaf.transport is None or leaf.transport.is_closing():
+            self.counts[AWAY] += 1
+            return False
+        if leaf.transport.get_write_buffer_size() > BUFFER_BYTES_MAX:
+            self.counts[SLOW] += 1
+            return False
+        leaf.write_soon(message_bytes(message, self._queues.of(message.subject)))
+        return True
+
+    async def close(self) -> None:
+        """Close the door."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        if self._leaf is not None:
+            self._leaf.end()
+            await asyncio.sleep(0)
+
+    async def _keep_open(self) -> None:
+        pause_s = RETRY_S
+        while True:
+            try:
+                _, leaf = await asyncio.wait_for(
+                    asyncio.get_running_loop().create_connection(lambda: _Leaf(self._hear), self._host, self._port),
+                    CONNECT_S_MAX,
+                )
+                self._leaf, self._retold, self._queues = leaf, {}, QueueGroups()
+                await leaf.stay()
+                if leaf.is_told:
+                    pause_s = RETRY_S
+                log.warning("door_closed", broker=self._name, reason=leaf.reason)
+            except (OSError, TimeoutError) as error:
+                log.debug("door_not_reached", broker=self._name, reason=str(error))
+            self._leaf = None
+            self.counts["refused"] += 1
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    # --- what the server says ----------------------------------------------------------------------------------------
+
+    def _hear(self, leaf: _Leaf, said: Said) -> None:
+        match said:
+            case LocalMessage():
+                if not said.subject.startswith(OWN_PREFIX):
+                    self._on_message(said)
+            case Interest():
+                if not said.subject.startswith(OWN_PREFIX):
+                    self._note(said)
+            case Ping():
+                leaf.write_soon(b"PONG\r\n")
+            case ServerInfo():
+                leaf.introduce(self._introduction(said.facts))
+            case Pong():
+                if not leaf.is_told:
+                    leaf.is_told = True
+                    self._end_untold()
+            case Refused():
+                leaf.reason = said.reason
+                log.warning("door_refused", broker=self._name, reason=said.reason)
+
+    def _introduction(self, facts: dict[str, Any]) -> bytes:
+        if facts.get("tls_required"):
+            raise DoorError(f"the leaf port {self._host}:{self._port} wants TLS, which this door does not speak yet")
+        login = {name: value for name, value in self._login.items() if value}
+        told = {
+            "version": "2.10.0",
+            "name": self._name,
+            "server_id": f"REGRAFT-{self._name}",
+            "headers": True,
+            "tls_required": False,
+            **login,
+        }
+        return connect_line(told) + f"LS+ {EVERYTHING}\r\nPING\r\n".encode()
+
+    def _note(self, said: Interest) -> None:
+        if said.is_wanted:
+            self._retold.setdefault(said.subject, set()).add(said.queue)
+            if said.subject not in self._wanted:
+                self._on_interest(said.subject, True)
+            self._wanted.setdefault(said.subject, set()).add(said.queue)
+            self._queues.add(said.subject, said.queue)
+            return
+        self._queues.remove(said.subject, said.queue)
+        has_ended = [_forget(known, said) for known in (self._retold, self._wanted)]
+        if has_ended[1]:
+            self._on_interest(said.subject, False)
+
+    def _end_untold(self) -> None:
+        """End what clients wanted before the server was away and want no longer."""
+        gone = sorted(subject for subject in self._wanted if subject not in self._retold)
+        self._wanted = {subject: set(queues) for subject, queues in self._retold.items()}
+        for subject in gone:
+            self._on_interest(subject, False)
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+
+def _forget(known: dict[str, set[str]], said: Interest) -> bool:
+    """Take out a queue group; return True if nobody wants the subject any more."""
+    queues = known.get(said.subject)
+    if queues is None:
+        return False
+    queues.discard(said.queue)
+    if not queues:
+        del known[said.subject]
+    return not queues
+
+
+class QueueGroups:
+    """Which queue groups want which subjects: a leaf must name those that are to get a message."""
+
+    def __init__(self) -> None:
+        self._index = MatchIndex()
+
+    def add(self, subject: str, queue: str) -> None:
+        """Take note of a group; "" is none."""
+        key = f"{subject} {queue}"
+        if queue and key not in self._index:
+            with suppress(SubjectError):  # Refused and counted by the node.
+                self._index.add(key, filter_of(subject), queue)
+
+    def remove(self, subject: str, queue: str) -> None:
+        """Take note that a group wants a subject no longer."""
+        if f"{subject} {queue}" in self._index:
+            self._index.remove(f"{subject} {queue}")
+
+    def of(self, subject: str) -> Sequence[str]:
+        """Return the groups that want what is published with this subject, sorted."""
+        return sorted(self._index.destinations(content_of(subject))) if len(self._index) else ()
+
+
+class _Leaf(asyncio.Protocol):
+    """One connection to the leaf port. ``is_told``: the server has told all that its clients wanted at its begin."""
+
+    def __init__(self, hear: Callable[[_Leaf, Said], None]) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.is_told = False
+        self.reason = "closed by the server"
+        self._hear = hear
+        self._reader = LeafReader()
+        self._is_introduced = False
+        self._heard_s = time.monotonic()
+        self._out: list[bytes] = []
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self.reason = str(exc)
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_s = time.monotonic()
+        try:
+            for said in self._reader.feed(data):
+                self._hear(self, said)
+        except DoorError as error:
+            self.reason = str(error)
+            log.warning("door_fails", reason=self.reason)
+            self.end()
+
+    def introduce(self, words: bytes) -> None:
+        """Answer the server's first INFO."""
+        if not self._is_introduced:
+            self._is_introduced = True
+            self.write_soon(words)
+
+    def write_soon(self, data: bytes) -> None:
+        """Send bytes when the loop turns next, all at once."""
+        if not self._out:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._out.append(data)
+
+    def _write(self) -> None:
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.write(b"".join(self._out))
+        self._out.clear()
+
+    async def stay(self) -> None:
+        """Wait until the connection is over; end it when it is silent."""
+        while not self._over.done():
+            await asyncio.wait({self._over}, timeout=PING_S)
+            if time.monotonic() - self._heard_s > SILENCE_S_MAX:
+                self.reason = f"silent for {SILENCE_S_MAX:g} s"
+                self.end()
+            elif self._is_introduced:
+                self.write_soon(b"PING\r\n")
+
+    def end(self) -> None:
+        """End the connection at once."""
+        if self.transport is not None:
+            self.transport.abort()

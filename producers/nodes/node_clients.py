@@ -1,0 +1,197 @@
+"""The clients that a node speaks for: what its real broker's clients want and publish, as subscriptions and publishers.
+
+In: interest and messages of a door, what the core says of clients. Out: requests for the core, and notifications with
+a publisher and a number. A real broker passes on no client's identity: the publisher is what the header
+``Regraft-Publisher`` says, else the broker. The node's life is part of each name, so that numbers of two lives never
+mix.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from regraft.producers.brokers.broker_messages import (
+    UNSTAMPED_EPOCH,
+    AdvertiseRequest,
+    CancelRequest,
+    ClientRequest,
+    SubscribeRequest,
+)
+from regraft.producers.brokers.match_content import Filter
+from regraft.producers.nodes.carried_messages import CarriedNotification
+from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
+from regraft.schemas.bounds import NAME_LENGTH_MAX
+from regraft.schemas.client import Role
+
+log = structlog.get_logger(__name__)
+
+PUBLISHERS_MAX = 10_000  # With a header of their own; those beyond are the broker's.
+INTERESTS_MAX = 100_000  # Subjects that local clients want; what comes beyond is refused and counted.
+WAITING_MAX = 10_000  # Messages of one publisher that the overlay does not know yet.
+PUBLISHER_HEADER = b"\r\nregraft-publisher:"
+OUTSIDE, NOT_KNOWN, TOO_MANY, BAD_SUBJECT = "outside", "publisher_not_known", "too_many_interests", "bad_subject"
+
+
+@dataclass(slots=True)
+class _Publisher:
+    """``stay`` counts its stays from 0; ``waiting`` is what it has published since the last one began."""
+
+    stay: int = -1
+    sequence_next: int = 0
+    is_asked: bool = False
+    is_known: bool = False
+    waiting: deque[LocalMessage] = field(default_factory=deque)
+
+
+class NodeClients:
+    """All clients of one node. ``on_change`` hears of a client that comes, with its filter, or leaves, with None."""
+
+    def __init__(
+        self,
+        broker: str,
+        life: str,
+        ask: Callable[[ClientRequest | CarriedNotification], None],
+        on_change: Callable[[str, Role, Filter | None], None],
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._broker, self._life = broker, life
+        self._ask, self._on_change = ask, on_change
+        self._publishers: dict[str, _Publisher] = {}
+        self._publishers_unasked: dict[str, None] = {}
+        self._subjects_unasked: dict[str, None] = {}  # In the order in which they came, as above.
+        self._interests: dict[str, str | None] = {}  # Subject -> subscription, None while the broker is outside.
+        self._subjects: dict[str, str] = {}  # The other way round.
+        self._subscriptions_made = 0
+        self._own = f"{broker}.{life}"
+        self._publisher(self._own)
+
+    @property
+    def interest_count(self) -> int:
+        """How many subjects local clients want."""
+        return len(self._interests)
+
+    @property
+    def publisher_count(self) -> int:
+        """How many publishers there have been in this life."""
+        return len(self._publishers)
+
+    @property
+    def are_publishers_known(self) -> bool:
+        """Return True if all brokers know every publisher of this node."""
+        return all(publisher.is_known for publisher in self._publishers.values())
+
+    # --- what the door says ------------------------------------------------------------------------------------------
+
+    def note_interest(self, subject: str, is_wanted: bool) -> None:
+        """Take note that a local client wants a subject, or that none does any more."""
+        if not is_wanted:
+            self._subjects_unasked.pop(subject, None)
+            subscription = self._interests.pop(subject, None)
+            if subscription is not None:
+                del self._subjects[subscription]
+                self._on_change(subscription, Role.SUBSCRIBER, None)
+                self._ask(CancelRequest(subscription))
+        elif len(self._interests) >= INTERESTS_MAX:
+            self.counts[TOO_MANY] += 1
+            log.warning("interest_refused", broker=self._broker, subject=subject[:80], interests_max=INTERESTS_MAX)
+        else:
+            self._interests[subject] = self._subjects_unasked[subject] = None
+
+    def note_message(self, message: LocalMessage, takes_clients: bool, now_ms: float) -> None:
+        """Give a message its publisher and number, and hand it to the core once all brokers know the publisher."""
+        name = self._name_of(message.headers)
+        publisher = self._publisher(name)
+        if not publisher.is_asked:
+            self.settle(takes_clients)
+        if publisher.is_known and not publisher.waiting:
+            self._ask(self._made(name, publisher, message, now_ms))
+        elif len(publisher.waiting) < WAITING_MAX and publisher.is_asked:
+            publisher.waiting.append(message)
+        else:
+            self.counts[NOT_KNOWN if publisher.is_asked else OUTSIDE] += 1
+
+    def _name_of(self, headers: bytes) -> str:
+        if headers:
+            place = headers.lower().find(PUBLISHER_HEADER)
+            if place >= 0:
+                begin = place + len(PUBLISHER_HEADER)
+                given = headers[begin : headers.find(b"\r\n", begin)].decode(errors="replace").strip()
+                name = f"{self._own}.{given}"
+                has_room = name in self._publishers or len(self._publishers) < PUBLISHERS_MAX
+                if has_room and given.isprintable() and len(name) <= NAME_LENGTH_MAX:
+                    return name
+                self.counts["publisher_refused"] += 1
+        return self._own
+
+    def _made(self, name: str, publisher: _Publisher, message: LocalMessage, now_ms: float) -> CarriedNotification:
+        sequence, publisher.sequence_next = publisher.sequence_next, publisher.sequence_next + 1
+        return CarriedNotification(
+            name, sequence, now_ms, self._broker, UNSTAMPED_EPOCH, content_of(message.subject), len(message.payload),
+            subject=message.subject, reply=message.reply, headers=message.headers, payload=message.payload,
+        )  # fmt: skip
+
+    def _publisher(self, name: str) -> _Publisher:
+        if name not in self._publishers:
+            self._publishers[name] = _Publisher()
+            self._publishers_unasked[name] = None
+        return self._publishers[name]
+
+    # --- what the core says ------------------------------------------------------------------------------------------
+
+    def settle(self, takes_clients: bool) -> None:
+        """Ask the core for all that it has not been asked for, if it takes clients."""
+        if not takes_clients:
+            return
+        names, self._publishers_unasked = self._publishers_unasked, {}
+        for name in names:
+            publisher = self._publishers[name]
+            publisher.is_asked = True
+            publisher.stay += 1
+            self._on_change(name, Role.PUBLISHER, ())
+            self._ask(AdvertiseRequest(name, (), publisher.stay))
+        subjects, self._subjects_unasked = self._subjects_unasked, {}
+        for subject in subjects:
+            if self._interests.get(subject, "") is None:
+                self._subscribe(subject)
+
+    def _subscribe(self, subject: str) -> None:
+        try:
+            filter_ = filter_of(subject)
+        except SubjectError as error:
+            del self._interests[subject]
+            self.counts[BAD_SUBJECT] += 1
+            log.warning("interest_refused", broker=self._broker, reason=str(error))
+            return
+        subscription = f"{self._own}.s{self._subscriptions_made}"
+        self._subscriptions_made += 1
+        self._interests[subject], self._subjects[subscription] = subscription, subject
+        self._on_change(subscription, Role.SUBSCRIBER, filter_)
+        self._ask(SubscribeRequest(subscription, subscription, filter_))
+
+    def allow(self, name: str, stay: int, now_ms: float) -> None:
+        """Take note that all brokers know a publisher: what waited may go."""
+        publisher = self._publishers.get(name)
+        if publisher is None or publisher.stay != stay:
+            return
+        publisher.is_known = True
+        while publisher.waiting:
+            self._ask(self._made(name, publisher, publisher.waiting.popleft(), now_ms))
+
+    def drop(self, client: str) -> None:
+        """Take note that the core has ended a client's stay: it is asked again when the broker takes clients."""
+        publisher = self._publishers.get(client)
+        if publisher is not None:
+            publisher.is_asked = publisher.is_known = False
+            self._publishers_unasked[client] = None
+            self.counts[OUTSIDE] += len(publisher.waiting)
+            publisher.waiting.clear()
+            self._on_change(client, Role.PUBLISHER, None)
+        elif client in self._subjects:
+            subject = self._subjects.pop(client)
+            self._interests[subject] = self._subjects_unasked[subject] = None
+            self._on_change(client, Role.SUBSCRIBER, None)

@@ -1,0 +1,72 @@
+"""Prometheus metrics and health of a node; names start with ``regraft_node_``. Durations are in ms.
+
+In: the node's status document, as often as it is made. Out: gauges that are scraped from another thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from regraft.infra.serve_metrics import Health, Pulse
+from regraft.infra.stage_metrics import StageMetrics
+
+SILENCE_S_MAX = 10.0
+GAUGES = {
+    "epoch": "The epoch that this broker stamps.",
+    "is_in_overlay": "1 if this broker is in the overlay of every live epoch, else 0.",
+    "is_door_open": "1 if the real broker is there, else 0.",
+    "interests": "Subjects that clients of the real broker want.",
+    "publishers": "Publishers of this life.",
+    "held_deliveries": "Deliveries that are held back for a transition.",
+    "records_waiting": "Records that Kafka has not acknowledged yet.",
+    "records_lost": "Records that Kafka did not take since the start.",
+}
+
+
+class NodeMetrics:
+    """What a node tells Prometheus."""
+
+    def __init__(self) -> None:
+        self.stage = StageMetrics("node")
+        self.registry = self.stage.registry
+        gauge = self.stage.gauge
+        self._plain = {name: gauge(name, text) for name, text in GAUGES.items()}
+        self._messages = gauge(
+            "messages", "Messages since the start: published here, delivered here, dropped by reason.", ["what"]
+        )
+        self._links = gauge("links", "Events of links since the start: connected, cut, new lives, calls.", ["what"])
+        self._kept = gauge("link_kept", "Frames that a peer has not acknowledged.", ["peer"])
+        self._rtt = gauge("link_rtt_ms", "Measured round trip to a peer.", ["peer"])
+        self.commands = self.stage.counter("commands", "Commands taken in by phase.", ["phase"])
+
+    def show(self, document: Mapping[str, Any]) -> None:
+        """Set the gauges to what a status document says."""
+        for name, each in self._plain.items():
+            each.set(document[name])
+        for name, group in (("messages", self._messages), ("links", self._links)):
+            for what, count in document[name].items():
+                group.labels(what).set(count)
+        self._kept.clear()
+        self._rtt.clear()
+        for peer, link in document["peers"].items():
+            self._kept.labels(peer).set(link["kept"])
+            if link["rtt_ms"] is not None:
+                self._rtt.labels(peer).set(link["rtt_ms"])
+
+
+class NodeHealth:
+    """How a node is, for /health and /ready; asked from other threads.
+
+    A broker that is away, or a plan that is still to take this one in, is no fault that a restart would heal.
+    """
+
+    def __init__(self) -> None:
+        self.pulse = Pulse("the node", SILENCE_S_MAX)
+        self.is_running = False
+        self.is_door_open = False
+
+    def __call__(self) -> Health:
+        """Return how the node is now."""
+        fault = self.pulse.fault() if self.is_running else None
+        return Health(self.is_running and self.is_door_open, () if fault is None else (fault,))

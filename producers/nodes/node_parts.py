@@ -1,0 +1,101 @@
+"""What a node is made of, from its settings: where peers listen, its certificates, its door, its first or next life.
+
+In: settings and files. Out: values, or one sentence that says what is wrong. What they do together belongs to
+:mod:`producers.run_node`.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+
+from regraft.infra.connection_security import ConnectionSecurity
+from regraft.infra.stack_error import StackError
+from regraft.overlay.inventory import Inventory
+from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.nodes.run_links import LinkTls
+from regraft.schemas.status_file import replace_file
+
+CANDIDATES_MAX = 40  # Connections that a node keeps beside those to its neighbours, each probed once a second.
+Addresses = dict[str, tuple[str, int]]
+
+
+class NodeError(StackError):
+    """A node cannot begin or go on; the message says why and what to do."""
+
+
+def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
+    """Return which broker the node is; raise NodeError when it is none of the inventory."""
+    broker = settings.broker or ""
+    if broker not in inventory.index:
+        raise NodeError(
+            f"--broker is {broker!r}, which is none of the {len(inventory.brokers)} brokers of "
+            f"{settings.inventory_path}: name one of these, such as {inventory.brokers[0]}"
+        )
+    return broker
+
+
+def read_peers(settings: NodeSettings, broker: str) -> Addresses:
+    """Return where each node listens; raise NodeError when the file does not say so, or not of this broker."""
+    file = settings.peers_file
+    try:
+        found = {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, AttributeError) as error:
+        raise NodeError(
+            f'{file} does not say where nodes listen ({error}): it is JSON such as {{"{broker}": "10.0.0.1:7411"}}, '
+            "the same for all nodes"
+        ) from error
+    if broker not in found:
+        raise NodeError(f"{file} has no address of {broker}: add where other nodes call it, as host:port")
+    return found
+
+
+def candidates_of(inventory: Inventory, broker: str, peers: Addresses) -> list[str]:
+    """Return the brokers whose links are measured though they are no neighbours: the nearest by the inventory."""
+    costs = inventory.link_cost[inventory.index[broker]]
+    nearest = [inventory.brokers[place] for place in costs.argsort(kind="stable").tolist()]
+    return [peer for peer in nearest if peer != broker and peer in peers][:CANDIDATES_MAX]
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; raise ValueError for anything else."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def tls_of(settings: NodeSettings) -> LinkTls | None:
+    """Return the certificates of the links, None for links in the clear; raise NodeError when they are of no use."""
+    if settings.ca_file is None or settings.certificate_file is None or settings.key_file is None:
+        return None
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        for context in (server, client):
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(settings.ca_file)
+            context.load_cert_chain(settings.certificate_file, settings.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise NodeError(
+            f"the certificates of the links cannot be used ({error}): node.ca_file, node.certificate_file and "
+            "node.key_file must be PEM and belong together"
+        ) from error
+    return LinkTls(server, client)
+
+
+def door_of(settings: NodeSettings, broker: str) -> Door:
+    """Return the door to the real broker; raise DoorError when there is none of that kind."""
+    login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
+    return NatsDoor(settings.door or "", broker, settings.door_user or "", login.password or "")
+
+
+def has_begun_before(settings: NodeSettings) -> bool:
+    """Return True if this node has been in touch with others before."""
+    return settings.life_file.exists()
+
+
+def note_begin(settings: NodeSettings) -> None:
+    """Take note that others know this life: the next one is another."""
+    replace_file(settings.life_file, "This node has begun: its next life waits until a plan takes it in.\n")

@@ -1,0 +1,298 @@
+"""The links of one node: who is called, who may call, and what a cut, a silence or another life of a peer means.
+
+In: messages for peers, and where peers listen. Out: messages of peers in the order they were sent, each once, and news
+of peers that have begun another life. Of two nodes the one whose name comes first calls the other. A connection that
+breaks, or is silent, is made again and goes on where it was: nothing is lost while both nodes live.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from regraft.producers.brokers.broker_messages import Message, Notification
+from regraft.producers.nodes.carried_messages import LinkError, body_of, message_of
+from regraft.producers.nodes.link_connection import LinkConnection
+from regraft.producers.nodes.link_session import LINK_VERSION, Hello, LinkSession
+from regraft.schemas.telemetry import QueueSample
+
+log = structlog.get_logger(__name__)
+
+SECOND_MS = 1_000.0
+CLOSE_S_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLimits:
+    """How long links wait, and how much they keep.
+
+    ``kept_bytes_max``: what one peer has not acknowledged; notifications beyond it are dropped and counted, control
+    messages never are. ``probe_ms``: pause between two probes of a connection. ``silence_ms_max``: a connection over
+    which nothing came for that long is made again. ``retry_ms``, ``retry_ms_max``: pause before a call is tried again,
+    doubled each time.
+    """
+
+    kept_bytes_max: int = 64 << 20
+    probe_ms: float = 1_000.0
+    silence_ms_max: float = 5_000.0
+    retry_ms: float = 50.0
+    retry_ms_max: float = 2_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTls:
+    """Certificates for both directions; a peer's must name its broker."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+class Peer:
+    """What is known of one peer: its session, the connection of now, and what was counted."""
+
+    def __init__(self, session: LinkSession) -> None:
+        self.session = session
+        self.connection: LinkConnection | None = None
+        self.calling: asyncio.Task[None] | None = None
+        self.messages_in = self.bytes_in = 0
+        self.kept_max = 0
+
+
+class Links:
+    """All links of one node.
+
+    ``on_message`` takes each message of a peer, in order; ``on_new_life`` hears of a peer whose former life is over,
+    behind all that it had sent. Both are called on the loop and must not wait.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        life: str,
+        addresses: Mapping[str, tuple[str, int]],
+        on_message: Callable[[str, Message], None],
+        on_new_life: Callable[[str], None],
+        limits: LinkLimits | None = None,
+        tls: LinkTls | None = None,
+    ) -> None:
+        self.broker, self.life = broker, life
+        self.counts: Counter[str] = Counter()
+        self.peers: dict[str, Peer] = {}
+        self._addresses = addresses
+        self._on_message, self._on_new_life = on_message, on_new_life
+        self._limits, self._tls = limits or LinkLimits(), tls
+        self._wanted: set[str] = set()
+        self._server: asyncio.Server | None = None
+        self._tending: asyncio.Task[None] | None = None
+        self._is_calling = False
+        self._open: set[LinkConnection] = set()
+        self._last: tuple[Message, bytes] | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and call whoever is wanted; return the port. Raises OSError when it cannot be listened on."""
+        loop = asyncio.get_running_loop()
+        context = None if self._tls is None else self._tls.server
+        self._server = await loop.create_server(lambda: self._connection(None), host, port, ssl=context)
+        self._is_calling = True
+        self._tending = loop.create_task(self._tend())
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """End all connections and call nobody any more."""
+        self._is_calling = False
+        tasks = [peer.calling for peer in self.peers.values() if peer.calling is not None]
+        if self._tending is not None:
+            tasks.append(self._tending)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._open):
+            connection.end("this node ends")
+        await asyncio.sleep(0)
+
+    # --- what the node asks ------------------------------------------------------------------------------------------
+
+    def want(self, peers: Collection[str]) -> None:
+        """Keep connections to these peers from now on; those to others stay as long as they last."""
+        self._wanted = {peer for peer in peers if peer in self._addresses}
+        for peer in sorted(self._wanted):
+            self._call(peer)
+
+    def send(self, peer: str, message: Message) -> bool:
+        """Send a message to a peer, or keep it until that is there; False if the buffer had no room for it."""
+        known = self._peer(peer)
+        session = known.session
+        if isinstance(message, Notification) and session.bytes_kept > self._limits.kept_bytes_max:
+            self.counts["dropped"] += 1
+            return False
+        body = self._body_of(message)
+        session.put(body)
+        known.messages_in += 1
+        known.bytes_in += len(body)
+        known.kept_max = max(known.kept_max, len(session))
+        if known.connection is None:
+            self._call(peer)
+        else:
+            known.connection.flush_soon()
+        return True
+
+    def round_trips(self) -> list[tuple[str, float]]:
+        """Return the peers that are connected with their round trips in ms, as far as they are known."""
+        known = [(name, peer.connection) for name, peer in sorted(self.peers.items()) if peer.connection is not None]
+        return [(name, connection.rtt_ms) for name, connection in known if connection.rtt_ms is not None]
+
+    def sample(self, name: str) -> QueueSample:
+        """Return the counters of the link to a peer."""
+        peer = self.peers.get(name)
+        if peer is None:
+            return QueueSample(name, 0, 0, 0, 0, 0, 0, 0, 0)
+        session, kept = peer.session, len(peer.session)
+        sample = QueueSample(
+            name, peer.messages_in, session.acknowledged_count,
+            session.acknowledged_notifications, peer.bytes_in, session.acknowledged_bytes, 0, kept,
+            max(peer.kept_max, kept),
+        )  # fmt: skip
+        peer.kept_max = kept
+        return sample
+
+    def renew(self, peer: str) -> None:
+        """Take note that a plan takes a peer in: what follows is for the life that it has now."""
+        self._peer(peer).session.renew()
+
+    def call_off_renewal(self, peer: str) -> None:
+        """Take note that the plan which was to take a peer in is refused here."""
+        self._peer(peer).session.call_off_renewal()
+
+    def begin_life(self, life: str) -> None:
+        """Forget what was owed to peers and begin another life, as if the node had started now."""
+        self.life = life
+        for connection in list(self._open):  # Also those that have said hello in the former life, and no more yet.
+            connection.end("this node has begun anew")
+        for name, peer in self.peers.items():
+            peer.session, peer.connection = peer.session.successor(life), None
+            if name in self._wanted:
+                self._call(name)
+
+    def _body_of(self, message: Message) -> bytes:
+        """Return the body of a message, which one step may send to several peers."""
+        if self._last is None or self._last[0] is not message:
+            self._last = message, body_of(message)
+        return self._last[1]
+
+    def _peer(self, name: str) -> Peer:
+        if name not in self.peers:
+            self.peers[name] = Peer(LinkSession(self.broker, self.life))
+        return self.peers[name]
+
+    # --- connections -------------------------------------------------------------------------------------------------
+
+    def _connection(self, called: str | None) -> LinkConnection:
+        begin = None if called is None else self._peer(called).session.hello()
+
+        def on_hello(connection: LinkConnection, hello: Hello) -> LinkSession:
+            return self._greet(connection, hello, called)
+
+        connection = LinkConnection(on_hello, self._take, self._lose, begin)
+        self._open.add(connection)
+        return connection
+
+    def _greet(self, connection: LinkConnection, hello: Hello, called: str | None) -> LinkSession:
+        self._check(connection, hello, called)
+        peer = self._peer(hello.broker)
+        former, peer.connection = peer.connection, None
+        if former is not None and former is not connection:
+            former.end("the peer has called again")
+        if peer.session.greet(hello):
+            self.counts["new_lives"] += 1
+            log.warning("peer_began_anew", broker=self.broker, peer=hello.broker, life=hello.life)
+            self._on_new_life(hello.broker)
+        peer.connection, connection.peer = connection, hello.broker
+        self.counts["connected"] += 1
+        return peer.session
+
+    def _check(self, connection: LinkConnection, hello: Hello, called: str | None) -> None:
+        if hello.version != LINK_VERSION:
+            raise LinkError(f"{hello.broker} speaks version {hello.version} of the links, {LINK_VERSION} is known here")
+        if hello.broker not in self._addresses or hello.broker == self.broker:
+            raise LinkError(f"{hello.broker!r} is no peer of {self.broker}: add it to the addresses of the nodes")
+        if called is not None and hello.broker != called:
+            raise LinkError(f"{hello.broker} answered where {called} was called: correct the addresses of the nodes")
+        if self._tls is not None and connection.transport is not None:
+            named = _names_of(connection.transport.get_extra_info("peercert"))
+            if hello.broker not in named:
+                raise LinkError(f"{hello.broker} has a certificate of {', '.join(sorted(named)) or 'nobody'}")
+
+    def _take(self, connection: LinkConnection, body: bytes) -> None:
+        if connection is self.peers[connection.peer].connection:
+            self._on_message(connection.peer, message_of(body))
+
+    def _lose(self, connection: LinkConnection, reason: str) -> None:
+        self._open.discard(connection)
+        peer = self.peers.get(connection.peer)
+        if peer is None or peer.connection is not connection:
+            if not connection.peer:
+                log.info("connection_refused", broker=self.broker, reason=reason)
+            return
+        peer.connection = None
+        self.counts["cut"] += 1
+        log.info("link_cut", broker=self.broker, peer=connection.peer, reason=reason)
+        self._call(connection.peer)
+
+    def _call(self, name: str) -> None:
+        peer = self._peer(name)
+        is_due = name in self._wanted or len(peer.session) > 0
+        is_ours = self.broker < name and name in self._addresses and self._is_calling
+        is_called = peer.calling is not None and not peer.calling.done()
+        if is_due and is_ours and peer.connection is None and not is_called:
+            peer.calling = asyncio.get_running_loop().create_task(self._call_until_there(name, peer))
+
+    async def _call_until_there(self, name: str, peer: Peer) -> None:
+        pause_ms = self._limits.retry_ms
+        loop = asyncio.get_running_loop()
+        context = None if self._tls is None else self._tls.client
+        while peer.connection is None and (name in self._wanted or len(peer.session)):
+            host, port = self._addresses[name]
+            wait_s = self._limits.silence_ms_max / SECOND_MS
+            try:
+                async with asyncio.timeout(wait_s):
+                    named = None if context is None else name
+                    _, connection = await loop.create_connection(
+                        lambda: self._connection(name), host, port, ssl=context, server_hostname=named
+                    )
+                    while connection.session is None and connection in self._open:
+                        await asyncio.sleep(self._limits.retry_ms / SECOND_MS / 10)
+                if connection.session is not None:
+                    return
+            except (OSError, TimeoutError) as error:
+                log.debug("peer_not_reached", broker=self.broker, peer=name, reason=str(error))
+            self.counts["calls_failed"] += 1
+            await asyncio.sleep(pause_ms / SECOND_MS)
+            pause_ms = min(2 * pause_ms, self._limits.retry_ms_max)
+
+    async def _tend(self) -> None:
+        """Probe connections, end the silent ones, and call whoever is not there."""
+        while True:
+            await asyncio.sleep(self._limits.probe_ms / SECOND_MS)
+            now_s = time.monotonic()
+            for connection in list(self._open):
+                silent_ms = (now_s - connection.heard_s) * SECOND_MS
+                if silent_ms > self._limits.silence_ms_max:
+                    connection.end(f"silent for {silent_ms:.0f} ms")
+                else:
+                    connection.probe()
+            for name in list(self.peers):
+                self._call(name)
+
+
+def _names_of(certificate: Mapping[str, object] | None) -> set[str]:
+    """Return the DNS names that a certificate is for."""
+    names = (certificate or {}).get("subjectAltName", ())
+    return {value for kind, value in names if kind == "DNS"}  # type: ignore[attr-defined]

@@ -1,0 +1,51 @@
+"""Subjects with wildcards as filters over content, so that the overlay routes by them.
+
+In: subjects such as ``orders.eu.*`` and ``orders.>``. Out: filters, and the content of a subject. A token is an
+attribute ``t1``, ``t2``, ..., their number is ``n``: ``*`` asks nothing of its token, ``>`` for one more at least.
+"""
+
+from __future__ import annotations
+
+from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
+
+TOKENS_MAX = 64  # A subject with more is refused: each token is an attribute.
+
+
+class SubjectError(ValueError):
+    """A subject that cannot be; the message says which and why."""
+
+
+def filter_of(subject: str) -> Filter:
+    """Return the filter that matches what a subscription to the subject matches; raise SubjectError for none."""
+    tokens = _tokens(subject)
+    is_open = tokens[-1] == ">"
+    if ">" in tokens[:-1]:
+        raise SubjectError(f"{subject!r} has > before its end: only the last token may be >")
+    count = Predicate("n", Operator.GE if is_open else Operator.EQ, float(len(tokens)))
+    named = tokens[:-1] if is_open else tokens
+    return (
+        *(
+            Predicate(f"t{place}", Operator.EQ, token)
+            for place, token in enumerate(named, start=1)
+            if token != "*"
+        ),
+        count,
+    )  # fmt: skip
+
+
+def content_of(subject: str) -> Content:
+    """Return what is known of a message by its subject."""
+    tokens = subject.split(".")
+    content: dict[str, float | str] = {"n": float(len(tokens))}
+    for place, token in enumerate(tokens, start=1):
+        content[f"t{place}"] = token
+    return content
+
+
+def _tokens(subject: str) -> list[str]:
+    tokens = subject.split(".")
+    if "" in tokens or any(character.isspace() for character in subject):
+        raise SubjectError(f"{subject!r} has an empty token or a space: tokens are joined by one dot each")
+    if len(tokens) > TOKENS_MAX:
+        raise SubjectError(f"{subject[:80]!r} has {len(tokens)} tokens: at most {TOKENS_MAX} are routed")
+    return tokens

@@ -1,0 +1,223 @@
+"""Run one node: a broker's protocol core next to a real broker, with Kafka on its other side; the node's entry point.
+
+In: NodeSettings and an event that says stop. Out: messages over links and through the door, telemetry, results and the
+register of clients in Kafka, a status file each second. What a node does with a message belongs to
+:mod:`producers.nodes.broker_node`.
+
+The first life of a node begins in the overlay of the last committed plan. Every later one begins outside it, as others
+went on without it, and a plan takes it in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import structlog
+
+from regraft.infra.serve_metrics import serve_metrics
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.brokers.broker_protocol import BrokerProtocol
+from regraft.producers.emulator.kafka_ports import KafkaPorts, KafkaUnreachableError
+from regraft.producers.emulator.starting_point import starting_point
+from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.broker_node import BrokerNode
+from regraft.producers.nodes.doors import DoorError
+from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
+from regraft.producers.nodes.node_parts import (
+    NodeError,
+    address_of,
+    broker_of,
+    candidates_of,
+    door_of,
+    has_begun_before,
+    note_begin,
+    read_peers,
+    tls_of,
+)
+from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.status_file import StatusFile
+
+log = structlog.get_logger(__name__)
+
+SECOND_MS = 1_000.0
+CONNECT_S_MAX = 60.0
+UNDECIDED_S_MAX = 60.0  # For a plan that is being prepared; three times what a controller gives it.
+FLUSH_S_MAX = 10.0
+STATUS_S = 1.0
+PROBES_PER_SILENCE = 5
+
+
+def run_node(settings: NodeSettings, stop: threading.Event) -> None:
+    """Be one broker until ``stop`` is set, which to the others is a death.
+
+    Raises NodeError when settings, files or Kafka are not what they must be, when the real broker is not there, or when
+    the protocol fails.
+    """
+    inventory = Inventory.load(settings.inventory_path)
+    broker = broker_of(settings, inventory)
+    metrics, health = NodeMetrics(), NodeHealth()
+    with ExitStack() as held:
+        if settings.metrics_port is not None:
+            held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
+        every = inventory.broker_topics(settings.namespace)
+        topics = every.of_agents([every.agent_of[broker]]) if every.agent_of else BrokerTopics(settings.namespace)
+        ports = KafkaPorts(
+            settings.kafka,
+            topics,
+            outage_s_max=settings.kafka_outage_s_max,
+            buffer_records_max=settings.kafka_buffer_records_max,
+        )
+        held.callback(ports.close)
+        try:
+            core = _core_of(settings, inventory, broker, ports)
+            asyncio.run(_NodeRun(settings, inventory, core, ports, metrics, health).run(stop))
+        except (DoorError, KafkaUnreachableError) as error:
+            raise NodeError(str(error)) from error
+        ports.flush(FLUSH_S_MAX)
+
+
+def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
+    """Return the core with which the node begins, once Kafka has told where."""
+    if inventory.bootstrap.KIND != Configuration.KIND:
+        raise NodeError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
+    ports.connect(CONNECT_S_MAX)
+    ports.withdraw_clients({broker}, CONNECT_S_MAX)
+    start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))
+    boot_ms = int(time.time() * SECOND_MS)
+    is_outside = has_begun_before(settings)
+    log.info("node_begins", broker=broker, epoch=start.configuration.epoch, plan=start.plan, is_outside=is_outside)
+    return start.outsider(broker, boot_ms) if is_outside else start.core_of(broker, boot_ms)
+
+
+class _NodeRun:
+    """One life of a node, on one loop."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        inventory: Inventory,
+        core: BrokerProtocol,
+        ports: KafkaPorts,
+        metrics: NodeMetrics,
+        health: NodeHealth,
+    ) -> None:
+        self._settings, self._ports, self._metrics, self._health = settings, ports, metrics, health
+        self._status_file = StatusFile(settings.own_status_file)
+        self._addresses = read_peers(settings, core.broker)
+        self._tls = tls_of(settings)
+        self._door = door_of(settings, core.broker)
+        self._failure: Exception | None = None
+        candidates = candidates_of(inventory, core.broker, self._addresses)
+        self._node = BrokerNode(
+            core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates=candidates
+        )
+
+    def _links_of(self, node: BrokerNode) -> Links:
+        silence_ms_max = self._settings.link_silence_ms_max
+        limits = LinkLimits(
+            kept_bytes_max=self._settings.link_bytes_max,
+            probe_ms=silence_ms_max / PROBES_PER_SILENCE,
+            silence_ms_max=silence_ms_max,
+        )
+        life = str(node.core.boot_ms)
+        take, lose = self._guarded(node.take), self._guarded(node.lose)
+        return Links(node.broker, life, self._addresses, take, lose, limits, self._tls)
+
+    def _guarded(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Return the call as one that ends the node when it fails: a core that has failed is never used again."""
+
+        def guard(*arguments: Any) -> None:
+            if self._failure is not None:
+                return
+            try:
+                call(*arguments)
+            except Exception as error:
+                log.exception("node_failed", broker=self._node.broker)
+                self._failure = error
+
+        return guard
+
+    async def run(self, stop: threading.Event) -> None:
+        """Open links and door, and go on until told to stop."""
+        node = self._node
+        host, port = self._addresses[node.broker]
+        if self._settings.listen is not None:
+            host, port = address_of(self._settings.listen)
+        await self._door.start(self._guarded(node.note_interest), self._guarded(node.note_message))
+        try:
+            await node.links.start(host, port)
+        except OSError as error:
+            await self._door.close()
+            raise NodeError(f"{host}:{port} cannot be listened on ({error.strerror}): does another node?") from error
+        try:
+            note_begin(self._settings)
+            self._guarded(node.begin)()
+            self._health.is_running = True
+            await self._go_on(stop)
+        finally:
+            self._health.is_running = False
+            await self._door.close()
+            await node.links.close()
+        if self._failure is not None:
+            raise NodeError(f"{node.broker} failed and begins anew: {self._failure}") from self._failure
+        node.flush()
+
+    async def _go_on(self, stop: threading.Event) -> None:
+        obey, flush = self._guarded(self._obey), self._guarded(self._node.flush)
+        flush_s = self._settings.flush_ms / SECOND_MS
+        flush_due_s = status_due_s = time.monotonic()
+        while not stop.is_set() and self._failure is None:
+            obey()
+            now_s = time.monotonic()
+            if now_s >= flush_due_s:
+                flush()
+                flush_due_s = max(flush_due_s + flush_s, now_s)
+            if now_s >= status_due_s:
+                self._show()
+                status_due_s = now_s + STATUS_S
+            self._health.pulse.beat()
+            await asyncio.sleep(self._settings.command_poll_ms / SECOND_MS)
+
+    def _obey(self) -> None:
+        for command in self._ports.poll():
+            if command.broker == self._node.broker:
+                self._metrics.commands.labels(command.phase).inc()
+                self._node.obey(command)
+
+    def _show(self) -> None:
+        document = self._status()
+        self._health.is_door_open = document["is_door_open"]
+        self._metrics.show(document)
+        self._status_file.write(document)
+
+    def _status(self) -> dict[str, Any]:
+        node, core = self._node, self._node.core
+        round_trips = dict(node.links.round_trips())
+        writers = (self._ports.telemetry, self._ports.answers)
+        return {
+            "broker": node.broker,
+            "time_ms": int(time.time() * SECOND_MS),
+            "boot_ms": core.boot_ms,
+            "epoch": core.epoch,
+            "phase": str(core.phase),
+            "is_in_overlay": core.takes_clients,
+            "is_door_open": self._door.is_open,
+            "interests": node.clients.interest_count,
+            "publishers": node.clients.publisher_count,
+            "held_deliveries": len(core.held_notifications),
+            "messages": {**node.counts, **node.clients.counts, **self._door.counts},
+            "links": dict(node.links.counts),
+            "peers": {
+                peer: {"kept": len(known.session), "rtt_ms": round_trips.get(peer)}
+                for peer, known in sorted(node.links.peers.items())
+            },
+            "records_waiting": sum(writer.waiting_count for writer in writers),
+            "records_lost": sum(writer.lost.total() for writer in writers),
+        }

@@ -1,0 +1,40 @@
+"""The command `regraft node`: one broker of the overlay next to a real broker.
+
+In: flags. Out: an exit code. What a node does belongs to ``producers``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile
+
+
+def node(
+    broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Which broker of the inventory this is.")],
+    door: Annotated[
+        str, typer.Option("--door", metavar="URL", help="The real broker next to it: nats://HOST:PORT, its leaf port.")
+    ],
+    bootstrap: Bootstrap = None,
+    settings_file: SettingsFile = None,
+    assignments: Assignments = None,
+) -> None:
+    """Run one broker of the overlay next to a real broker, whose clients change nothing, until Ctrl-C or SIGTERM.
+
+    Needs inventory.json and peers.json in the run directory, the same at every node (docs/nodes.md).
+
+    Example: `regraft node --broker b07 --door nats://127.0.0.1:7422 --bootstrap kafka:9092`.
+    """
+    from regraft.commands.parse_assignments import parse_assignments
+    from regraft.settings.run_settings import load_settings
+    from regraft.stages.run_stage import configure_logs, run_stage
+
+    flags: dict[str, dict[str, Any]] = parse_assignments(assignments or [])
+    flags.setdefault("node", {}).update(broker=broker, door=door)
+    if bootstrap is not None:
+        flags.setdefault("kafka", {})["bootstrap"] = bootstrap
+    settings = load_settings(flags, settings_file)
+    configure_logs(settings.run.log_level)
+    raise typer.Exit(run_stage("node", settings))

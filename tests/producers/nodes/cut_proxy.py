@@ -1,0 +1,66 @@
+"""A TCP proxy between two nodes that delays what passes, cuts connections and goes deaf, as a bad network does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class CutProxy:
+    """Listens on a free port and passes on to ``target`` (asked at each connection), each chunk after ``delay_s``."""
+
+    def __init__(self, target: Callable[[], int], delay_s: float = 0.0) -> None:
+        self.delay_s = delay_s
+        self.is_deaf = False
+        self.port = 0
+        self._target = target
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self.port
+
+    def cut(self) -> None:
+        """End every connection; what is on its way is gone."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        await asyncio.sleep(0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target())
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, far_writer}
+        for source, sink in ((reader, far_writer), (far_reader, writer)):
+            task = asyncio.create_task(self._pass_on(source, sink))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while data := await source.read(1 << 16):
+                if not self.is_deaf:
+                    loop.call_later(self.delay_s, _write, sink, data)
+        except OSError:
+            pass
+        finally:
+            loop.call_later(self.delay_s, sink.transport.abort)
+            self._writers.discard(sink)
+
+
+def _write(sink: asyncio.StreamWriter, data: bytes) -> None:
+    if not sink.transport.is_closing():
+        sink.write(data)

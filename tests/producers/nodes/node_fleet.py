@@ -1,0 +1,195 @@
+"""A few nodes in one process, their links through proxies, and a controller that takes them through plans."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
+from regraft.overlay.plan_digest import plan_digest
+from regraft.producers.brokers.broker_cores import core_of
+from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
+from regraft.producers.nodes.broker_node import BrokerNode
+from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.schemas.client import Client
+from regraft.schemas.command import Command, CommandPhase, CommandResult
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.telemetry import TelemetryBatch
+from tests.producers.nodes.cut_proxy import CutProxy
+
+LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=500.0, retry_ms=5.0, retry_ms_max=20.0)
+
+
+@dataclass
+class MemoryPorts:
+    telemetry: MemoryTelemetry = field(default_factory=MemoryTelemetry)
+    results: MemoryResults = field(default_factory=MemoryResults)
+    clients: MemoryClients = field(default_factory=MemoryClients)
+
+    def send_batch(self, batch: TelemetryBatch) -> None:
+        self.telemetry.send_batch(batch)
+
+    def send_result(self, result: CommandResult) -> None:
+        self.results.send_result(result)
+
+    def put_client(self, client: Client) -> None:
+        self.clients.put_client(client)
+
+    def remove_client(self, client: str) -> None:
+        self.clients.remove_client(client)
+
+
+class NodeFleet:
+    """Nodes by name; ``proxies`` are by who is called, so that a cut of one ends all calls to a node."""
+
+    def __init__(self, configuration: Configuration, delays_s: dict[str, float] | None = None) -> None:
+        self.configuration = configuration
+        self.nodes: dict[str, BrokerNode] = {}
+        self.ports: dict[str, MemoryPorts] = {}
+        self.proxies: dict[str, CutProxy] = {}
+        self.listening: dict[str, int] = {}
+        self.failures: list[Exception] = []
+        self._delays_s = delays_s or {}
+        self._plans = 0
+
+    async def begin(self, doors: dict[str, Door]) -> None:
+        for broker in self.configuration.brokers:
+            self.proxies[broker] = CutProxy(
+                lambda broker=broker: self.listening.get(broker, 1), self._delays_s.get(broker, 0.0)
+            )
+            await self.proxies[broker].start()
+        for broker in self.configuration.brokers:
+            await self.begin_node(broker, doors[broker])
+
+    async def begin_node(self, broker: str, door: Door, *, is_outside: bool = False) -> None:
+        core = core_of(broker, self.configuration, int(time.time() * 1_000), is_outside=is_outside)
+        addresses = {name: ("127.0.0.1", proxy.port) for name, proxy in self.proxies.items()}
+
+        def links_of(node: BrokerNode) -> Links:
+            return Links(broker, str(core.boot_ms), addresses, self.guarded(node.take), self.guarded(node.lose), LIMITS)
+
+        ports = self.ports[broker] = MemoryPorts()
+        node = self.nodes[broker] = BrokerNode(core, ports, door, links_of, lambda: time.time() * 1_000, self.proxies)
+        self.listening[broker] = await node.links.start("127.0.0.1", 0)
+        node.begin()
+        await door.start(self.guarded(node.note_interest), self.guarded(node.note_message))
+
+    def guarded(self, call: Callable[..., None]) -> Callable[..., None]:
+        def guard(*arguments: object) -> None:
+            try:
+                call(*arguments)
+            except Exception as error:
+                self.failures.append(error)
+                raise
+
+        return guard
+
+    async def kill(self, broker: str) -> None:
+        node = self.nodes.pop(broker)
+        await node.links.close()
+        await node.door.close()
+
+    async def close(self) -> None:
+        for broker in list(self.nodes):
+            await self.kill(broker)
+        for proxy in self.proxies.values():
+            await proxy.close()
+
+    async def all_confirmed(self) -> None:
+        """Wait until all that clients want is confirmed, and each publisher is known everywhere."""
+        while not all(_is_confirmed(node) for node in self.nodes.values()):
+            await asyncio.sleep(0.01)
+
+    # --- plans -------------------------------------------------------------------------------------------------------
+
+    async def change_to(
+        self, links: Collection[tuple[str, str]], brokers: Sequence[str] = (), change: BrokerChange = NO_CHANGE
+    ) -> Plan:
+        """Take all brokers to the tree of these links; return the plan when it is over."""
+        before = self.configuration
+        self._plans += 1
+        target = Configuration.of(before.epoch + self._plans_tried(), tuple(brokers) or before.brokers, links)
+        plan = Plan(
+            f"plan-{self._plans}", before.epoch, target.epoch, 0, (),
+            tuple(sorted(set(before.links) - set(target.links))), tuple(sorted(set(target.links) - set(before.links))),
+            target.links, 0.0, 0.0, PlanPhase.PREPARING, (), begun_by="test",
+            brokers_target=target.brokers, brokers_lost=tuple(sorted(change.lost)),
+        )  # fmt: skip
+        transition = Transition(plan, target, TransitionLimits(resend_ms=200), 1, change)
+        self._act(transition.start(self._now_ms()))
+        while not transition.is_done:
+            for result in self._results():
+                self._act(transition.on_result(result, self._now_ms()))
+            self._act(transition.on_tick(self._now_ms()))
+            await asyncio.sleep(0.005)
+        if transition.plan.phase is PlanPhase.VERIFYING:
+            self.configuration = target
+            self.digest = plan_digest(transition.plan, target)
+            self._tried = 0
+        return transition.plan
+
+    def _plans_tried(self) -> int:
+        self._tried = getattr(self, "_tried", 0) + 1
+        return self._tried
+
+    async def install(self, broker: str) -> None:
+        """Let a broker begin anew outside the overlay in force."""
+        present = self.configuration
+        command = Command(
+            f"plan-{self._plans}", CommandPhase.INSTALL, broker, 0, present.epoch, (), present.links, self.digest,
+            term=1, brokers_joined=present.brokers,
+        )  # fmt: skip
+        self.nodes[broker].obey(command)
+        await asyncio.sleep(0)
+
+    def _results(self) -> list[CommandResult]:
+        found = [result for ports in self.ports.values() for result in ports.results.results]
+        for ports in self.ports.values():
+            ports.results.results.clear()
+        return found
+
+    def _act(self, effects: list[TransitionEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, SendCommand) and effect.command.broker in self.nodes:
+                self.guarded(self.nodes[effect.command.broker].obey)(effect.command)
+
+    @staticmethod
+    def _now_ms() -> int:
+        return int(time.time() * 1_000)
+
+
+def _is_confirmed(node: BrokerNode) -> bool:
+    known = cast(Any, node.core).routing.interests.locals.values()
+    confirmed_count = sum(local.is_confirmed for local in known)
+    return confirmed_count == node.clients.interest_count > 0 and node.clients.are_publishers_known
+
+
+@dataclass
+class NodeLedger:
+    """What was published and what came, by (publisher, receiver); numbers go from 0 for each publisher."""
+
+    came: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+
+    def take(self, publisher: str, receiver: str, number: int) -> None:
+        self.came.setdefault((publisher, receiver), []).append(number)
+
+    def account(self, owed: dict[tuple[str, str], range]) -> Counter[str]:
+        """Return how many were lost, repeated, out of order and came without being owed."""
+        found: Counter[str] = Counter(lost=0, repeated=0, out_of_order=0, unexpected=0)
+        for pair, numbers in owed.items():
+            came = self.came.get(pair, [])
+            found["lost"] += len(set(numbers) - set(came))
+            found["repeated"] += len(came) - len(set(came))
+            found["unexpected"] += len(set(came) - set(numbers))
+            found["out_of_order"] += sum(later < earlier for earlier, later in pairwise(came))
+        found["unexpected"] += sum(len(came) for pair, came in self.came.items() if pair not in owed)
+        return found

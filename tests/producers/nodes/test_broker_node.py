@@ -1,0 +1,285 @@
+"""Nodes with doors in memory: plans while clients publish and links are cut lose, repeat and reorder nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
+from regraft.schemas.client import Role
+from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import ClientMove, PlanPhase
+from regraft.schemas.telemetry import BLOCK_SIZE
+from tests.producers.drive_plan import random_swaps
+from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
+
+BROKERS = ("b01", "b02", "b03", "b04")
+LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+
+
+class MemorySite:
+    """A fleet whose brokers are in memory, and clients at each of them."""
+
+    def __init__(self, configuration: Configuration = LINE) -> None:
+        self.fleet = NodeFleet(configuration)
+        self.doors = {broker: MemoryDoor() for broker in configuration.brokers}
+        self.said = dict.fromkeys(configuration.brokers, 0)
+
+    def say(self, broker: str) -> None:
+        number = self.said[broker]
+        self.said[broker] += 1
+        self.doors[broker].say(LocalMessage(f"data.{broker}", str(number).encode()))
+
+    def ledger(self) -> NodeLedger:
+        ledger = NodeLedger()
+        for receiver, door in self.doors.items():
+            for message in door.handed:
+                ledger.take(message.subject.split(".")[1], receiver, int(message.payload))
+        return ledger
+
+    def owed(self) -> dict[tuple[str, str], range]:
+        return {(a, b): range(self.said[a]) for a in self.doors for b in self.doors if a != b}
+
+    async def all_there(self) -> None:
+        owed = sum(len(numbers) for numbers in self.owed().values())
+        while sum(len(door.handed) for door in self.doors.values()) < owed:
+            await asyncio.sleep(0.01)
+
+
+def run_site(steps: Callable[[MemorySite], Awaitable[None]], configuration: Configuration = LINE) -> None:
+    async def run() -> None:
+        site = MemorySite(configuration)
+        for door in site.doors.values():
+            door.want("data.*")
+        try:
+            await site.fleet.begin(dict(site.doors))
+            await asyncio.wait_for(steps(site), 60)
+        finally:
+            await site.fleet.close()
+        assert site.fleet.failures == []
+
+    asyncio.run(run())
+
+
+def test_swaps_under_cuts_lose_nothing() -> None:
+    """Six plans, each with random swaps, while all publish and links are cut: nothing lost, repeated or reordered."""
+    rng = random.Random(21)
+
+    async def steps(site: MemorySite) -> None:
+        await site.fleet.all_confirmed()
+        is_over = False
+
+        async def publish() -> None:
+            while not is_over:
+                for broker in BROKERS:
+                    site.say(broker)
+                await asyncio.sleep(0.002)
+
+        async def cut() -> None:
+            while not is_over:
+                await asyncio.sleep(rng.uniform(0.02, 0.08))
+                site.fleet.proxies[rng.choice(BROKERS)].cut()
+
+        others = [asyncio.create_task(publish()), asyncio.create_task(cut())]
+        for _ in range(6):
+            target = random_swaps(site.fleet.configuration, 1, 3, rng)
+            plan = await site.fleet.change_to(target.links)
+            assert plan.phase is PlanPhase.VERIFYING
+            await asyncio.sleep(0.05)
+        is_over = True
+        await asyncio.gather(*others)
+        await site.all_there()
+        await asyncio.sleep(0.1)
+        assert site.ledger().account(site.owed()).total() == 0
+        assert {node.core.epoch for node in site.fleet.nodes.values()} == {6}
+        assert sum(node.links.counts["cut"] for node in site.fleet.nodes.values()) > 0
+
+    run_site(steps)
+
+
+def test_death_is_repaired_and_the_broker_comes_back() -> None:
+    """A node dies in the middle of a line, a plan goes round it, and its next life is taken in again and hears all."""
+
+    async def steps(site: MemorySite) -> None:
+        fleet = site.fleet
+        await site.fleet.all_confirmed()
+        for broker in BROKERS:
+            site.say(broker)
+        await site.all_there()
+        await fleet.kill("b03")
+        handed_before = len(site.doors["b03"].handed)
+        living = ("b01", "b02", "b04")
+        plan = await fleet.change_to([("b01", "b02"), ("b02", "b04")], living, BrokerChange(lost=frozenset({"b03"})))
+        assert plan.phase is PlanPhase.VERIFYING
+        for broker in living:
+            site.say(broker)
+        while not all(len(site.doors[broker].handed) == 5 for broker in living):
+            await asyncio.sleep(0.01)
+        await fleet.begin_node("b03", site.doors["b03"], is_outside=True)
+        site.say("b03")
+        await fleet.install("b03")
+        joined = BrokerChange(joined=frozenset({"b03"}))
+        plan = await fleet.change_to([("b01", "b03"), ("b02", "b03"), ("b03", "b04")], BROKERS, joined)
+        assert plan.phase is PlanPhase.VERIFYING
+        await site.fleet.all_confirmed()
+        for broker in BROKERS:
+            site.say(broker)
+        while not all(len(site.doors[broker].handed) == 8 for broker in living):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert fleet.nodes["b03"].clients.counts == {"outside": 1}
+        assert [message.payload for message in site.doors["b03"].handed[handed_before:]] == [b"2"] * 3
+        assert all(len(site.doors[broker].handed) == 8 for broker in living)
+
+    run_site(steps)
+
+
+def test_broker_that_was_taken_for_dead_is_taken_in_again() -> None:
+    """It lives on in its old epoch, is told to begin anew, and then hears all, though its process never ended."""
+
+    async def steps(site: MemorySite) -> None:
+        fleet = site.fleet
+        await fleet.all_confirmed()
+        living = ("b01", "b02", "b04")
+        suspect = fleet.nodes.pop("b03")
+        plan = await fleet.change_to([("b01", "b02"), ("b02", "b04")], living, BrokerChange(lost=frozenset({"b03"})))
+        assert plan.phase is PlanPhase.VERIFYING
+        fleet.nodes["b03"] = suspect
+        await fleet.install("b03")
+        assert suspect.links.life.endswith(".1")
+        joined = BrokerChange(joined=frozenset({"b03"}))
+        plan = await fleet.change_to([("b01", "b03"), ("b02", "b03"), ("b03", "b04")], BROKERS, joined)
+        assert plan.phase is PlanPhase.VERIFYING
+        await fleet.all_confirmed()
+        for broker in BROKERS:
+            site.say(broker)
+        await site.all_there()
+        await asyncio.sleep(0.05)
+        assert site.ledger().account(site.owed()).total() == 0
+
+    run_site(steps)
+
+
+def test_next_life_of_a_neighbour_is_its_death() -> None:
+    """A node that comes back before anybody has noticed is told of as lost by its neighbours, and by no other."""
+
+    async def steps(site: MemorySite) -> None:
+        fleet = site.fleet
+        await fleet.all_confirmed()
+        await fleet.kill("b04")
+        await fleet.begin_node("b04", site.doors["b04"], is_outside=True)
+        while not all(node.links.counts["new_lives"] for name, node in fleet.nodes.items() if name != "b04"):
+            await asyncio.sleep(0.01)
+        tell = {}
+        for broker in ("b01", "b02", "b03"):
+            fleet.nodes[broker].obey(Command("ask", CommandPhase.REPORT, broker, 0, 0, term=1))
+            tell[broker] = fleet.ports[broker].results.results[-1].lost_peers
+        assert tell == {"b01": (), "b02": (), "b03": ("b04",)}
+
+    run_site(steps)
+
+
+def test_telemetry_counts_each_delivery_and_publication() -> None:
+    """The masks of the cells name what was published and delivered at each broker, and the register who wants it."""
+
+    async def steps(site: MemorySite) -> None:
+        await site.fleet.all_confirmed()
+        for _ in range(200):
+            for broker in BROKERS:
+                site.say(broker)
+        await site.all_there()
+        for broker, node in site.fleet.nodes.items():
+            node.flush()
+            ports = site.fleet.ports[broker]
+            batch = ports.telemetry.batches[-1]
+            delivered = sum((cell.mask % (1 << BLOCK_SIZE)).bit_count() for cell in batch.deliveries)
+            published = sum((cell.published % (1 << BLOCK_SIZE)).bit_count() for cell in batch.deliveries)
+            assert (delivered, published) == (800, 200)
+            clients = ports.clients.connected.values()
+            assert sorted(client.role for client in clients) == [Role.PUBLISHER, Role.SUBSCRIBER]
+            assert {sample.peer for sample in batch.queues} == {"", *node.core.live_neighbours}
+
+    run_site(steps)
+
+
+def test_links_that_may_come_are_measured() -> None:
+    """Every node tells round trips to all others, neighbours or not, so that plans know what their links would cost."""
+
+    async def steps(site: MemorySite) -> None:
+        others = {broker: {peer for peer in BROKERS if peer != broker} for broker in BROKERS}
+        while any(
+            {peer for peer, _ in node.links.round_trips()} != others[broker]
+            for broker, node in site.fleet.nodes.items()
+        ):
+            await asyncio.sleep(0.01)
+        node = site.fleet.nodes["b01"]
+        node.flush()
+        probes = site.fleet.ports["b01"].telemetry.batches[-1].probes
+        assert {probe.peer for probe in probes} == others["b01"]
+
+    run_site(steps)
+
+
+def test_interest_that_ends_is_owed_nothing_more() -> None:
+    """When the last local client that wants a subject is gone, the overlay carries it there no longer."""
+
+    async def steps(site: MemorySite) -> None:
+        await site.fleet.all_confirmed()
+        site.say("b01")
+        await site.all_there()
+        door = site.doors["b04"]
+        door.leave("data.*")
+        while site.fleet.nodes["b04"].core.ended_count:
+            await asyncio.sleep(0.01)
+        site.say("b01")
+        while len(site.doors["b03"].handed) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert len(door.handed) == 1
+        door.want("data.b01")
+        await site.fleet.all_confirmed()
+        site.say("b01")
+        while len(door.handed) < 2:
+            await asyncio.sleep(0.01)
+        assert door.handed[-1].payload == b"2"
+
+    run_site(steps)
+
+
+def test_plan_that_moves_a_client_is_refused() -> None:
+    """Clients of a real broker stay where they are: such a plan is refused before anything changes."""
+
+    async def steps(site: MemorySite) -> None:
+        move = ClientMove("p", "b01", "b02")
+        node = site.fleet.nodes["b01"]
+        node.obey(Command("plan-1", CommandPhase.PREPARE, "b01", 0, 1, moves=(move,), term=1))
+        answer = site.fleet.ports["b01"].results.results[-1]
+        assert (answer.outcome, answer.term) == (Outcome.REFUSED, 1)
+        assert "stay where they connect" in answer.reason
+        assert node.core.phase == "steady"
+
+    run_site(steps)
+
+
+def test_header_names_the_publisher() -> None:
+    """Each publisher that the header names has numbers of its own; without it the broker is the publisher."""
+
+    async def steps(site: MemorySite) -> None:
+        await site.fleet.all_confirmed()
+        headers = b"NATS/1.0\r\nRegraft-Publisher: sensor 7\r\n\r\n"
+        for number in range(3):
+            site.doors["b01"].say(LocalMessage("data.x", str(number).encode(), headers=headers))
+        site.say("b01")
+        while len(site.doors["b04"].handed) < 4:
+            await asyncio.sleep(0.01)
+        node = site.fleet.nodes["b01"]
+        node.flush()
+        cells = site.fleet.ports["b01"].telemetry.batches[-1].deliveries
+        own = f"b01.{node.core.boot_ms}"
+        assert {cell.publisher: cell.published for cell in cells} == {own: 1, f"{own}.sensor 7": 7}
+        assert all(message.headers in (b"", headers) for message in site.doors["b04"].handed)
+
+    run_site(steps)

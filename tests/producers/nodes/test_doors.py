@@ -1,0 +1,284 @@
+"""The same cases for each kind of door: interest that comes, goes and stood before; echo; payloads, headers, names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.producers.nodes.doors import Door, DoorError, LocalMessage, MemoryDoor
+from regraft.producers.nodes.nats_door import NatsDoor
+from tests.producers.nodes.nats_servers import NatsServer, free_port, needs_nats
+
+WAIT_S_MAX = 30.0
+
+
+@dataclass
+class Heard:
+    """What a door has said, in order, and what local clients have got."""
+
+    interest: list[tuple[str, bool]] = field(default_factory=list)
+    messages: list[LocalMessage] = field(default_factory=list)
+    got: dict[str, list[LocalMessage]] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> set[str]:
+        """Who is wanted now, by all that was heard."""
+        return {subject for subject, _ in self.interest if [w for s, w in self.interest if s == subject][-1]}
+
+
+class MemoryBroker:
+    """The broker of a memory door, as its clients use it."""
+
+    HEARS_ITSELF = False
+
+    def __init__(self, heard: Heard) -> None:
+        self.door = MemoryDoor()
+        self._heard = heard
+
+    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+        self.door.want(subject)
+
+        async def leave() -> None:
+            self.door.leave(subject)
+
+        return leave
+
+    async def say(self, message: LocalMessage) -> None:
+        self.door.say(message)
+
+    def got(self, subject: str) -> list[LocalMessage]:
+        return [message for message in self.door.handed if message.subject == subject]
+
+
+class NatsBroker:
+    """A NATS server with one client of it."""
+
+    HEARS_ITSELF = True
+
+    def __init__(self, server: NatsServer, client: Any, heard: Heard) -> None:
+        self.server, self.client, self._heard = server, client, heard
+        self.door = NatsDoor(server.leaf_url, "b01")
+
+    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+        async def take(message: Any) -> None:
+            heads = "".join(f"{name}: {value}\r\n" for name, value in (message.headers or {}).items())
+            block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
+            self._heard.got.setdefault(message.subject, []).append(
+                LocalMessage(message.subject, message.data, message.reply, block)
+            )
+
+        subscription = await self.client.subscribe(subject, queue=queue, cb=take)
+        await self.client.flush()
+        return subscription.unsubscribe
+
+    async def say(self, message: LocalMessage) -> None:
+        lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
+        headers = dict(line.split(": ", 1) for line in lines) or None
+        await self.client.publish(message.subject, message.payload, message.reply, headers=headers)
+        await self.client.flush()
+
+    def got(self, subject: str) -> list[LocalMessage]:
+        return self._heard.got.get(subject, [])
+
+
+@asynccontextmanager
+async def broker_of(kind: str, heard: Heard, directory: Path) -> AsyncIterator[Any]:
+    if kind == "memory":
+        yield MemoryBroker(heard)
+        return
+    import nats
+
+    server = NatsServer("b01", directory).start()
+    try:
+        client = await nats.connect(server.url)
+        broker = NatsBroker(server, client, heard)
+        try:
+            yield broker
+        finally:
+            await broker.door.close()
+            await client.close()
+    finally:
+        server.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S_MAX):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(params=["memory", "nats"])
+def run_door(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., None]:
+    if request.param == "nats":
+        needs_nats()
+
+    def run(steps: Callable[[Any, Heard], Awaitable[None]]) -> None:
+        async def go() -> None:
+            heard = Heard()
+            async with broker_of(request.param, heard, tmp_path) as broker:
+                await steps(broker, heard)
+
+        asyncio.run(go())
+
+    return run
+
+
+async def opened(broker: Any, heard: Heard) -> Door:
+    door: Door = broker.door
+    await door.start(lambda *one: heard.interest.append(one), heard.messages.append)
+    assert door.is_open
+    return door
+
+
+def test_interest_comes_goes_and_stood_before(run_door: Callable[..., None]) -> None:
+    """Each subject is told once however many want it, what stood before the door was opened too, and its end once."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        first = await broker.want("before.*")
+        await opened(broker, heard)
+        await until(lambda: heard.wanted == {"before.*"})
+        second = await broker.want("before.*")
+        third = await broker.want("after.>")
+        await until(lambda: "after.>" in heard.wanted)
+        await first()
+        await third()
+        await until(lambda: heard.wanted == {"before.*"})
+        await second()
+        await until(lambda: not heard.wanted)
+        assert heard.interest == [("before.*", True), ("after.>", True), ("after.>", False), ("before.*", False)]
+
+    run_door(steps)
+
+
+def test_queue_group_is_one_interest(run_door: Callable[..., None]) -> None:
+    """A subject that queue groups and plain subscribers want is told once, and gets one message each from a door."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        door = await opened(broker, heard)
+        leave = [await broker.want("work", queue) for queue in ("g", "g", "h")]
+        await until(lambda: heard.wanted == {"work"})
+        assert door.publish(LocalMessage("work", b"1"))
+        await until(lambda: bool(broker.got("work")))
+        for one in leave:
+            await one()
+        await until(lambda: not heard.wanted)
+        assert heard.interest == [("work", True), ("work", False)]
+
+    run_door(steps)
+
+
+def test_what_the_door_hands_over_never_comes_back(run_door: Callable[..., None]) -> None:
+    """A message that came through the door is no message of a local client."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        door = await opened(broker, heard)
+        await broker.want("echo.*")
+        await until(lambda: heard.wanted == {"echo.*"})
+        for number in range(20):
+            assert door.publish(LocalMessage("echo.a", b"%d" % number))
+        await until(lambda: len(broker.got("echo.a")) == 20)
+        await broker.say(LocalMessage("end", b""))
+        await until(lambda: bool(heard.messages))
+        assert [message.subject for message in heard.messages] == ["end"]
+        assert [message.payload for message in broker.got("echo.a")] == [b"%d" % number for number in range(20)]
+
+    run_door(steps)
+
+
+MESSAGES = {
+    "empty": LocalMessage("a.b", b""),
+    "binary": LocalMessage("a.b", bytes(range(256)) + b"\r\nLMSG x 1\r\n"),
+    "megabyte": LocalMessage("a.b", bytes(range(256)) * 4_096),
+    "reply": LocalMessage("a.b", b"question", "_INBOX.x.1"),
+    "headers": LocalMessage("a.b", b"x", headers=b"NATS/1.0\r\nA: b\r\nRegraft-Publisher: p 7\r\n\r\n"),
+    "headers and reply": LocalMessage("a.b", b"", "_INBOX.y", b"NATS/1.0\r\nA: b\r\n\r\n"),
+    "unusual name": LocalMessage("wärme.东京.a-b_c=d:{}/$x", b"1"),
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_messages_cross_as_they_are(name: str, run_door: Callable[..., None]) -> None:
+    """In both directions subject, payload, reply and headers stay what they were, byte by byte."""
+    message = MESSAGES[name]
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        door = await opened(broker, heard)
+        await broker.want(message.subject)
+        await until(lambda: heard.wanted == {message.subject})
+        await broker.say(message)
+        await until(lambda: bool(heard.messages))
+        assert heard.messages == [message]
+        before = int(broker.HEARS_ITSELF)
+        await until(lambda: len(broker.got(message.subject)) == before)
+        assert door.publish(message)
+        await until(lambda: len(broker.got(message.subject)) == before + 1)
+        assert broker.got(message.subject)[-1] == message
+
+    run_door(steps)
+
+
+def test_many_messages_keep_their_order(run_door: Callable[..., None]) -> None:
+    """Five thousand messages of one client come out in the order in which they were published."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        await opened(broker, heard)
+        for number in range(50):
+            for each in range(100):
+                await broker.say(LocalMessage("n", b"%d" % (100 * number + each)))
+        await until(lambda: len(heard.messages) == 5_000)
+        assert [int(message.payload) for message in heard.messages] == list(range(5_000))
+
+    run_door(steps)
+
+
+def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) -> None:
+    """Interest outlasts a server that is away for a moment; what is not wanted any more when it is back has ended."""
+    needs_nats()
+    import nats
+
+    async def go() -> None:
+        heard = Heard()
+        server = NatsServer("b01", tmp_path).start()
+        door = NatsDoor(server.leaf_url, "b01")
+        try:
+            client = await nats.connect(server.url, allow_reconnect=False)
+            await client.subscribe("stays")
+            await client.subscribe("goes")
+            await client.flush()
+            await door.start(lambda *one: heard.interest.append(one), heard.messages.append)
+            await until(lambda: heard.wanted == {"stays", "goes"})
+            server.stop()
+            await until(lambda: not door.is_open)
+            assert not door.publish(LocalMessage("stays", b""))
+            assert door.counts["broker_away"] == 1
+            server.start()
+            client = await nats.connect(server.url, allow_reconnect=False)
+            await client.subscribe("stays")
+            await client.flush()
+            await until(lambda: heard.wanted == {"stays"})
+            assert door.is_open
+            await client.close()
+        finally:
+            await door.close()
+            server.stop()
+
+    asyncio.run(go())
+
+
+def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A door that is no address, and a port where nobody answers, are named with what to do."""
+    monkeypatch.setattr("regraft.producers.nodes.nats_door.CONNECT_S_MAX", 0.3)
+    with pytest.raises(DoorError, match="names the leaf port"):
+        NatsDoor("mqtt://127.0.0.1", "b01")
+
+    async def go() -> None:
+        await NatsDoor(f"nats://127.0.0.1:{free_port()}", "b01").start(lambda *_: None, lambda _: None)
+
+    with pytest.raises(DoorError, match="start it with `leafnodes"):
+        asyncio.run(go())

@@ -1,0 +1,46 @@
+"""One end of a link by itself: what comes again is taken once, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from regraft.producers.brokers.broker_messages import End
+from regraft.producers.nodes.carried_messages import LinkError, body_of
+from regraft.producers.nodes.link_session import LINK_VERSION, Hello, LinkSession
+
+
+def session_with(count: int) -> LinkSession:
+    session = LinkSession("b01", "1")
+    session.greet(Hello(LINK_VERSION, "b02", "1", "", 0))
+    for epoch in range(count):
+        session.put(body_of(End(epoch)))
+    return session
+
+
+def test_frame_that_comes_again_is_taken_once() -> None:
+    session = session_with(0)
+    assert [session.accept(number) for number in (1, 2, 2, 1, 3)] == [True, True, False, False, True]
+    assert session.received == 3
+
+
+def test_frame_behind_a_gap_is_refused() -> None:
+    session = session_with(0)
+    with pytest.raises(LinkError, match="frame 2 came after 0"):
+        session.accept(2)
+
+
+def test_acknowledgement_of_what_was_never_sent_is_refused() -> None:
+    session = session_with(3)
+    session.acknowledge(2)
+    for number in (1, 4):
+        with pytest.raises(LinkError, match="it can be from 2 to 3"):
+            session.acknowledge(number)
+
+
+def test_connection_that_follows_sends_what_is_not_acknowledged() -> None:
+    session = session_with(5)
+    assert [number for number, _ in session.take_unsent(1 << 20)] == [1, 2, 3, 4, 5]
+    session.acknowledge(2)
+    session.greet(Hello(LINK_VERSION, "b02", "1", "1", 3))
+    assert [number for number, _ in session.take_unsent(1 << 20)] == [4, 5]
+    assert not session.has_unsent

@@ -1,0 +1,265 @@
+"""Links between two nodes: cut, slow and half-open ones lose nothing while both nodes live; another life is a death."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from regraft.infra.make_certificates import LocalAuthority
+from regraft.producers.brokers.broker_messages import End, Message, Notification, Subscribe
+from regraft.producers.nodes.carried_messages import CarriedNotification
+from regraft.producers.nodes.run_links import LinkLimits, Links, LinkTls
+from regraft.producers.nodes.subject_filters import content_of, filter_of
+from tests.producers.nodes.cut_proxy import CutProxy
+
+LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=300.0, retry_ms=5.0, retry_ms_max=20.0)
+
+
+class Site:
+    """Two nodes, b01 which calls b02 through a proxy, and what each has heard."""
+
+    def __init__(self, limits: LinkLimits = LIMITS, tls: Callable[[str], LinkTls | None] = lambda _: None) -> None:
+        self.limits, self.tls = limits, tls
+        self.heard: dict[str, list[Message]] = {"b01": [], "b02": []}
+        self.deaths: list[tuple[str, str]] = []
+        self.ports = {"b01": 0, "b02": 0}
+        self.links: dict[str, Links] = {}
+        self.proxy = CutProxy(lambda: self.ports["b02"])
+
+    async def begin(self, broker: str, life: str) -> Links:
+        def hear(peer: str, message: Message) -> None:
+            assert peer != broker
+            self.heard[broker].append(message)
+
+        addresses = {"b01": ("127.0.0.1", 0), "b02": ("127.0.0.1", self.proxy.port)}
+        links = Links(
+            broker,
+            life,
+            addresses,
+            hear,
+            lambda peer: self.deaths.append((broker, peer)),
+            self.limits,
+            self.tls(broker),
+        )
+        self.ports[broker] = await links.start("127.0.0.1", 0)
+        self.links[broker] = links
+        return links
+
+    async def close(self) -> None:
+        for links in self.links.values():
+            await links.close()
+        await self.proxy.close()
+
+
+def run_site(steps: Callable[[Site], Awaitable[None]], site: Site | None = None) -> None:
+    async def run() -> None:
+        present = site or Site()
+        await present.proxy.start()
+        try:
+            await asyncio.wait_for(steps(present), 60)
+        finally:
+            await present.close()
+
+    asyncio.run(run())
+
+
+def notification(sequence: int, payload: bytes = b"") -> CarriedNotification:
+    return CarriedNotification(
+        "p", sequence, 1.5, "b01", 3, content_of("a.b"), len(payload), subject="a.b", payload=payload
+    )
+
+
+def sequences(messages: list[Message]) -> list[int]:
+    return [one.sequence for one in messages if isinstance(one, Notification)]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def test_cuts_lose_repeat_and_reorder_nothing() -> None:
+    """Thirty cuts while both ends send: each message arrives once and in order."""
+    rng = random.Random(21)
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        site.proxy.delay_s = 0.002
+        a.want({"b02"})
+        for sequence in range(3_000):
+            a.send("b02", notification(sequence))
+            b.send("b01", notification(sequence, b"x" * 200))
+            if sequence % 100 == 99:
+                await asyncio.sleep(rng.uniform(0.0, 0.04))
+                site.proxy.cut()
+        await until(lambda: all(len(each) == 3_000 for each in site.heard.values()))
+        assert all(sequences(each) == list(range(3_000)) for each in site.heard.values())
+        assert a.counts["cut"] > 5
+        await until(lambda: not len(a.peers["b02"].session) and not len(b.peers["b01"].session))
+        assert (a.peers["b02"].session.bytes_kept, site.deaths) == (0, [])
+
+    run_site(steps)
+
+
+def test_half_open_connection_is_made_again() -> None:
+    """A connection that stays open but passes nothing on is ended by its silence; what went into it comes again."""
+
+    async def steps(site: Site) -> None:
+        a, _ = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.send("b02", End(1))
+        await until(lambda: len(site.heard["b02"]) == 1)
+        site.proxy.is_deaf = True
+        a.send("b02", End(2))
+        await until(lambda: a.counts["cut"] > 0)
+        site.proxy.is_deaf = False
+        await until(lambda: len(site.heard["b02"]) == 2)
+        assert site.heard["b02"] == [End(1), End(2)]
+
+    run_site(steps)
+
+
+def test_another_life_of_a_peer_is_a_death() -> None:
+    """What was meant for a life that is over never comes to the next; the other end hears of it once."""
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.send("b02", End(1))
+        await until(lambda: not len(a.peers["b02"].session) and len(site.heard["b02"]) == 1)
+        await b.close()
+        a.send("b02", End(2))
+        await asyncio.sleep(0.05)
+        b = await site.begin("b02", "2")
+        a.want({"b02"})
+        await until(lambda: site.deaths == [("b01", "b02")])
+        a.send("b02", End(3))
+        b.send("b01", End(4))
+        await until(lambda: len(site.heard["b02"]) == 2 and bool(site.heard["b01"]))
+        assert (site.heard["b02"], site.heard["b01"]) == ([End(1), End(3)], [End(4)])
+        assert site.deaths == [("b01", "b02")]
+
+    run_site(steps)
+
+
+def test_what_a_plan_sends_a_peer_it_takes_in_waits_for_its_next_life() -> None:
+    """From a renewal on messages are for the life that the peer begins next, and that is no death."""
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.send("b02", End(1))
+        await until(lambda: not len(a.peers["b02"].session))
+        await b.close()
+        a.send("b02", End(2))
+        a.renew("b02")
+        a.send("b02", End(3))
+        await site.begin("b02", "2")
+        await until(lambda: len(site.heard["b02"]) == 2)
+        assert (site.heard["b02"], site.deaths) == ([End(1), End(3)], [])
+
+    run_site(steps)
+
+
+def test_node_that_begins_anew_is_another_life() -> None:
+    """An install ends a life without ending the process: both ends number from the start."""
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.want({"b02"})
+        b.send("b01", End(1))
+        await until(lambda: len(site.heard["b01"]) == 1)
+        b.begin_life("1.1")
+        await until(lambda: site.deaths == [("b01", "b02")])
+        b.send("b01", End(2))
+        a.send("b02", End(3))
+        await until(lambda: len(site.heard["b01"]) == 2 and len(site.heard["b02"]) == 1)
+        assert site.deaths == [("b01", "b02")]
+
+    run_site(steps)
+
+
+def test_full_buffer_drops_notifications_and_keeps_control() -> None:
+    """What a peer that is away is to get is bounded: notifications are dropped and counted, control messages wait."""
+
+    async def steps(site: Site) -> None:
+        a = await site.begin("b01", "1")
+        sent = [a.send("b02", notification(number, b"x" * 1_000)) for number in range(20)]
+        assert a.send("b02", End(1))
+        assert (sent.count(False), a.counts["dropped"]) == (10, 10)
+        await site.begin("b02", "1")
+        await until(lambda: End(1) in site.heard["b02"])
+        assert sequences(site.heard["b02"]) == list(range(10))
+
+    run_site(steps, Site(LinkLimits(kept_bytes_max=10_000, retry_ms=5.0)))
+
+
+def test_megabyte_and_filters_arrive_as_they_were() -> None:
+    """A large binary payload with headers and a subscription with its filter come out as they went in."""
+    payload = random.Random(1).randbytes(1 << 20)
+    carried = CarriedNotification(
+        "b01.1:älter", 7, 2.5, "b01", 4, content_of("ü.b"), len(payload),
+        subject="ü.b", reply="_INBOX.1", headers=b"NATS/1.0\r\nA: b\r\n\r\n", payload=payload,
+    )  # fmt: skip
+    subscribe = Subscribe(4, "s", "b01", filter_of("a.*.c.>"), 3)
+
+    async def steps(site: Site) -> None:
+        a, _ = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.send("b02", carried)
+        a.send("b02", subscribe)
+        await until(lambda: len(site.heard["b02"]) == 2)
+        found, second = site.heard["b02"]
+        assert isinstance(found, CarriedNotification)
+        assert (found.subject, found.reply, found.headers, found.payload) == (
+            carried.subject, carried.reply, carried.headers, payload,
+        )  # fmt: skip
+        assert (found.publisher, found.sequence, found.publish_ms, found.epoch) == ("b01.1:älter", 7, 2.5, 4)
+        assert (found.content, second) == (carried.content, subscribe)
+
+    run_site(steps)
+
+
+def test_stranger_is_turned_away() -> None:
+    """Whoever speaks something else, or no hello, is cut off and disturbs nobody."""
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        for words in (b"GET / HTTP/1.1\r\n\r\n" + b"\xff" * 64, b"\0\0\0\1" + b"\0" * 7 + b"\1" + b"\x90"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", site.ports["b02"])
+            writer.write(words)
+            assert await reader.read() == b""
+            writer.close()
+        a.send("b02", End(1))
+        await until(lambda: site.heard["b02"] == [End(1)])
+        assert list(b.peers) == ["b01"]
+
+    run_site(steps)
+
+
+@pytest.mark.parametrize("named", ["b02", "b03"])
+def test_certificate_must_name_the_broker(named: str, tmp_path: Path) -> None:
+    """With TLS both ends prove who they are; a certificate of another broker is not taken."""
+    authority = LocalAuthority(tmp_path)
+    issued = {broker: authority.issue(broker, (broker,)) for broker in ("b01", "b02", "b03")}
+
+    def tls(broker: str) -> LinkTls:
+        certificate = issued[broker if broker == "b01" else named]
+        server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        for context in (server, client):
+            context.load_verify_locations(authority.ca_file)
+            context.load_cert_chain(certificate.certificate_file, certificate.key_file)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return LinkTls(server, client)
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.send("b02", End(1))
+        if named == "b02":
+            await until(lambda: site.heard["b02"] == [End(1)])
+        else:
+            await until(lambda: a.counts["calls_failed"] > 2)
+            assert (site.heard["b02"], b.counts["connected"]) == ([], 0)
+
+    run_site(steps, Site(tls=tls))

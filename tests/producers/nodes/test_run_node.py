@@ -1,0 +1,268 @@
+"""Nodes as processes of the command line, next to real NATS servers, with a real Kafka on their other side."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.controller.controller_settings import TransitionLimits
+from regraft.controller.execute.transition import SendCommand, Transition, TransitionEffect
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_server import RunningKafka, start_kafka
+from regraft.infra.read_messages import read_messages
+from regraft.infra.record_writer import RecordWriter
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
+from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.client import Client
+from regraft.schemas.codec import decode
+from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import CLIENTS, COMMANDS, RESULTS, TELEMETRY, topic_name
+from tests.overlay.small_overlays import inventory_of
+from tests.producers.nodes.nats_servers import NatsServer, free_port, needs_nats
+from tests.producers.nodes.node_fleet import NodeLedger
+
+pytestmark = pytest.mark.stack
+
+BROKERS = ("b01", "b02", "b03")
+LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+INVENTORY: Inventory = inventory_of(LINE, {("b01", "b03"): 2.0})
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
+    needs_nats()
+    with start_kafka(tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+@dataclass
+class NodeProcesses:
+    """Three nodes and their servers; ``namespace`` keeps tests on one Kafka apart."""
+
+    directory: Path
+    kafka: RunningKafka
+    namespace: str
+
+    def __post_init__(self) -> None:
+        create_topics(self.kafka.access, namespace=self.namespace)
+        INVENTORY.save(self.directory / "inventory.json")
+        peers = {broker: f"127.0.0.1:{free_port()}" for broker in BROKERS}
+        (self.directory / "peers.json").write_text(json.dumps(peers))
+        self.servers = {broker: NatsServer(broker, self.directory).start() for broker in BROKERS}
+        self.nodes: dict[str, subprocess.Popen[bytes]] = {}
+        self.writer = RecordWriter(self.kafka.access, outage_s_max=20, buffer_records_max=1_000, linger_ms=0)
+        self.configuration = LINE
+        self.taken = 0
+        self.plans = 0
+
+    def begin(self, broker: str) -> None:
+        command = [
+            sys.executable, "-m", "regraft", "node", "--broker", broker, "--door", self.servers[broker].leaf_url,
+            "--bootstrap", self.kafka.bootstrap, "--set", f"kafka.namespace={self.namespace}",
+            "--set", f"run.directory={self.directory}",
+        ]  # fmt: skip
+        with (self.directory / f"{broker}.log").open("ab") as log:
+            self.nodes[broker] = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ)
+
+    def status(self, broker: str) -> dict[str, Any]:
+        file = self.directory / f"node-{broker}.json"
+        found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+        return found
+
+    def wait(self, condition: Any, what: str) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not condition():
+            logs = "\n".join(file.read_text()[-2_000:] for file in sorted(self.directory.glob("b*.log")))
+            assert time.monotonic() < deadline_s, f"{what} did not come about:\n{logs}"
+            time.sleep(0.05)
+
+    def records(self, topic: Any, record: type[Any]) -> list[Any]:
+        messages = read_messages(self.kafka.access, [topic_name(topic, self.namespace)], PATIENCE_S)
+        return [decode(message.value(), record) for message in messages if message.value() is not None]
+
+    def send(self, command: Command) -> None:
+        self.writer.write(topic_name(COMMANDS, self.namespace), command.broker, command)
+        self.writer.serve()
+
+    def change_to(
+        self, links: list[tuple[str, str]], brokers: tuple[str, ...] = BROKERS, change: BrokerChange = NO_CHANGE
+    ) -> PlanPhase:
+        before = self.configuration
+        self.plans += 1
+        target = Configuration.of(before.epoch + 1, brokers, links)
+        draft = Plan(
+            f"plan-{self.plans}", before.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PREPARING, (),
+            begun_by="test", brokers_lost=tuple(sorted(change.lost)),
+        )  # fmt: skip
+        transition = Transition(target.as_target(draft, before), target, TransitionLimits(), 1, change)
+        self._act(transition.start(now_ms()))
+
+        def is_over() -> bool:
+            results: list[CommandResult] = self.records(RESULTS, CommandResult)
+            for result in results[self.taken :]:
+                self._act(transition.on_result(result, now_ms()))
+            self.taken = len(results)
+            self._act(transition.on_tick(now_ms()))
+            return transition.is_done
+
+        self.wait(is_over, f"the end of plan-{self.plans}")
+        self.configuration, self.digest = target, plan_digest(transition.plan, target)
+        return transition.plan.phase
+
+    def _act(self, effects: list[TransitionEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, SendCommand):
+                self.send(effect.command)
+
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+            node.wait(PATIENCE_S)
+        for server in self.servers.values():
+            server.stop()
+        self.writer.close()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1_000)
+
+
+class Traffic:
+    """A client at each server that wants everybody's data and publishes its own."""
+
+    def __init__(self, site: NodeProcesses) -> None:
+        self.site = site
+        self.said = dict.fromkeys(BROKERS, 0)
+        self.ledger = NodeLedger()
+        self.clients: dict[str, Any] = {}
+
+    async def begin(self) -> None:
+        import nats
+
+        for broker, server in self.site.servers.items():
+            client = self.clients[broker] = await nats.connect(server.url)
+
+            async def take(message: Any, broker: str = broker) -> None:
+                self.ledger.take(message.subject.split(".")[1], broker, int(message.data))
+
+            await client.subscribe("data.*", cb=take)
+            await client.flush()
+
+    async def publish_until(self, stop: asyncio.Event, brokers: tuple[str, ...]) -> None:
+        while not stop.is_set():
+            for broker in brokers:
+                await self.clients[broker].publish(f"data.{broker}", str(self.said[broker]).encode())
+                self.said[broker] += 1
+            await asyncio.sleep(0.005)
+
+    async def wait_for(self, owed: dict[tuple[str, str], range]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while any(not set(numbers) <= set(self.ledger.came.get(pair, ())) for pair, numbers in owed.items()):
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        for client in self.clients.values():
+            await client.close()
+
+
+def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_path: Path) -> None:
+    """Swaps lose nothing; a node that is killed is repaired round, begins outside, and is taken in again."""
+    site = NodeProcesses(tmp_path, kafka, "first")
+
+    async def steps() -> None:
+        traffic = Traffic(site)
+        await traffic.begin()
+        for broker in BROKERS:
+            site.begin(broker)
+        # Each knows its own publisher and two others, and one subscription of each.
+        site.wait(lambda: all(site.status(broker).get("is_in_overlay") for broker in BROKERS), "three nodes")
+        await asyncio.sleep(1.0)
+        stop = asyncio.Event()
+        publishing = asyncio.create_task(traffic.publish_until(stop, BROKERS))
+        for links in ([("b01", "b03"), ("b02", "b03")], [("b01", "b02"), ("b01", "b03")]):
+            assert await asyncio.to_thread(site.change_to, links) is PlanPhase.VERIFYING
+        stop.set()
+        await publishing
+        owed = {(a, b): range(traffic.said[a]) for a in BROKERS for b in BROKERS}
+        await traffic.wait_for(owed)
+        assert traffic.ledger.account(owed).total() == 0
+
+        site.nodes.pop("b01").send_signal(signal.SIGKILL)
+        lost = BrokerChange(lost=frozenset({"b01"}))
+        assert await asyncio.to_thread(site.change_to, [("b02", "b03")], ("b02", "b03"), lost) is PlanPhase.VERIFYING
+        site.begin("b01")
+        site.wait(lambda: site.status("b01").get("is_in_overlay") is False, "another life of b01")
+        install = Command(
+            "plan-3", CommandPhase.INSTALL, "b01", 0, site.configuration.epoch, (), site.configuration.links,
+            site.digest, term=1, brokers_joined=site.configuration.brokers,
+        )  # fmt: skip
+        site.send(install)
+        site.wait(
+            lambda: any(one.outcome is Outcome.INSTALLED for one in site.records(RESULTS, CommandResult)), "an install"
+        )
+        site.taken = len(site.records(RESULTS, CommandResult))
+        joined = BrokerChange(joined=frozenset({"b01"}))
+        links = [("b01", "b02"), ("b02", "b03")]
+        assert await asyncio.to_thread(site.change_to, links, BROKERS, joined) is PlanPhase.VERIFYING
+        site.wait(lambda: site.status("b01").get("is_in_overlay") is True, "the return of b01")
+        await asyncio.sleep(1.0)
+        before = dict(traffic.said)
+        stop.clear()
+        publishing = asyncio.create_task(traffic.publish_until(stop, BROKERS))
+        await asyncio.sleep(0.5)
+        stop.set()
+        await publishing
+        await traffic.wait_for({(a, b): range(before[a], traffic.said[a]) for a in BROKERS for b in BROKERS})
+        await traffic.close()
+
+    try:
+        asyncio.run(steps())
+        batches: list[TelemetryBatch] = site.records(TELEMETRY, TelemetryBatch)
+        assert len({(batch.broker, batch.boot) for batch in batches}) == 4
+        assert any(probe.rtt_ms > 0 for batch in batches for probe in batch.probes)
+        clients: list[Client] = site.records(CLIENTS, Client)
+        assert {client.home for client in clients} == set(BROKERS)
+    finally:
+        site.close()
+
+
+@pytest.mark.parametrize(
+    ("broker", "peers", "says"),
+    [
+        ("b09", "{}", "none of the 3 brokers"),
+        ("b01", "{}", "has no address of b01"),
+        ("b01", '{"b01": "here"}', "is not host:port"),
+        ("b01", '{"b01": "127.0.0.1:1"}', "no NATS server answers"),
+    ],
+)
+def test_node_that_cannot_begin_says_why(
+    broker: str, peers: str, says: str, kafka: RunningKafka, tmp_path: Path
+) -> None:
+    """What is missing is one sentence in the log, and the exit code is 1."""
+    create_topics(kafka.access, namespace="second")
+    INVENTORY.save(tmp_path / "inventory.json")
+    (tmp_path / "peers.json").write_text(peers)
+    run = subprocess.run(
+        [
+            sys.executable, "-m", "regraft", "node", "--broker", broker, "--door", f"nats://127.0.0.1:{free_port()}",
+            "--bootstrap", kafka.bootstrap, "--set", "kafka.namespace=second", "--set", f"run.directory={tmp_path}",
+        ],
+        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (run.returncode, says in run.stderr) == (1, True), run.stderr
