@@ -22,9 +22,11 @@ from regraft.commands.backtest_command import backtest
 from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile
 from regraft.commands.dashboard_command import dashboard_app
 from regraft.commands.doctor_command import doctor
+from regraft.commands.init_command import init
 from regraft.commands.keys_command import keys_app
 from regraft.commands.members_command import members_app
 from regraft.commands.metrics_command import metrics
+from regraft.commands.node_command import node
 from regraft.commands.orders_command import maintain, pause, resume, return_broker
 from regraft.commands.plans_command import plans_app
 from regraft.commands.record_command import record, recording
@@ -198,9 +200,7 @@ def run(
     configure_logs(level="warning")
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
     settings = _settings(flags, settings_file)
-    if (
-        emulate and "regraft.controller.dry_run" not in settings.chosen
-    ):  # The emulator is ours: nobody needs to be asked.
+    if emulate and "controller.dry_run" not in settings.chosen:  # The emulator is ours: nobody needs to be asked.
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
@@ -326,7 +326,14 @@ def _shadow_summary(figures: dict[str, Any]) -> str:
 
 # What `regraft --help` shows together, in its order.
 GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
-    "Start here": {"demo": demo, "doctor": doctor, "run": run, "status": status, "settings": show_settings},
+    "Start here": {
+        "demo": demo,
+        "doctor": doctor,
+        "init": init,
+        "run": run,
+        "status": status,
+        "settings": show_settings,
+    },
     "Operate": {
         "topics": topics,
         "maintain": maintain,
@@ -350,6 +357,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "reproduce": reproduce_app,
     },
     "Stages, which run starts together": {"emulate": emulate, "stream": stream, "control": control},
+    "Real brokers": {"node": node},
 }
 
 

@@ -29,7 +29,7 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
 
 
 def moved_to(full_name: str) -> str:
-    """Return the new names of a setting (``regraft.controller.ring_free_s``) in one sentence; empty where it never moved."""
+    """Return the new names of a setting (``controller.ring_free_s``) in one sentence; empty where it never moved."""
     section, _, name = full_name.partition(".")
     planners = TO_PLANNERS.get(name, ()) if section == "controller" else ()
     return " and ".join(f"planners.{planner}.{name}" for planner in planners)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from regraft.controller.controller_settings import ControllerSettings
     from regraft.dashboard.dashboard_settings import DashboardSettings
     from regraft.producers.emulator_settings import EmulatorSettings
+    from regraft.producers.node_settings import NodeSettings
     from regraft.producers.recordings.reading_bounds import ReadingBounds
     from regraft.streaming.streaming_settings import StreamingSettings
 
@@ -58,8 +59,11 @@ class SettingsError(ValueError):
     """Some settings are wrong; ``faults`` holds all of them, one sentence each."""
 
     def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__("\n".join(faults))
+        super().__init__(tuple(faults))  # As given: another process makes it anew from that.
         self.faults = tuple(faults)
+
+    def __str__(self) -> str:
+        return "\n".join(self.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ class RunSettings:
 class Settings:
     """Everything one run is told.
 
-    ``given`` holds all values as they were read, ``chosen`` the names (``regraft.controller.planner``) that do not stand at
+    ``given`` holds all values as they were read, ``chosen`` the names (``controller.planner``) that do not stand at
     their default because nobody gave them.
     """
 
@@ -108,6 +112,7 @@ class Settings:
     spark: SparkSettings
     demo: DemoSettings
     emulator: EmulatorSettings
+    node: NodeSettings
     streaming: StreamingSettings
     controller: ControllerSettings
     alerts: AlertSettings
@@ -119,7 +124,7 @@ class Settings:
     def to_environment(self, withheld: Sequence[str] = ()) -> dict[str, str]:
         """Return all settings as environment variables, for a child process that must run with exactly these.
 
-        Those ``withheld``, a table (``redis``) or a setting (``regraft.dashboard.secret``), are at their default there.
+        Those ``withheld``, a table (``redis``) or a setting (``dashboard.secret``), are at their default there.
         """
         given = {name: dict(values) for name, values in self.given.items()}
         for name in withheld:
@@ -156,6 +161,7 @@ def sections() -> dict[str, Section]:
     from regraft.controller.controller_settings import ControllerSettings
     from regraft.dashboard.dashboard_settings import DashboardSettings
     from regraft.producers.emulator_settings import EmulatorSettings
+    from regraft.producers.node_settings import NodeSettings
     from regraft.producers.recordings.reading_bounds import ReadingBounds
     from regraft.streaming.streaming_settings import StreamingSettings
 
@@ -179,6 +185,7 @@ def sections() -> dict[str, Section]:
         "spark": Section(SparkSettings),
         "demo": Section(DemoSettings),
         "emulator": Section(EmulatorSettings, frozenset(shared)),
+        "node": Section(NodeSettings, frozenset(shared)),
         "streaming": Section(StreamingSettings, frozenset({*shared, "checkpoint_directory"})),
         "controller": Section(ControllerSettings, frozenset({*shared, "planners"})),
         "alerts": Section(AlertSettings, frozenset({*shared, "window_ms"})),
@@ -305,6 +312,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
         spark=to_dataclass(models["spark"], SparkSettings),
         demo=to_dataclass(models["demo"], DemoSettings),
         emulator=stage("emulator", **common),
+        node=stage("node", **inventory),
         streaming=stage("streaming", checkpoint_directory=run.directory / "checkpoint", **inventory),
         controller=stage("controller", **people, **common, planners=to_planner_settings(planners)),
         alerts=stage("alerts", **people, clock=run.clock, window_ms=cast(Any, models["streaming"]).window_ms),
@@ -341,7 +349,7 @@ def relation_faults(settings: Settings) -> list[str]:
     if streaming.grace_ms >= GRACE_WINDOWS_MAX * streaming.window_ms:
         found.append(
             f"streaming.grace_ms is {streaming.grace_ms}, less than {GRACE_WINDOWS_MAX} windows of "
-            f"{streaming.window_ms} ms are wanted: shorten the grace or lengthen regraft.streaming.window_ms"
+            f"{streaming.window_ms} ms are wanted: shorten the grace or lengthen streaming.window_ms"
         )
     newest_ms = streaming.window_ms + streaming.grace_ms + streaming.trigger_ms
     if controller.decision.window_age_ms_max <= newest_ms:

@@ -1,0 +1,86 @@
+"""The command `regraft init`: write a first settings file, from options or by asking.
+
+In: options, answers. Out: a TOML file that was read back without a fault. What settings there are belongs to
+:mod:`settings.run_settings`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXIT_REFUSED = 2
+
+
+@dataclass(frozen=True)
+class Question:
+    """One setting that nobody can guess: its table and name, what to ask, and what holds without an answer."""
+
+    table: str
+    name: str
+    text: str
+    default: str
+
+
+KAFKA = Question("kafka", "bootstrap", "Kafka servers, host:port with commas", "127.0.0.1:9092")
+NAMESPACE = Question("kafka", "namespace", "Prefix of all topic names", "regraft")
+AUTHORITY = Question("kafka.security", "ca_file", "Certificates to trust Kafka by, none for plain text", "none")
+DIRECTORY = Question("run", "directory", "Where a run keeps its files", "out/run")
+
+
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")] = Path(
+        "regraft.toml"
+    ),
+    bootstrap: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=f"{KAFKA.text}.")] = None,
+    namespace: Annotated[str | None, typer.Option(metavar="NAME", help=f"{NAMESPACE.text}.")] = None,
+    ca_file: Annotated[str | None, typer.Option(metavar="FILE", help=f"{AUTHORITY.text}.")] = None,
+    directory: Annotated[str | None, typer.Option(metavar="DIRECTORY", help=f"{DIRECTORY.text}.")] = None,
+    act: Annotated[bool | None, typer.Option("--act/--review", help="Execute plans, or ask a person first.")] = None,
+) -> None:
+    """Write a settings file with what differs between sites; asks for what no option gives, at a terminal.
+
+    Without a terminal, defaults hold. All other settings stay at their defaults (`regraft settings --example`).
+
+    Examples: `regraft init`; `regraft init site.toml --bootstrap kafka:9092 --review`.
+    """
+    from regraft.settings.run_settings import SettingsError, load_settings
+
+    if file.exists():
+        typer.echo(f"{file} exists: name another file, or remove it.", err=True)
+        raise typer.Exit(EXIT_REFUSED)
+    given = {KAFKA: bootstrap, NAMESPACE: namespace, AUTHORITY: ca_file, DIRECTORY: directory}
+    answers = {question: _answer(question, value) for question, value in given.items()}
+    acts = act if act is not None else sys.stdin.isatty() and typer.confirm("Execute plans without asking?")
+    file.write_text(_toml(answers, acts=acts), encoding="utf-8")
+    try:
+        load_settings(file=file)
+    except SettingsError:
+        file.unlink()
+        raise
+    typer.echo(f"Wrote {file}. Next: regraft doctor --settings {file}")
+
+
+def _answer(question: Question, given: str | None) -> str:
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        return question.default
+    return str(typer.prompt(question.text, default=question.default))
+
+
+def _toml(answers: dict[Question, str], *, acts: bool) -> str:
+    """Return the file's text, one table after the other."""
+    tables: dict[str, list[str]] = {}
+    for question, value in answers.items():
+        tables.setdefault(question.table, []).append(f"# {question.text}\n{question.name} = {json.dumps(value)}")
+    if answers[AUTHORITY] != AUTHORITY.default:
+        tables[AUTHORITY.table].append("tls = true")
+    asks = "# Whether plans wait for a person's approval\n"
+    tables["controller"] = [f"{asks}dry_run = {json.dumps(not acts)}"]
+    return "\n\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in tables.items()) + "\n"

@@ -1,0 +1,70 @@
+"""`regraft init` writes a file that the other commands read as it was asked for."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from typer.testing import CliRunner
+
+from regraft.cli import app
+from regraft.commands import init_command
+from regraft.infra.make_certificates import LocalAuthority
+from regraft.settings.run_settings import SettingsError, load_settings
+
+RUNNER = CliRunner()
+
+
+def test_what_options_give_is_read_back(tmp_path: Path) -> None:
+    """Without a terminal nothing is asked: options, and defaults for the rest."""
+    file = tmp_path / "site.toml"
+    options = ("--bootstrap", "kafka:9092", "--namespace", "east", "--directory", str(tmp_path / "run"), "--act")
+    answer = RUNNER.invoke(app, ["init", str(file), *options])
+    assert answer.exit_code == 0, answer.output
+    settings = load_settings(file=file)
+    assert (settings.kafka.bootstrap, settings.kafka.namespace) == ("kafka:9092", "east")
+    assert settings.run.directory == tmp_path / "run"
+    assert settings.controller.dry_run is False
+
+
+def test_who_names_an_authority_gets_tls(tmp_path: Path) -> None:
+    """Certificates to trust are of use with TLS only, which then is on."""
+    file, authority = tmp_path / "site.toml", LocalAuthority(tmp_path)
+    assert RUNNER.invoke(app, ["init", str(file), "--ca-file", str(authority.ca_file)]).exit_code == 0
+    assert load_settings(file=file).kafka.security.tls is True
+
+
+def test_plans_wait_for_a_person_unless_told_otherwise(tmp_path: Path) -> None:
+    """The default of the file is the safe one."""
+    file = tmp_path / "site.toml"
+    assert RUNNER.invoke(app, ["init", str(file)]).exit_code == 0
+    assert load_settings(file=file).controller.dry_run is True
+
+
+def test_at_a_terminal_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each setting that no option gives is asked for; an empty answer takes the default."""
+    answers = {init_command.KAFKA.text: "k1:9093", init_command.NAMESPACE.text: "west"}
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("typer.prompt", lambda text, default: answers.get(text, default))
+    monkeypatch.setattr("typer.confirm", lambda _: True)
+    file = tmp_path / "site.toml"
+    init_command.init(file, directory=str(tmp_path))
+    settings = load_settings(file=file)
+    assert (settings.kafka.bootstrap, settings.kafka.namespace) == ("k1:9093", "west")
+    assert settings.controller.dry_run is False
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    """What somebody wrote is not overwritten."""
+    file = tmp_path / "site.toml"
+    file.write_text("# mine\n")
+    answer = RUNNER.invoke(app, ["init", str(file)])
+    assert (answer.exit_code, file.read_text()) == (2, "# mine\n")
+    assert "exists: name another file" in answer.output
+
+
+def test_a_wrong_answer_leaves_no_file(tmp_path: Path) -> None:
+    """What the other commands would refuse is refused at once, in the same words."""
+    file = tmp_path / "site.toml"
+    answer = RUNNER.invoke(app, ["init", str(file), "--bootstrap", ""])
+    assert isinstance(answer.exception, SettingsError)
+    assert not file.exists()
