@@ -47,7 +47,7 @@ _STYLE: dict[Any, Any] = {
 def draw_cost_curve(record: RunRecord) -> str:
     """Return the cost of each window over time, with plans, the regime change and what was found of it marked."""
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+        figure = Figure(figsize=(9.6, 4.4), layout="constrained")
         axes = figure.add_subplot()
         _plot_costs(axes, record)
         axes.set_xlabel("time since the start, s")
@@ -55,7 +55,8 @@ def draw_cost_curve(record: RunRecord) -> str:
         axes.set_ylim(bottom=0)
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
-        figure.legend(loc="outside upper center", ncols=4, frameon=False)
+        # Two columns: names of joined planners are long, and a browser's font may be wider than the one measured here.
+        figure.legend(loc="outside upper center", ncols=2, frameon=False)
         return _svg(figure, "cost", "Overlay cost per second in each window; the numbers are in the table below")
 
 

@@ -5,6 +5,7 @@ In: a RunRecord. Out: HTML text. Figures come from ``draw_figures``, numbers fro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 from string import Template
@@ -28,24 +29,30 @@ PAGE = Template("""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Regraft: run with seed $seed</title>
 <style>
-:root { color-scheme: light; }
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; max-width: 62rem; margin: 0 auto;
-  padding: 1.5rem; }
+:root { color-scheme: light dark; --ink: #1b1b1b; --soft: #555; --page: #fff; --line: #ddd; --good: #e8f4f1;
+  --bad: #fdecea; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #a8a8a8; --page: #16181b; --line: #3a3d42;
+  --good: #12302b; --bad: #3d1a18; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 70rem;
+  margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; }
 p { max-width: 48rem; }
-.verdict { padding: .6rem .9rem; border-left: .4rem solid #00695c; background: #e8f4f1; max-width: none; }
-.verdict.bad { border-color: #b71c1c; background: #fdecea; }
+.verdict { padding: .6rem .9rem; border-left: .4rem solid #00695c; background: var(--good); max-width: none; }
+.verdict.bad { border-color: #b71c1c; background: var(--bad); }
 dl.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr)); gap: .6rem; margin: 1rem 0; }
-dl.figures div { border: 1px solid #ddd; border-radius: .3rem; padding: .5rem .7rem; }
-dl.figures dt { font-size: .85rem; color: #555; } dl.figures dd { margin: 0; font-size: 1.25rem; font-weight: 600; }
+dl.figures div { border: 1px solid var(--line); border-radius: .3rem; padding: .5rem .7rem; }
+dl.figures dt { font-size: .85rem; color: var(--soft); }
+dl.figures dd { margin: 0; font-size: 1.25rem; font-weight: 600; }
 .scroll { overflow-x: auto; }
 td p { margin: 0 0 .3rem; }
-table { border-collapse: collapse; font-size: .9rem; min-width: 24rem; }
-caption { text-align: left; color: #555; padding-bottom: .3rem; }
-th, td { text-align: left; padding: .3rem .7rem; border-bottom: 1px solid #ddd; vertical-align: top; }
+table { border-collapse: collapse; font-size: .82rem; min-width: 24rem; }
+caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
+th, td { text-align: left; padding: .3rem .45rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+td:first-child { overflow-wrap: anywhere; min-width: 4rem; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; }
-figure { margin: 0; } figcaption { font-size: .9rem; color: #333; } svg { width: 100%; height: auto; }
+figure { margin: 0; } figcaption { font-size: .9rem; color: var(--soft); }
+svg { width: 100%; height: auto; background: #fff; border-radius: .3rem; }
 </style>
 </head>
 <body>
@@ -218,7 +225,7 @@ def _plan_part(record: RunRecord) -> str:
 def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
     time_ms = plan_time_ms(plan)
     lines = [f"takes back {plan.undoes}"] if plan.undoes else []
-    lines += [_link_line(proposal) for proposal in plan.proposals if proposal.links_added]
+    lines += _link_lines(proposal for proposal in plan.proposals if proposal.links_added)
     lines += page_of(record).move_lines(plan)
     outcome = record.plan_outcomes.get(plan.plan, "")
     if LIFE[plan.phase].is_aborted and not outcome and plan.history:
@@ -236,8 +243,23 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
     )
 
 
-def _link_line(proposal: Proposal) -> str:
-    return f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}: {proposal.reason}"
+def _link_lines(proposals: Iterable[Proposal]) -> list[str]:
+    """Return a line for each reason, with all links that were exchanged for it."""
+    changes: dict[str, list[str]] = {}
+    for proposal in proposals:
+        change = f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}"
+        changes.setdefault(_shared_reason(proposal), []).append(change)
+    return [f"{'; '.join(those)}: {reason}" for reason, those in changes.items()]
+
+
+def _shared_reason(proposal: Proposal) -> str:
+    """Return the reason with this proposal's only links called new and old, so that others can have the same one."""
+    reason = proposal.reason
+    if len(proposal.links_added) == len(proposal.links_removed) == 1:
+        for (a, b), name in ((proposal.links_added[0], "the new link"), (proposal.links_removed[0], "the old one")):
+            either = "|".join(f"{re.escape(one)}-{re.escape(other)}" for one, other in ((a, b), (b, a)))
+            reason = re.sub(rf"(?<![\w-])(?:{either})(?![\w-])", name, reason)
+    return reason
 
 
 def _links(pairs: Iterable[tuple[str, str]]) -> str:

@@ -49,6 +49,19 @@ def test_report_shows_plans_refusals_and_text_of_others_safely() -> None:
     assert "gain within noise" in text
 
 
+def test_one_reason_of_several_links_is_told_once() -> None:
+    """Swaps that were made for the same reason stand in one line, each with its links; another reason in its own."""
+    swaps = [(("b00", "b03"), ("b00", "b01")), (("b01", "b02"), ("b02", "b03")), (("b00", "b02"), ("b01", "b03"))]
+    whys = ["b00-b01 for b03-b00 saves most", "b02-b03 for b01-b02 saves most", "b01-b03 is near"]
+    proposals = tuple(
+        Proposal("swap_links_cost", (old,), (new,), 90.0, 40.0, 1.0, why)
+        for (old, new), why in zip(swaps, whys, strict=True)
+    )
+    text = build_report(replace(small_run(), plans=(msgspec.structs.replace(small_plan(), proposals=proposals),)))
+    assert "<p>b00–b03 → b00–b01; b01–b02 → b02–b03: the new link for the old one saves most</p>" in text
+    assert "<p>b00–b02 → b01–b03: the new link is near</p>" in text
+
+
 def test_report_of_a_run_without_windows_and_plans_says_so() -> None:
     """A run in which nothing came about has a report that explains itself."""
     text = build_report(empty_run())
