@@ -9,7 +9,7 @@ LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
 STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint mutate demo doctor clean
+.PHONY: help setup test lint mutate demo docs doctor clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,7 +23,7 @@ $(STAMP):
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m infra.set_up
+	$(BIN)/python -m regraft.infra.set_up
 	@rm -f .venv/set-up-* && touch $@
 
 test: export SKIPS_FILE := out/skipped-tests.txt
@@ -45,6 +45,14 @@ mutate: setup ## Take each safeguard out of the protocol and see that a test not
 
 demo: setup ## Run the whole loop on real input; results come to out/demo/
 	$(BIN)/regraft demo
+
+docs: setup .venv-docs/set-up ## Build the documents as a site in out/site/; fails where a link leads nowhere
+	$(BIN)/python -m regraft.infra.build_site .venv-docs/bin/mkdocs
+
+.venv-docs/set-up: requirements-docs.lock
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@touch $@
 
 doctor: setup ## Say what is there, what is missing, what to do
 	$(BIN)/regraft doctor

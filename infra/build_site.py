@@ -1,0 +1,56 @@
+"""Lay out the documents and what they link to, and build the site: ``python -m regraft.infra.build_site``.
+
+In: the documents of the checkout, as git knows them. Out: out/site/. It ends with code 1 where a link or an anchor
+leads nowhere. MkDocs does the rest, from an environment of its own (``make docs``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "out" / "site-sources"
+LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+
+
+def linked_files(documents: list[Path]) -> set[Path]:
+    """Return the files of the checkout that the documents link to; what is elsewhere, or a folder, is left out."""
+    found = set()
+    for document in documents:
+        for target in LINK.findall(document.read_text(encoding="utf-8")):
+            file = (document.parent / target).resolve()
+            if ":" not in target and file.is_file() and file.is_relative_to(ROOT):
+                found.add(file)
+    return found
+
+
+def lay_out(sources: Path = SOURCES) -> int:
+    """Copy the documents and what they link to, each to its place below ``sources``; return how many these are."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
+    )
+    documents = [ROOT / name for name in listed.stdout.splitlines() if not name.startswith(".")]
+    shutil.rmtree(sources, ignore_errors=True)
+    files = {*documents, *linked_files(documents)}
+    for file in files:
+        place = sources / file.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, place)
+    return len(files)
+
+
+def main(mkdocs: str) -> int:
+    """Build the site with this MkDocs and return its exit code."""
+    lay_out()
+    build = [mkdocs, "build", "-f", str(ROOT / "infra" / "mkdocs.yml")]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # Of the theme, about versions that are not locked here.
+    return subprocess.run(build, check=False, timeout=600, env=quiet).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
