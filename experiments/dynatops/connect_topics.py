@@ -1,7 +1,7 @@
 """Greedy topic connection: links between brokers until the subscribers of every topic hang together.
 
 In: which brokers want which topics, links there are. Out: links to add, and whether topics hang together. Dividing
-brokers into parts does not belong here (:mod:`regraft.experiments.dynatops.topic_connected`).
+brokers into parts does not belong here (:mod:`experiments.dynatops.topic_connected`).
 """
 
 from __future__ import annotations

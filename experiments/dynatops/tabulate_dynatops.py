@@ -1,7 +1,7 @@
 """Make the tables of claims and measures from a file of figures, and put them into the README.
 
-``python -m regraft.experiments.dynatops.tabulate_dynatops --json FILE [--readme FILE]``. In: figures of `regraft reproduce
-dynatops`. Out: Markdown on standard output, or between the markers of a README. Every number comes from the file.
+``python -m regraft.experiments.dynatops.tabulate_dynatops --json FILE [--readme FILE]``. In: figures of `regraft
+reproduce dynatops`. Out: Markdown on standard output, or between the markers of a README. Every number is from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Users whose topics change: what each wants at the start, and its whole new set at each change, in order of time.
 
 In: arrays from a workload. Out: the same as values or one by one. Where users are at home does not belong here
-(:mod:`regraft.experiments.dynatops.broker_interests`).
+(:mod:`experiments.dynatops.broker_interests`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Make the tables of claims and cuts from a file of figures, and put them into the README.
 
-``python -m regraft.experiments.pop_grape.tabulate_claims --json FILE [--readme FILE]``. In: figures of `regraft reproduce
-pop-grape`. Out: Markdown on standard output, or between the markers of a README. Every number comes from the file.
+``python -m regraft.experiments.pop_grape.tabulate_claims --json FILE [--readme FILE]``. In: figures of `regraft
+reproduce pop-grape`. Out: Markdown on standard output, or between the markers of a README. Every number is from it.
 """
 
 from __future__ import annotations

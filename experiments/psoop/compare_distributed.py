@@ -1,6 +1,6 @@
 """Compare brokers that decide by themselves (Jaeger07, section 4) with a central planner: decisions, cost, messages.
 
-    python -m regraft.experiments.psoop.compare_distributed [--brokers 30] [--seed 1] [--seconds 45] [--all] [--json FILE]
+    python -m regraft.experiments.psoop.compare_distributed [--brokers 30] [--seed 1] [--seconds 45] [--all] [--json F]
 
 In: brokers, seed, span. Out: a table, and figures in the one form of all measurements. ``--all`` adds the variants that
 answer the paper's open questions one by one.

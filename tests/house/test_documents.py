@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("exp
 FENCED = re.compile(r"^```[a-z]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 README_LINES_MAX = 120
+WORDS = tomllib.loads((ROOT / "tests" / "house" / "words.toml").read_text(encoding="utf-8"))["words"]
 
 
 def _id(path: Path) -> str:
@@ -80,6 +82,18 @@ def test_commands_shown_are_commands_there_are(path: Path) -> None:
 def test_a_wrong_command_would_be_found(call: str) -> None:
     with pytest.raises(TyperException):
         _parse(shlex.split(call))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=_id)
+def test_documents_use_the_words_of_the_field(path: Path) -> None:
+    """A reader from the field knows the words; quotations and code, between backticks or fences, keep theirs."""
+    text = re.sub(r"`[^`\n]*`", "", FENCED.sub("", path.read_text(encoding="utf-8")))
+    found = [
+        f"{match[0]!r} ({better}): ...{text[max(0, match.start() - 30) : match.end() + 30]}..."
+        for word, better in WORDS.items()
+        for match in re.finditer(word, text, re.IGNORECASE)
+    ]
+    assert not found
 
 
 def test_the_readme_stays_a_front_page() -> None:
