@@ -1,6 +1,6 @@
 """What is wrong with the parameters of a rule: numbers out of bounds, texts that hold what is not known.
 
-In: values. Out: sentences. Which parameters a rule has belongs to :mod:`regraft.alerts.rule_kinds`.
+In: values. Out: sentences. Which parameters a rule has belongs to :mod:`alerts.rule_kinds`.
 """
 
 from __future__ import annotations

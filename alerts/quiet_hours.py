@@ -1,7 +1,7 @@
 """Quiet hours: a span of each day in a time zone, in which what is not urgent is not told.
 
 In: a text like "22:00-07:00 Europe/Berlin". Out: whether a moment lies in it. What is told at their end belongs to
-:mod:`regraft.alerts.tell_alerts`.
+:mod:`alerts.tell_alerts`.
 """
 
 from __future__ import annotations

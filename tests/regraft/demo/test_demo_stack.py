@@ -9,8 +9,7 @@ import pytest
 from regraft.demo.disturb_services import KILLED
 from regraft.infra.find_port import choose_ports
 from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
-
-CHECKOUT = Path(__file__).parents[3]
+from tests.regraft.run_installed import CHECKOUT, run_installed
 
 
 def _regraft(*arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
@@ -24,7 +23,7 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
     """Secured servers and stages are killed under traffic: no delivery or plan is lost or doubled, no secret shown."""
     with SecretWatch(tmp_path) as watch, ClientCommands(tmp_path, _regraft) as commands:
         answer = _regraft(
-            *("demo", "--secure", "--dashboard", "--chaos", "--json", "--seed", "5", "--duration", "110"),
+            *("demo", "--secure", "--dashboard", "--chaos", "--json", "--seed", "5", "--duration", "90"),
             *("--out", str(tmp_path), "--set", "dashboard.port=0", "--set", "demo.kill_every_s=10"),
             timeout_s=700,
         )
@@ -43,24 +42,26 @@ def test_killing_each_part_of_the_loop_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.stack
-def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> None:
-    """Two brokers die and come back, one of them twice: nothing is lost but what had to cross the dead."""
+def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
+    installed: Path, folder_of_others: Path, tmp_path: Path
+) -> None:
+    """Two brokers die and come back, one of them twice: nothing is lost but what had to cross the dead.
+
+    All of it runs from the wheel, stages and Spark's workers included.
+    """
     outages = ["death b03,b07 at 6 for 12", "death b03 at 36 for 4"]
     told = {
         "demo.brokers": 12,
         "demo.shadow_planners": [],
         "emulator.outages": outages,
-        "regraft.streaming.window_ms": 2_000,
-        "regraft.streaming.grace_ms": 1_000,
-        "regraft.controller.members.silence_ms": 4_000,
-        "regraft.controller.members.return_pause_ms": 500,
+        "streaming.window_ms": 2_000,
+        "streaming.grace_ms": 1_000,
+        "controller.members.silence_ms": 4_000,
+        "controller.members.return_pause_ms": 500,
     }
     settings = [part for name, value in told.items() for part in ("--set", f"{name}={json.dumps(value)}")]
-    answer = _regraft(
-        *("demo", "--scenario", "outage", "--json", "--seed", "3", "--duration", "45", "--out", str(tmp_path)),
-        *settings,
-        timeout_s=700,
-    )
+    arguments = ("demo", "--scenario", "outage", "--json", "--seed", "3", "--duration", "45", "--out", str(tmp_path))
+    answer = run_installed(installed, folder_of_others, "-m", "regraft", *arguments, *settings, timeout_s=700)
     assert answer.stdout, answer.stderr[-4000:]  # So small an overlay may end dearer than it began: no success.
     summary = json.loads(answer.stdout)
     _check_account(summary)
@@ -68,7 +69,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> N
     assert summary["outages"] == {"death": 2}
     assert summary["repairs"] >= 1
     _check_plans(tmp_path / "run")
-    members = json.loads((tmp_path / "run" / "regraft.controller.json").read_text())["members"]
+    members = json.loads((tmp_path / "run" / "controller.json").read_text())["members"]
     assert {broker for repair in members["repairs"] for broker in repair["lost"]} == {"b03", "b07"}
     assert members["counts"] == {"in_service": 12}
     assert "b03, b07: back, empty" in (tmp_path / "report.html").read_text()
@@ -79,7 +80,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(tmp_path: Path) -> N
 def test_users_move_and_ids_are_reassigned_on_a_ring_without_loss(tmp_path: Path) -> None:
     """The chord scenario on real Kafka and Spark: users and IDs move, every delivery is made."""
     answer = _regraft(
-        *("demo", "--scenario", "chord", "--json", "--seed", "2", "--duration", "100", "--out", str(tmp_path)),
+        *("demo", "--scenario", "chord", "--json", "--seed", "2", "--duration", "80", "--out", str(tmp_path)),
         timeout_s=700,
     )
     assert answer.returncode == 0, answer.stderr[-4000:]
@@ -101,7 +102,7 @@ def _check_account(summary: dict[str, Any]) -> None:
 
 def _check_plans(run_directory: Path) -> None:
     """Each plan starts from the epoch that the one before it left, and all brokers are at the epoch of the last one."""
-    plans = json.loads((run_directory / "regraft.controller.json").read_text())["plans"]
+    plans = json.loads((run_directory / "controller.json").read_text())["plans"]
     epoch = 0
     for plan in plans:
         assert plan["epoch_from"] == epoch
