@@ -7,24 +7,35 @@ BIN := .venv/bin
 LOCKS := pyproject.toml requirements.lock requirements-java.lock infra/jars.lock
 # One stamp for each content of the locks: unchanged locks make every later set-up a look at one file.
 STAMP := .venv/set-up-$(shell cat $(LOCKS) | sha256sum | cut -c1-16)
+# What only tests, linters and the build of the documents need, is installed only for these.
+DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock | sha256sum | cut -c1-16)
+INSTALL := infra/install_packages.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint mutate demo docs doctor clean
+.PHONY: help setup dev test lint mutate demo docs doctor clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-setup: $(STAMP) ## Make .venv, install the locked packages, get Java and the jars (quick when done before)
+setup: $(STAMP) ## Make .venv, install what Regraft needs to run, get Java and the jars (quick when done before)
+
+dev: $(DEV_STAMP) ## The same, and what tests and linters need
 
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Regraft needs Python 3.11 or newer, but '$(PYTHON)' is not: install one and run 'make setup PYTHON=python3.11'."; \
 		exit 1; }
+	@echo "Set-up: Python packages (some 700 MB) into .venv, Kafka, Spark's jars and, where there is none, Java into .cache."
+	@echo "It takes one to three minutes, once."
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python $(INSTALL) requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m regraft.infra.set_up
 	@rm -f .venv/set-up-* && touch $@
+
+$(DEV_STAMP): $(STAMP)
+	$(BIN)/python $(INSTALL) requirements-dev.lock
+	@rm -f .venv/dev-* && touch $@
 
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
@@ -33,14 +44,14 @@ test: lint ## Check style, types and imports, then run every test (real Kafka, S
 	$(BIN)/python -m pytest -m "stack and not spark" -n 2 --dist loadfile
 	$(BIN)/python -m pytest -m spark
 
-lint: setup ## Check style, types, import contracts and the rules of the house
+lint: dev ## Check style, types, import contracts and the rules of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/house
 
-mutate: setup ## Take each safeguard out of the protocol and see that a test notices
+mutate: dev ## Take each safeguard out of the protocol and see that a test notices
 	$(BIN)/python -m tests.mutations
 
 demo: setup ## Run the whole loop on real input; results come to out/demo/
@@ -51,7 +62,7 @@ docs: setup .venv-docs/set-up ## Build the documents as a site in out/site/; fai
 
 .venv-docs/set-up: requirements-docs.lock
 	$(PYTHON) -m venv .venv-docs
-	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	.venv-docs/bin/python $(INSTALL) requirements-docs.lock
 	@touch $@
 
 doctor: setup ## Say what is there, what is missing, what to do

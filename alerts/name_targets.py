@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from regraft.infra.find_extras import need_extras
+
 if TYPE_CHECKING:
     from apprise import Apprise
 
@@ -38,7 +40,11 @@ def name_webhook(url: str) -> str:
 
 
 def load_apprise() -> type[Apprise]:
-    """Return apprise with its own log kept to itself: that holds URLs. Loading it takes a third of a second."""
+    """Return apprise with its own log kept to itself: that holds URLs. Loading it takes a third of a second.
+
+    Raises StackError where it is not installed.
+    """
+    need_extras("An alert target that is an apprise URL", "alerts")
     import apprise
 
     own_log = logging.getLogger("apprise")

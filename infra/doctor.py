@@ -22,6 +22,7 @@ from regraft.infra.compare_topics import durability_note
 from regraft.infra.create_topics import count_brokers
 from regraft.infra.fetch_jars import check_jars, jar_dir, read_lock
 from regraft.infra.find_cache import find_cache, find_checkout
+from regraft.infra.find_extras import missing_extras, tell_missing
 from regraft.infra.find_java import NoJavaError, find_java
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.read_clocks import read_clock_offsets_ms
@@ -36,6 +37,7 @@ DISK_MB_EASY = 2_000
 CORES_MIN = 2
 SERVER_TIMEOUT_S = 5.0
 SHOWN_MAX = 5
+LOOP_EXTRAS = ("spark", "dashboard", "alerts", "lab", "valkey")
 
 
 class FindingStatus(StrEnum):
@@ -99,12 +101,20 @@ def _python() -> Finding:
 def _packages() -> Finding:
     checkout = find_checkout()
     if checkout is None:
-        return Finding("packages", FindingStatus.OK, "installed outside a checkout: no lock to compare with")
+        return _extras()
     faults = package_faults((checkout / "requirements.lock").read_text())
     if faults:
         shown = "; ".join(faults[:SHOWN_MAX]) + (" ..." if len(faults) > SHOWN_MAX else "")
         return Finding("packages", FindingStatus.WARN, shown, "Run `rm -rf .venv && make setup` for the locked ones.")
     return Finding("packages", FindingStatus.OK, "as in requirements.lock")
+
+
+def _extras() -> Finding:
+    """Outside a checkout there is no lock to compare with; what the whole loop needs may be missing."""
+    if missing := missing_extras(LOOP_EXTRAS):
+        to_do = "A stage alone may not need them."
+        return Finding("packages", FindingStatus.WARN, tell_missing("The whole loop", missing), to_do)
+    return Finding("packages", FindingStatus.OK, "installed outside a checkout: no lock to compare with")
 
 
 def package_faults(lock: str) -> list[str]:

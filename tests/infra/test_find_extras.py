@@ -1,0 +1,82 @@
+"""A command that needs what is not installed says in one sentence how to get it."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from regraft.infra import doctor, find_extras
+from regraft.infra.find_extras import EXTRAS, extra_of, missing_extras, need_extras
+from regraft.infra.stack_error import StackError
+
+ROOT = Path(__file__).parents[2]
+# Hides modules as if they were not installed, then runs the command line.
+WITHOUT = """
+import sys
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+    def find_spec(self, name, path=None, target=None):
+        return None if name.split(".")[0] in {modules!r} else self.finder.find_spec(name, path, target)
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+sys.argv = ["regraft", *{words!r}]
+from regraft.cli import main
+main()
+"""
+
+
+def run_without(modules: set[str], *words: str) -> subprocess.CompletedProcess[str]:
+    program = WITHOUT.format(modules=modules, words=words)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_extras_are_those_of_the_project() -> None:
+    """Each extra but `all` is known here, and `all` has what the whole loop needs."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras.keys() - {"all"} == EXTRAS.keys()
+    (everything,) = extras["all"]
+    assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == set(doctor.LOOP_EXTRAS)
+
+
+def test_what_tests_have_misses_nothing() -> None:
+    """All extras but Java are installed where tests run."""
+    assert missing_extras([name for name in EXTRAS if name != "java"]) == []
+    need_extras("The demo", "spark", "lab")
+
+
+def test_what_is_missing_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is missing is asked for; the doctor warns of it outside a checkout."""
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        find_extras.importlib.util, "find_spec", lambda name: None if name in {"pandas", "apprise"} else found(name)
+    )
+    with pytest.raises(StackError, match=r"^The demo needs .*: run `pip install 'regraft\[spark,alerts\]'`\.$"):
+        need_extras("The demo", "spark", "dashboard", "alerts", "lab")
+    monkeypatch.setattr(doctor, "find_checkout", lambda: None)
+    finding = doctor._packages()
+    assert finding.status is doctor.FindingStatus.WARN
+    assert "regraft[spark,alerts]" in finding.found
+
+
+@pytest.mark.parametrize(("module", "extra"), [("pyspark.sql", "spark"), ("nats", "nats"), ("numpy", None)])
+def test_a_module_leads_to_its_extra(module: str, extra: str | None) -> None:
+    """What every installation has leads to none."""
+    assert extra_of(module) == extra
+
+
+@pytest.mark.parametrize(
+    "command", [["demo"], ["run"], ["stream"], ["backtest", "x.avro"], ["dashboard", "--help"], ["status", "--help"]]
+)
+def test_commands_need_no_extra_to_say_so(command: list[str]) -> None:
+    """Without any extra help is shown, and a command that needs one ends with one sentence and no traceback."""
+    modules = {module for extra in EXTRAS.values() for module in extra}
+    answer = run_without(modules, *command)
+    assert "Traceback" not in answer.stderr, answer.stderr
+    if "--help" in command:
+        assert answer.returncode == 0
+    else:
+        assert answer.returncode in (1, 2), answer.stdout
