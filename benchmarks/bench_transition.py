@@ -1,7 +1,7 @@
 """What one transition costs: messages, bytes, time, deliveries held back, pauses of clients; asserts that none is lost.
 
 ``python -m benchmarks.bench_transition [--quick] [--brokers 40,100,400,1000] [--overlays tree,heavy,ring] [--users N]
-[--command-ms 2,10] [--seed N] [--json FILE] [--compare FILE]``. Each scenario is one plan, carried out on the virtual
+[--command-ms 2,10] [--seed N] [--json FILE] [--compare FILE]``. Each scenario is one plan, executed on the virtual
 clock by the controller's own state machine: 2 to 10 ms for a command and as much for its answer, links of 1 to 19 ms,
 0.2 ms of service for a notification, 0.05 ms for anything else, and meanwhile 500 notifications and ten changes of
 subscriptions a second.
@@ -89,7 +89,7 @@ def make_run(overlay: str, brokers: int, chosen: Chosen) -> TransitionRun:
 
 
 def measure(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
-    """Carry out all scenarios on one overlay; raise AssertionError when something is lost, repeated or not carried out.
+    """Carry out all scenarios on one overlay; raise AssertionError when something is lost, repeated or not executed.
 
     The peak of memory is that of this process.
     """

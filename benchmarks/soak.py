@@ -4,7 +4,7 @@ The real Kafka, Spark, Valkey, controller and emulator of this machine, on a clo
 subscriptions come and go, interests shift each 20 minutes of the clock, bursts of three times the rate come each 7.
 Everything that may grow is looked at each other second: memory of each process, records and bytes of each topic (their
 retention is scaled with the run), Valkey, Spark's state and checkpoint, logs, queues. Ends with 1 when something grows,
-when the ledger is not clean, or when no plan was carried out.
+when the ledger is not clean, or when no plan was executed.
 
 Give it ten minutes of wall time at least: before, Spark's checkpoint (100 micro-batches are kept) and Java's heap are
 still filling up. On two idle cores the emulator bounds the speed: it needs half a core at 24 times the speed.
@@ -130,7 +130,7 @@ class SoakRun:
         if not ledger.final:
             found.append("the ledger is not final: the emulator did not come to rest")
         if not self.counted("plans_completed"):
-            found.append("no plan was carried out")
+            found.append("no plan was executed")
         found += [f"{service} was restarted {count} times" for service, count in self.restarts.items() if count]
         return found + [f"unhealthy {count} times: {what}" for what, count in self.unhealthy.items()]
 

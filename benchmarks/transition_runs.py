@@ -40,7 +40,7 @@ LEAD_MS = 200.0  # Traffic before a plan starts.
 
 
 class TransitionRun:
-    """One overlay with clients on which scenarios are carried out one after the other."""
+    """One overlay with clients on which scenarios are executed one after the other."""
 
     kind = ""
 

@@ -55,7 +55,7 @@ class ControlLoop:
     def step(self, now_ms: int) -> bool:
         """Do what is to be done now; return True when the next step should follow at once.
 
-        A plan that is decided in one step is carried out from the next, so its times are those of the deed. Nothing is
+        A plan that is decided in one step is executed from the next, so its times are those of the deed. Nothing is
         done once it is known that another controller leads (``deposed_by_term``).
         """
         state, steps = self.state, self._steps

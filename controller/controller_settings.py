@@ -130,7 +130,7 @@ class ControllerSettings:
     window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its
     pace, default 1 s. ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer;
     None opens no port, the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped
-    up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being carried out. Default true: a
+    up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being executed. Default true: a
     system that is not ours is not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long
     a plan may wait for that. Default 15 minutes. ``orders``: whose orders are followed.
     """

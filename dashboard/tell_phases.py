@@ -15,7 +15,7 @@ FACTS_TOLD = ("is_moving", "is_under_way", "is_committed", "is_in_force", "is_ab
 
 
 def phases_part() -> dict[str, Any]:
-    """Return the facts of each phase and the orders allowed in it, and the steps of a plan that is carried out."""
+    """Return the facts of each phase and the orders allowed in it, and the steps of a plan that is executed."""
     facts = {
         str(phase): {"orders": [str(kind) for kind in one.orders], **{name: getattr(one, name) for name in FACTS_TOLD}}
         for phase, one in LIFE.items()

@@ -128,7 +128,7 @@ class ScotConfiguration:
 
     def target_of(self, plan: Plan) -> Self:
         """Raise ValueError: no plan leads anywhere from here yet."""
-        raise ValueError(f"plan {plan.plan} cannot be carried out: a structured cyclic overlay has no plans yet")
+        raise ValueError(f"plan {plan.plan} cannot be executed: a structured cyclic overlay has no plans yet")
 
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Self:
         """Raise ValueError as :meth:`target_of`."""

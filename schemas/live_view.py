@@ -240,7 +240,7 @@ class DecisionTimes(Struct, frozen=True):
 class ViewCounts(Struct, frozen=True, kw_only=True):
     """Counts and short series of one control loop since its start (windows of the look-back included).
 
-    ``plan_in_review`` waits for a person, ``plan_running`` is carried out or, of several the newest, checked; both are
+    ``plan_in_review`` waits for a person, ``plan_running`` is executed or, of several the newest, checked; both are
     empty otherwise.
     ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` of the last windows, oldest first,
     ``decision_ms`` by role and planner: ``shadow:swap_links_ci``. ``horizon`` is None before the first decision on a

@@ -32,7 +32,7 @@ class PhaseFacts:
     ``answer``: what each broker says when it has done its part.
     ``limit``: the setting that bounds the phase, empty without one.
     ``orders``: what a person may order about the plan.
-    ``is_committed``: past the point of no return: brokers may use the new overlay, and it can only be carried out.
+    ``is_committed``: past the point of no return: brokers may use the new overlay, and it can only be executed.
     ``is_in_force``: every broker has drained the old overlay, so the new one alone carries what is published, until a
     later plan is in force.
     ``is_aborted``: given up after brokers have heard of it.
@@ -59,7 +59,7 @@ class PhaseFacts:
 
     @property
     def is_under_way(self) -> bool:
-        """Tell whether the plan has begun and is not over: it is carried out, given up or checked."""
+        """Tell whether the plan has begun and is not over: it is executed, given up or checked."""
         return self.is_moving or (self.is_in_force and not self.is_final)
 
 

@@ -197,7 +197,7 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
 
 
 def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None:
-    """Return why a plan made on earlier windows cannot be carried out any more, None when it can.
+    """Return why a plan made on earlier windows cannot be executed any more, None when it can.
 
     It must fit the overlay as it is, keep the caps, spare what is congested or in maintenance, and save more than its
     price. Noise and dead band are not asked for again: what was worth it is kept until it is not worth its price.

@@ -1,4 +1,4 @@
-"""Check a plan that is carried out on the windows after it: what it was to save against what it saves.
+"""Check a plan that is executed on the windows after it: what it was to save against what it saves.
 
 In: the plan, both configurations and complete windows that lay wholly in the new epoch. Out: a Verification. Starting
 the plan that takes it back belongs to the control loop.

@@ -98,7 +98,7 @@ class PlanRunner:
         self._effects.extend(self._transition.start(now_ms, reason))
 
     def cancel(self, reason: str, now_ms: int) -> None:
-        """Abort the plan under way if it is still being prepared; carried out by the next :meth:`advance`."""
+        """Abort the plan under way if it is still being prepared; executed by the next :meth:`advance`."""
         if self._transition is not None and not self._effects:
             self._effects.extend(self._transition.cancel(reason, now_ms))
 

@@ -1,4 +1,4 @@
-"""Plans that wait for a person: approved and carried out exactly as shown, refused, or out of date.
+"""Plans that wait for a person: approved and executed exactly as shown, refused, or out of date.
 
 In: standing orders, the plan that waits, the situation at the newest window. Out: effects for the plan runner. Which
 orders stand belongs to :mod:`controller.execute.take_orders`, what is chosen for a plan to
@@ -119,7 +119,7 @@ class PlanReviewer:
             self._refuse(plan, f"no longer as shown: {stale}", now_ms)
 
     def objection(self, plan: Plan, situation: Situation) -> str:
-        """Return why the plan cannot be carried out as shown in the situation, empty when it can.
+        """Return why the plan cannot be executed as shown in the situation, empty when it can.
 
         A plan that takes another back was not made for a gain on these windows, so only its epoch counts.
         """
@@ -139,7 +139,7 @@ class PlanReviewer:
 
     def _refuse(self, plan: Plan, reason: str, now_ms: int) -> None:
         refused = entered(plan, PlanPhase.REFUSED, reason, now_ms)
-        text = f"plan {plan.plan} is not carried out: {reason}"
+        text = f"plan {plan.plan} is not executed: {reason}"
         self._runner.add([PersistPlan(refused), _event(plan, EventKind.PLAN_REFUSED, Severity.INFO, now_ms, text)])
 
 

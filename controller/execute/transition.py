@@ -237,7 +237,7 @@ class Transition:
             text = f"plan {self.plan.plan} aborted without trace: {self._abort_reason()}"
             return [*effects, self._event(EventKind.PLAN_ABORTED, Severity.WARNING, now_ms, text)]
         if phase is PlanPhase.VERIFYING:
-            text = f"plan {self.plan.plan} carried out: epoch {self.plan.epoch_to} everywhere"
+            text = f"plan {self.plan.plan} executed: epoch {self.plan.epoch_to} everywhere"
             return [*effects, self._event(EventKind.PLAN_PHASE, Severity.INFO, now_ms, text)]
         if phase is PlanPhase.DRAINING:
             self._asked_ms = now_ms  # Who is active says by itself when it is drained.

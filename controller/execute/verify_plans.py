@@ -1,4 +1,4 @@
-"""Close plans that are carried out: verified on the windows after them, taken back when they made things worse.
+"""Close plans that are executed: verified on the windows after them, taken back when they made things worse.
 
 In: the plans that are to be verified and the windows since. Out: effects for the plan runner, and events. What a plan
 saves is found by :mod:`controller.decide.verify_gain`; when to look belongs to the control loop.
@@ -28,7 +28,7 @@ from regraft.schemas.plan_life import LIFE, entered
 
 
 class PlanVerifier:
-    """Looks at the plans that are carried out and not yet checked, also while the next one is carried out.
+    """Looks at the plans that are executed and not yet checked, also while the next one is executed.
 
     A plan that made things worse is taken back only while it is the newest in force; once others have followed, that
     is told and left to the planners. One that was decided on before traffic changed is closed: it was made for other
@@ -53,7 +53,7 @@ class PlanVerifier:
         self._verified: dict[str, Verification] = {}
 
     def verify(self, state: LoopState, now_ms: int) -> None:
-        """Check each plan that is carried out; close it, and begin the plan that takes it back when it is worse."""
+        """Check each plan that is executed; close it, and begin the plan that takes it back when it is worse."""
         if self._runner.is_storing:
             return
         for plan in state.plan_log.verifying:

@@ -68,7 +68,7 @@ class SituationFinder:
         )
 
     def _plan_running(self, state: LoopState) -> str:
-        """Name the plan that is carried out, or what comes before any decision; empty when nothing does."""
+        """Name the plan that is executed, or what comes before any decision; empty when nothing does."""
         if state.plan_log.moving is not None:
             return state.plan_log.moving.plan
         if lost_brokers(state.plan_log, state.fleet):

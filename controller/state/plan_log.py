@@ -105,18 +105,18 @@ class PlanLog:
 
     @property
     def verifying(self) -> tuple[Plan, ...]:
-        """The plans that are carried out but not yet checked, by epoch: the next may begin while one is checked."""
+        """The plans that are executed but not yet checked, by epoch: the next may begin while one is checked."""
         return tuple(plan for plan in self.plans if plan.phase is PlanPhase.VERIFYING)
 
     @property
     def transition_ended_ms(self) -> int:
-        """When the last transition was over, carried out or aborted; 0 when there was none."""
+        """When the last transition was over, executed or aborted; 0 when there was none."""
         changes = (change for plan in self._plans.values() for change in plan.history)
         return max((change.time_ms for change in changes if change.phase in TRANSITION_ENDS), default=0)
 
     @property
     def control_messages_mean(self) -> float | None:
-        """What the last plans that were carried out sent between brokers on average, None before the first."""
+        """What the last plans that were executed sent between brokers on average, None before the first."""
         sent = [plan.control_messages for plan in self.in_force[-PRICED_PLANS_MAX:]]
         return sum(sent) / len(sent) if sent else None
 

@@ -85,7 +85,7 @@ export class LiveStore {
     return this.parts.phases?.facts[phase] ?? NOTHING_KNOWN;
   }
 
-  // The phases of a plan that is carried out, in their order.
+  // The phases of a plan that is executed, in their order.
   get phaseSteps() {
     return this.parts.phases?.steps ?? [];
   }

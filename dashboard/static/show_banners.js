@@ -59,7 +59,7 @@ function findChips(store) {
   if (server && server.namespace !== "regraft") chips.push([server.namespace, "quiet", null, "Namespace of topics and keys"]);
   if (counts) {
     if (counts.dry_run) chips.push(["proposes only", "ask", "eye", "A dry run: plans wait for a person's approval"]);
-    else chips.push(["acts by itself", "quiet", null, "Plans are carried out without asking"]);
+    else chips.push(["acts by itself", "quiet", null, "Plans are executed without asking"]);
   }
   if (orders?.paused) chips.push(["paused", "warn", "pause", orders.paused.reason]);
   if (orders?.maintenance?.length) chips.push([`maintenance ${orders.maintenance.map((one) => one.broker).slice(0, 3).join(", ")}`, "warn", "wrench", null]);

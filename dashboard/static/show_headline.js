@@ -89,7 +89,7 @@ function whyNothing(decision, window, counts) {
   if (!decision) return window ? "No decision has been made yet." : "It waits for the first window.";
   const about = `Window of ${clockTime(decision.window_end_ms)}`;
   if (decision.state_verdict) return `${about}: ${readable(decision.state_reason) || words(decision.state_verdict)}.`;
-  if (decision.plan) return `${about}: a plan was made. ${counts.plans_completed} carried out so far.`;
+  if (decision.plan) return `${about}: a plan was made. ${counts.plans_completed} executed so far.`;
   const count = decision.refused?.length ?? 0;
   return count ? `${about}: ${counted(count, "change")} looked at, none worth making (${words(decision.refused[0].verdict)}).` : `${about}: nothing to improve.`;
 }

@@ -1,6 +1,6 @@
 """The compared ways to place publishers: the paper's POP and GRAPE in all its settings, and ours.
 
-In: windows of a placement. Out: the homes that a planner wants. Proposals are carried out as they come, without the
+In: windows of a placement. Out: the homes that a planner wants. Proposals are executed as they come, without the
 controller's judge: so does the paper, and so all are treated alike.
 """
 

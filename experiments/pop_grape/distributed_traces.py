@@ -231,7 +231,7 @@ class TracingBroker(ABC):
 
     @abstractmethod
     def resume(self, publisher: str) -> None:
-        """Trace a local publisher anew: what was decided about it is carried out, refused or was to stay."""
+        """Trace a local publisher anew: what was decided about it is executed, refused or was to stay."""
 
     @abstractmethod
     def forget(self, publisher: str) -> None:

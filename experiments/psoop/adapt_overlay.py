@@ -1,4 +1,4 @@
-"""One round of one way to adapt the overlay: what it proposes, what is carried out, what that costs.
+"""One round of one way to adapt the overlay: what it proposes, what is executed, what that costs.
 
 In: what the caches show on the present tree. Out: the next tree and the costs of the messages. Traffic and the clock
 of the experiment do not belong here.

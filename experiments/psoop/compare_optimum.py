@@ -40,7 +40,7 @@ OnProgress = Callable[[str, int], None]
 
 
 def settled_tree(state: TreeState, planner: Planner, context: TreeContext, rng: random.Random) -> Configuration:
-    """Return the tree on which a planner ends when all of its proposals are carried out, call after call.
+    """Return the tree on which a planner ends when all of its proposals are executed, call after call.
 
     It ends where it proposes nothing, where it is back on a tree that it had before, or after ``PASSES_MAX`` calls.
     No judge stands between: a planner that makes the tree dearer is measured on the dearer tree.

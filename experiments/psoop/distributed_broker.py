@@ -266,7 +266,7 @@ class DistributedBroker:
         return "" if self._is_free(view, now_ms) else BUSY
 
     def give_up(self, cycle: Cycle, reason: str) -> list[Effect]:
-        """Free the cycle, as its last broker, when the exchange will not be carried out."""
+        """Free the cycle, as its last broker, when the exchange will not be executed."""
         if self._is_engaged_in(cycle):
             self._engagement = None
         return self._pass_back(cycle, Release(cycle, reason))

@@ -62,7 +62,7 @@ class TransitionDriver:
 
     @property
     def present(self) -> Configuration:
-        """The tree of the last transition that was carried out."""
+        """The tree of the last transition that was executed."""
         present = self._log.present
         assert isinstance(present, Configuration)  # Jaeger07 knows trees only.
         return present
@@ -149,7 +149,7 @@ class ExchangeQueue:
     """Exchanges handed over by the brokers that decided on them, until a transition takes them along.
 
     All that wait and still fit go into one transition: those whose path is in the tree, and of which no broker belongs
-    to another one's cycle. ``on_rejected(exchange)`` is called for each that will not be carried out.
+    to another one's cycle. ``on_rejected(exchange)`` is called for each that will not be executed.
     """
 
     def __init__(

@@ -153,7 +153,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Have the exchange carried out."""
+    """Have the exchange executed."""
 
     exchange: Exchange
 

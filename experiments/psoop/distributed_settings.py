@@ -64,7 +64,7 @@ class DistributedSettings:
                 ("request_ms_max", self.request_ms_max, 1, "a request crosses links"),
                 ("agreed_ms_max", self.agreed_ms_max, self.request_ms_max, "a transition follows the request"),
                 ("gather_ms", self.gather_ms, 0, "it is a time"),
-                ("exchanges_waiting_max", self.exchanges_waiting_max, 1, "nothing could be carried out"),
+                ("exchanges_waiting_max", self.exchanges_waiting_max, 1, "nothing could be executed"),
             )
             if not value >= least
         ]

@@ -46,7 +46,7 @@ class MovingUsers:
 
     def plan_of(self, command: Command) -> RingPlanUnderWay:
         """Return the plan that a prepare begins, with the users that it moves from and to this broker."""
-        # Users of a broker that is lost come to their next homes like any others, when the plan is carried out.
+        # Users of a broker that is lost come to their next homes like any others, when the plan is executed.
         moves = {
             move.client: move
             for move in command.moves

@@ -62,7 +62,7 @@ class _ScotWays:
         return [(broker, False) for broker in overlay.static_way(notification.home, home)]
 
     def target(self, overlay: ScotConfiguration, command: Command) -> OverlayConfiguration:
-        raise ValueError(f"plan {command.plan} cannot be carried out: a structured cyclic overlay has no plans yet")
+        raise ValueError(f"plan {command.plan} cannot be executed: a structured cyclic overlay has no plans yet")
 
 
 WAYS: dict[str, OverlayWays] = {

@@ -1,6 +1,6 @@
 """Where brokers begin: at the overlay of the newest committed plan, with the clients where plans have put them. Pure.
 
-In: the stored plans. Out: a starting point. A committed plan can only be carried out: where all brokers start together,
+In: the stored plans. Out: a starting point. A committed plan can only be executed: where all brokers start together,
 nothing is under way, so its overlay is the one to begin with whether or not the plan is over. A broker that starts
 while others go on begins outside that overlay, whether or not it was in it in an earlier life. Reading the plans
 belongs to :mod:`producers.emulator.kafka_ports`.

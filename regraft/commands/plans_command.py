@@ -34,7 +34,7 @@ plans_app = typer.Typer(
     no_args_is_help=True,
     help="""Show plans, and approve, refuse or cancel the one that waits.
 
-With `regraft run --dry-run` a plan waits for a person. What is approved is carried out exactly as shown, or refused as
+With `regraft run --dry-run` a plan waits for a person. What is approved is executed exactly as shown, or refused as
 stale when the overlay or its traffic has changed meanwhile.""",
 )
 
@@ -107,7 +107,7 @@ def approve(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Let the plan that waits be carried out, exactly as it was shown.
+    """Let the plan that waits be executed, exactly as it was shown.
 
     Ends with 1 when it is refused as stale, or nothing has come of the order in time.
     """
@@ -138,7 +138,7 @@ def cancel(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Refuse a plan that waits, or abort one that is being prepared, without trace. Later it can only be carried out.
+    """Refuse a plan that waits, or abort one that is being prepared, without trace. Later it can only be executed.
 
     Example: `regraft plans cancel plan-7 --reason "the night shift patches b03"`.
     """

@@ -165,7 +165,7 @@ def _show(document: dict[str, Any], out: Path, *, is_run: bool) -> None:
 def _verdict(document: dict[str, Any]) -> str:
     """Say how the plans compare with the recorded ones."""
     if document["plans_same"] is None:
-        return "No plans were recorded: these are advice, carried out by imagined brokers on an overlay of their own."
+        return "No plans were recorded: these are advice, executed by imagined brokers on an overlay of their own."
     text = f"{document['plans_same']} of {document['plans_recorded']} recorded plans were made again"
     if document["first_difference"]:
         text += f"; first difference: {document['first_difference']}"

@@ -85,7 +85,7 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
         if time_ms is None:
             continue
         aborted = plan.phase is PlanPhase.ABORTED
-        label = "plan aborted" if aborted else "plan carried out"
+        label = "plan aborted" if aborted else "plan executed"
         axes.axvline(
             seconds(time_ms),
             color=ABORTED_COLOUR if aborted else PLAN_COLOUR,

@@ -79,7 +79,7 @@ def build_report(record: RunRecord) -> str:
         _section("The overlay before and after", _overlay_part(record)),
         _section("Plans", _plan_part(record)),
         _section(page_of(record).moved_title, page_of(record).moved_part(record)),
-        _section("Proposals that were not carried out", _refusal_part(record)),
+        _section("Proposals that were not executed", _refusal_part(record)),
         _section("Outages", outage_part(record, summary)),
         _section("Delivery ledger", _ledger_part(summary)),
         _section("From window to command", _latency_part(record, summary)),

@@ -39,7 +39,7 @@ def _lost(summary: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def _seconds(repairs_ms: tuple[int, ...]) -> str:
-    return ", ".join(number_text(one / 1000, 1) for one in repairs_ms) or "no repair was carried out"
+    return ", ".join(number_text(one / 1000, 1) for one in repairs_ms) or "no repair was executed"
 
 
 def _complete(record: RunRecord) -> list[WindowCost]:

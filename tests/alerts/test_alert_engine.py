@@ -311,7 +311,7 @@ def test_what_comes_back_after_the_span_does_not_flap() -> None:
 
 
 def test_an_aborted_plan_changes_nothing_and_does_not_flap() -> None:
-    """Only plans that were carried out count."""
+    """Only plans that were executed count."""
     scene = Scene(book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\n'))
     scene.tell(plan(1, PlanPhase.ACTIVATING, 0, links_removed=(("b01", "b02"),)))
     assert scene.tell(plan(2, PlanPhase.ABORTED, 1, links_added=(("b01", "b02"),))) == []

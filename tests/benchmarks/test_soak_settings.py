@@ -53,7 +53,7 @@ def run_of(growing: bool = False, **changes: Any) -> SoakRun:
         ({"emulator": {"ledger": LEDGER | {"lost": 2}}}, "2 notifications lost"),
         ({"emulator": {"ledger": LEDGER | {"repeated": 1}}}, "1 notifications repeated"),
         ({"emulator": {"ledger": LEDGER | {"final": False}}}, "the ledger is not final"),
-        ({"view": view_of()}, "no plan was carried out"),
+        ({"view": view_of()}, "no plan was executed"),
         ({"restarts": {"streaming": 1}}, "streaming was restarted 1 times"),
         ({"unhealthy": {"controller: silent": 3}}, "unhealthy 3 times: controller: silent"),
         ({"growing": True}, "memory: emulator/python grows by "),

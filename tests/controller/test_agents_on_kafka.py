@@ -190,7 +190,7 @@ class Site:
 
 
 def test_a_forged_answer_is_refused_and_the_plan_goes_on(kafka: SharedKafka, tmp_path: Path) -> None:
-    """West refuses a plan in the name of east's broker: that is a dead letter, and the plan is carried out by all."""
+    """West refuses a plan in the name of east's broker: that is a dead letter, and the plan is executed by all."""
     INVENTORY.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
         bootstrap=kafka.running.bootstrap,

@@ -276,7 +276,7 @@ def test_muting_survives_a_restart_and_ends() -> None:
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
 def test_controller_may_be_killed_after_any_step(steps: int) -> None:
-    """Whenever it is killed and started again, the same plan is carried out once and completed."""
+    """Whenever it is killed and started again, the same plan is executed once and completed."""
     overlay = overlay_of()
     for _ in range(steps):
         overlay.tick()

@@ -78,12 +78,12 @@ def overlay_of(planner: object = both, ports: MemoryPorts | None = None, **chang
 
 
 def run_until_verifying(overlay: ScriptedRing) -> None:
-    """Let time pass until the first plan is carried out."""
+    """Let time pass until the first plan is executed."""
     for _ in range(100):
         if overlay.phases[:1] == [PlanPhase.VERIFYING]:
             return
         overlay.tick()
-    raise AssertionError(f"no plan was carried out: {overlay.phases}")
+    raise AssertionError(f"no plan was executed: {overlay.phases}")
 
 
 def test_a_bad_ring_becomes_a_good_one() -> None:
@@ -104,7 +104,7 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
 
 @pytest.mark.parametrize("planner", ["reassign_ids_ssbr", "reassign_ids_assignment+place_users_dynatops"])
 def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
-    """What they find on Fig. 2 of Zhao13 is accepted, carried out, and saves what was predicted."""
+    """What they find on Fig. 2 of Zhao13 is accepted, executed, and saves what was predicted."""
     overlay = overlay_of()
     hour = ReassignmentSettings(ring_free_s=3600.0)
     planners = {"reassign_ids_ssbr": hour, "reassign_ids_assignment": hour}
@@ -206,7 +206,7 @@ def test_users_go_back_with_a_plan_that_is_taken_back() -> None:
 
 @pytest.mark.parametrize("steps", range(0, 40, 2))
 def test_the_controller_may_be_killed_after_any_step(steps: int) -> None:
-    """Whenever it is killed and started again, the same plan is carried out once and completed."""
+    """Whenever it is killed and started again, the same plan is executed once and completed."""
     overlay = overlay_of()
     for _ in range(steps):
         overlay.tick()

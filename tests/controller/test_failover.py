@@ -1,4 +1,4 @@
-"""Two controllers on a real Kafka with emulated brokers: whatever happens to the leader, plans are carried out once."""
+"""Two controllers on a real Kafka with emulated brokers: whatever happens to the leader, plans are executed once."""
 
 import os
 import signal

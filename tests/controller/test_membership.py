@@ -191,7 +191,7 @@ def test_a_plan_that_is_being_verified_holds_up_no_repair() -> None:
 
 
 def test_a_death_during_a_repair_leads_to_the_next_one() -> None:
-    """The first is given up or carried out without the second dead; in the end neither is in the overlay."""
+    """The first is given up or executed without the second dead; in the end neither is in the overlay."""
     fleet = fleet_of(MemberSettings(silence_ms=2_000, deaths_share_max=1.0))
     fleet.run_windows(6)
     fleet.dead |= {"b01", "b02"}

@@ -196,7 +196,7 @@ def picture(
 
 
 def open_reasons(page: Page) -> None:
-    """Open the newest plan that was carried out, and bring it into view."""
+    """Open the newest plan that was executed, and bring it into view."""
     row = page.locator(".plan", has_text="completed").first
     row.locator("summary").click()
     page.locator("#tabs").scroll_into_view_if_needed()

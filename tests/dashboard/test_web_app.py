@@ -190,7 +190,7 @@ def test_an_order_about_a_plan_is_given_only_where_it_can_be_followed(open_desk:
 
 
 def test_pages_are_told_what_holds_in_each_phase(open_desk: Callable[..., Desk]) -> None:
-    """The orders that make sense, whether a plan is under way, and the steps of one that is carried out."""
+    """The orders that make sense, whether a plan is under way, and the steps of one that is executed."""
     told = open_desk().state()["phases"]
     assert told["facts"].keys() == set(PlanPhase)
     for phase, facts in LIFE.items():

@@ -1,4 +1,4 @@
-"""Small rings on the virtual clock, with feeds, users, and plans carried out as a controller would."""
+"""Small rings on the virtual clock, with feeds, users, and plans executed as a controller would."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
 
     @property
     def aborted_epochs(self) -> set[int]:
-        """The epochs of plans that were aborted, but of those in which another one's plan was carried out."""
+        """The epochs of plans that were aborted, but of those in which another one's plan was executed."""
         plans = (plan for one in self.met_controllers for plan in one.shelf.stored.values())
         aborted = {plan.epoch_to for plan in plans if plan.phase is PlanPhase.ABORTED}
         return aborted - {plan.epoch_to for one in self.met_controllers for plan in one.log.in_force}

@@ -313,5 +313,5 @@ class MortalBrokers:
         """Return the ways that a notification published at ``home`` may take to a subscription."""
 
     def overlay_of(self, epoch: int) -> Any:
-        """Return the overlay of an epoch that was stamped: of plans to one epoch, that which was carried out."""
+        """Return the overlay of an epoch that was stamped: of plans to one epoch, that which was executed."""
         return self.overlays[epoch]

@@ -32,8 +32,8 @@ RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
 MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
 MOVERS_SHARE = 0.7  # Of the runs on trees: those in which subscribers move.
 DEATHS_SHARE = {TREE: 0.4, RING: 0.4}  # Of the runs: those in which brokers die.
-REPAIRS_MAX = 70  # Until one is carried out: others may have used up some epochs.
-FURTHER_PLANS_MAX = 60  # Until one is carried out: others may have used up some epochs.
+REPAIRS_MAX = 70  # Until one is executed: others may have used up some epochs.
+FURTHER_PLANS_MAX = 60  # Until one is executed: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
 
 
@@ -292,7 +292,7 @@ def finish(driver: Driver) -> None:
 
 
 def _carry_out_one_more(driver: Driver, rng: random.Random) -> None:
-    """Demand that a further plan is carried out; where others have used up epochs, one of some plans."""
+    """Demand that a further plan is executed; where others have used up epochs, one of some plans."""
     spec, overlay = driver.spec, driver.overlay
     for attempt in range(1, FURTHER_PLANS_MAX + 1):
         changes, moves = overlay.random_changes(1, rng), overlay.random_moves(2, 0.0, rng)

@@ -105,7 +105,7 @@ class RandomOverlay:
     # --- what happens --------------------------------------------------------------------------------------------
 
     def run(self) -> LedgerSnapshot:
-        """Let clients live and plans be carried out, then come to rest; return the account."""
+        """Let clients live and plans be executed, then come to rest; return the account."""
         for number in range(8):
             self._connect_publisher(f"p{number}", self._a_broker())
             self._come()

@@ -2,7 +2,7 @@
 
 In: a failing RunResult. Out: one with fewer actions. Actions say all about themselves and those that have become
 impossible are skipped, so any of them can be dropped: first all behind the failure, then what clients did, then the
-rest, in pieces that become smaller (delta debugging). What is not carried out by the actions left happens behind them,
+rest, in pieces that become smaller (delta debugging). What is not executed by the actions left happens behind them,
 in the plain order of the finish.
 """
 

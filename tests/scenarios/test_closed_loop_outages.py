@@ -59,7 +59,7 @@ ClientsAt = Callable[[VirtualLoop, str], list[str]]
 
 
 def in_force(loop: VirtualLoop) -> list[Plan]:
-    """Return the plans that were carried out."""
+    """Return the plans that were executed."""
     return [plan for plan in loop.plans if LIFE[plan.phase].is_in_force]
 
 
@@ -123,7 +123,7 @@ def users_at(loop: VirtualLoop, broker: str) -> list[str]:
 
 
 def planners_since(loop: VirtualLoop, since_ms: float) -> set[str]:
-    """Return whose plans that began since a time were carried out."""
+    """Return whose plans that began since a time were executed."""
     began = [plan for plan in in_force(loop) if plan.history[0].time_ms >= since_ms]
     return {one.planner for plan in began for one in plan.proposals}
 

@@ -52,7 +52,7 @@ def assert_account_is_clean(loop: ClosedLoop) -> None:
 
 
 def completed(loop: ClosedLoop) -> list[Plan]:
-    """Return the plans that were carried out and verified."""
+    """Return the plans that were executed and verified."""
     return [plan for plan in loop.plans if plan.phase is PlanPhase.COMPLETED]
 
 

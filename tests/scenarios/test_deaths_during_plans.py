@@ -46,7 +46,7 @@ class Allowed:
 @pytest.mark.parametrize("dead", ["b03", "b06"])
 @pytest.mark.parametrize("phase", MOVING)
 def test_a_plan_on_a_tree_ends_and_new_clients_come_whenever_a_broker_dies(phase: PlanPhase, dead: str) -> None:
-    """Before the point of no return it is aborted, after it carried out without the dead broker."""
+    """Before the point of no return it is aborted, after it executed without the dead broker."""
     virtual = line_overlay(7)
     allowed = Allowed()
     virtual.overlay.listeners.append(allowed)

@@ -129,7 +129,7 @@ def test_a_move_of_a_publisher_that_is_elsewhere_is_refused() -> None:
 
 
 def test_a_move_of_a_publisher_that_has_left_does_no_harm() -> None:
-    """A plan that moves a publisher that has gone meanwhile is carried out without it."""
+    """A plan that moves a publisher that has gone meanwhile is executed without it."""
     virtual = line_overlay(4)
     drive_plan(virtual, next_epoch(virtual), (ClientMove("gone", "b01", "b03"),))
     virtual.run_for(2_000.0)

@@ -33,7 +33,7 @@ def test_publishers_that_end_and_return_lose_nothing(kind: str, seed: int) -> No
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("kind", [TREE, RING])
 def test_full_queues_drop_and_nothing_else_goes_wrong(kind: str, seed: int) -> None:
-    """What a full queue drops is lost for that reason; all else comes once and in order, and plans are carried out."""
+    """What a full queue drops is lost for that reason; all else comes once and in order, and plans are executed."""
     run = RandomOverlay(seed, kind, delay_ms_max=100.0, queue_length_max=8, service_ms_max=3.0, ends=False)
     account = run.run()
     run.check_alive()
@@ -43,7 +43,7 @@ def test_full_queues_drop_and_nothing_else_goes_wrong(kind: str, seed: int) -> N
 
 
 def test_runs_exercise_what_they_claim() -> None:
-    """Queues do overflow, plans are carried out and aborted, clients move, commands come more than once."""
+    """Queues do overflow, plans are executed and aborted, clients move, commands come more than once."""
     runs = [
         RandomOverlay(seed, kind, delay_ms_max=100.0, queue_length_max=8, service_ms_max=3.0, ends=False)
         for kind in (TREE, RING)

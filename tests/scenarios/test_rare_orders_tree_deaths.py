@@ -151,7 +151,7 @@ def test_a_new_home_asks_for_no_stay_that_the_plan_has_not_moved() -> None:
 
 
 def exchanged(overlay: Repair, target: Configuration = EXCHANGED) -> None:
-    """Let b1 die when it has prepared the exchange of a link, which is carried out without it."""
+    """Let b1 die when it has prepared the exchange of a link, which is executed without it."""
     overlay.die()
     for broker in overlay.brokers:
         if broker != "b1":

@@ -60,7 +60,7 @@ class TwoLeaders:
         self.let_happen(self.rng.randint(0, 12))
 
     def end(self) -> None:
-        """Demand what is demanded of every run: all is delivered, a further plan is carried out, nothing is left."""
+        """Demand what is demanded of every run: all is delivered, a further plan is executed, nothing is left."""
         finish(self.driver)
 
 

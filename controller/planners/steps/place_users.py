@@ -1,7 +1,7 @@
 """Which broker a user should be at: utility of brokers, the answer to users that ask, and all users one by one.
 
 In: what the brokers of a cluster told each other, and users with their topics. Out: a home for each. When users ask,
-what their moves cost and how they are carried out does not belong here.
+what their moves cost and how they are executed does not belong here.
 
 Source: Zhao13, section 4 and Algorithm 1: utility = |S_b & s_u| / |s_u| - w_l * L_b. Readings:
 

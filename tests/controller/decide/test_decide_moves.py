@@ -201,7 +201,7 @@ def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner
 
 
 def test_the_log_knows_where_plans_have_put_publishers_and_where_they_were() -> None:
-    """Homes add up over plans; the origin is that before the first plan that was carried out."""
+    """Homes add up over plans; the origin is that before the first plan that was executed."""
     change = PhaseChange(PlanPhase.PREPARING, 1, "")
     first = Plan(
         "plan-1", 0, 1, 0, (), (), (), TREE.links, 0.0, 0.0, PlanPhase.COMPLETED, (change,), moves=(TO_THE_END,)

@@ -57,7 +57,7 @@ def waiting(overlay: ScriptedOverlay) -> Plan:
 
 
 def test_what_is_approved_is_carried_out_exactly() -> None:
-    """The plan that was shown is the one that is carried out, with who approved it and why in its history."""
+    """The plan that was shown is the one that is executed, with who approved it and why in its history."""
     overlay = overlay_of()
     overlay.run_windows(3)
     shown = waiting(overlay)

@@ -106,7 +106,7 @@ def test_what_is_kept_of_a_refused_order_can_be_read_again(written_ms: int) -> N
 
 
 def test_the_audit_says_what_came_of_a_word_about_a_plan_in_the_end() -> None:
-    """Approved and carried out; a word that comes when the plan is over is too late."""
+    """Approved and executed; a word that comes when the plan is over is too late."""
     overlay = reviewed()
     give(overlay, OrderKind.APPROVE, "plan-1")
     overlay.run_windows(8)

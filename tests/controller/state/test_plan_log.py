@@ -73,7 +73,7 @@ def test_newest_version_of_a_plan_counts() -> None:
 
 
 def test_a_transition_ends_with_the_phase_in_which_no_broker_is_at_work_any_more() -> None:
-    """Carried out or aborted; what is verified later ends nothing."""
+    """Executed or aborted; what is verified later ends nothing."""
     assert {PlanPhase.VERIFYING, PlanPhase.ABORTED} == TRANSITION_ENDS
 
 
@@ -86,7 +86,7 @@ def test_undone_plan_mutes_its_planner() -> None:
 
 
 def test_price_is_learnt_from_recent_plans() -> None:
-    """The mean is over the last five plans that were carried out; aborted ones do not count."""
+    """The mean is over the last five plans that were executed; aborted ones do not count."""
     plans = [plan_at(epoch, PlanPhase.COMPLETED, sent=epoch) for epoch in range(1, 8)]
     log = PlanLog(INVENTORY, [*plans, plan_at(8, PlanPhase.ABORTED, sent=1000)])
     assert log.control_messages_mean == 5.0

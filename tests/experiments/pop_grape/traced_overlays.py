@@ -74,7 +74,7 @@ class Traced:
         return [each for each in self.told if isinstance(each[2], kind)]
 
     def end(self) -> LedgerSnapshot:
-        """Let all that was decided be carried out, and return the account."""
+        """Let all that was decided be executed, and return the account."""
         self.overlay.settle()
         return self.overlay.virtual.finish()
 

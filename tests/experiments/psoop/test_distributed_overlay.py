@@ -254,7 +254,7 @@ def test_exchanges_of_one_transition_leave_a_tree_in_any_order(seed: int) -> Non
 
 
 def test_a_full_queue_refuses_and_frees_the_cycle() -> None:
-    """The exchange beyond the bound is not carried out, and its brokers hear of it."""
+    """The exchange beyond the bound is not executed, and its brokers hear of it."""
     inventory = inventory_of(line_of(3), {("b00", "b02"): 1.0})
     rules = DistributedSettings(filter_bits=4_000_000, exchanges_waiting_max=1, gather_ms=5_000.0)
     overlay = DistributedOverlay(inventory, None, 1, rules)

@@ -55,7 +55,7 @@ def test_an_order_is_waited_for_until_something_has_come_of_it(phase: PlanPhase)
 def test_the_exit_code_says_whether_what_was_ordered_came_about(
     kind: str, phase: PlanPhase, exit_code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An order may come too late: what was to be cancelled is carried out, what was to be approved was refused."""
+    """An order may come too late: what was to be cancelled is executed, what was to be approved was refused."""
     versions = iter([small_plan(PlanPhase.PROPOSED), small_plan(phase)])
     monkeypatch.setattr(plans_command, "_stored", lambda _: [next(versions)])
     monkeypatch.setattr(plans_command, "give_order", lambda *_, **__: None)

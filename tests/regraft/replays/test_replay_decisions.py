@@ -114,7 +114,7 @@ def test_packed_rows_give_the_same_plans() -> None:
 
 
 def test_without_recorded_answers_brokers_are_imagined() -> None:
-    """Telemetry alone gives the same changes at the same windows, carried out at once on an overlay of its own."""
+    """Telemetry alone gives the same changes at the same windows, executed at once on an overlay of its own."""
     decided = decide(inputs=replace(small_inputs(), results=None, recorded={}, markers_ms={}))
     assert decided.imagined_from_ms == 0
     assert first_difference(decided.plans, recorded())[1] == ""

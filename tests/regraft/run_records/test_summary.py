@@ -48,7 +48,7 @@ def test_a_plan_counts_as_after_the_shift_only_when_it_began_after_it() -> None:
 
 
 def test_a_run_that_did_what_it_promises_has_no_failures() -> None:
-    """Nothing lost, windows closed and a plan carried out is a success."""
+    """Nothing lost, windows closed and a plan executed is a success."""
     assert failures(summarise(small_run())) == []
 
 

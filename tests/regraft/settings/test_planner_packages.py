@@ -29,7 +29,7 @@ def faults_of(planner: str, **told: object) -> tuple[str, ...]:
 
 
 def test_a_planner_of_another_package_is_set_and_plans(packages: PlannerPackages) -> None:
-    """Named as controller.planner and set in its own table, its proposals are judged and carried out like any."""
+    """Named as controller.planner and set in its own table, its proposals are judged and executed like any."""
     packages.install("stars_one", SOURCE, join_all="SPEC")
     settings = settings_with("join_all", broker="b02", gain_per_s="7")
     assert settings.given["planners"]["join_all"] == {"broker": "b02", "gain_per_s": 7.0}

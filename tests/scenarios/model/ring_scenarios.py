@@ -71,7 +71,7 @@ DRAWN = (  # Found among drawn scenarios.
     ),
     Scenario(
         "ring_late_leave_comes",
-        "a user leaves and comes to the rendezvous while a plan is carried out",
+        "a user leaves and comes to the rendezvous while a plan is executed",
         PAIR,
         {"p": "@b0 | -", "v": "@b1 | - @b0 -"},
         (plan(),),

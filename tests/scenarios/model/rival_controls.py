@@ -44,8 +44,8 @@ class RivalControls:
         return replace(self, first=first, second=second), commands + others
 
     def fault(self) -> str:
-        """Say what is wrong at the end: both must have ended, and one of them at most with a plan carried out."""
+        """Say what is wrong at the end: both must have ended, and one of them at most with a plan executed."""
         faults = [fault for one in (self.first, self.second) if (fault := one.fault())]
         if "completed" in self.first.ended and "completed" in self.second.ended:
-            faults.append("both plans were carried out")
+            faults.append("both plans were executed")
         return "; ".join(faults)
