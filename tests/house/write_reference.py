@@ -163,7 +163,7 @@ def reference() -> str:
         [
             "## Records",
             "",
-            "Avro with Confluent's header of five bytes (0, then the id below). Older versions are read; units are in names.",
+            "Avro with Confluent's header of five bytes (0, then the id below). Older versions are read, too.",
             "",
             *records(),
         ],
@@ -185,10 +185,10 @@ def settings() -> str:
     parts = [
         ["# Settings", "", f"Every setting with its default. {MADE}"],
         [
-            "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML file",
-            "(`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. The word `none` means: no value.",
-            "[settings.example.toml](../settings.example.toml) is the same as a file to begin with, `regraft init` writes a",
-            "short one.",
+            "A flag (`--set section.name=value`) wins over the environment (`REGRAFT_SECTION__NAME`), that over a TOML",
+            "file (`--settings FILE` or `REGRAFT_SETTINGS`), that over the default. The word `none` means: no value.",
+            "[settings.example.toml](../settings.example.toml) is the same as a file; `regraft init` writes a short",
+            "one.",
         ],
     ]
     models = {**section_models(), **{f"planners.{name}": model for name, model in planner_models().items()}}

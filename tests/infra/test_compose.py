@@ -78,6 +78,19 @@ def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> 
     assert {f"COPY {package} {package}" for package in packages} <= set(dockerfile.splitlines())
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_stages_can_do_little_and_are_asked_how_they_are(compose: dict[str, Any], name: str) -> None:
+    """Each writes to its volume and /tmp only, has no capability, and answers at the port that it is told to open."""
+    service = compose["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["tmpfs"] == ["/tmp"]
+    (port,) = re.findall(r"127\.0\.0\.1:(\d+)/health", " ".join(service["healthcheck"]["test"]))
+    section = {"stream": "STREAMING", "control": "CONTROLLER", "control-standby": "CONTROLLER", "emulate": "EMULATOR"}
+    opened = service["environment"].get(f"REGRAFT_{section.get(name, name.upper())}__METRICS_PORT", "8090")
+    assert port == opened
+
+
 def test_commands_name_modules_that_exist(compose: dict[str, Any]) -> None:
     """``python -m MODULE`` of every service names a module of this project that can be run."""
     for service in compose["services"].values():

@@ -111,7 +111,7 @@ class WritesAfter:
 def test_reader_misses_nothing_that_comes_while_it_asks_where_to_begin(
     kafka: RunningKafka, namespace: str, question: str
 ) -> None:
-    """A standby would else never learn who leads. It may come twice: a topic just made may be gone again for a moment."""
+    """A standby would else never learn who leads. It may come twice, as a topic just made may be gone for a moment."""
     topic = topic_name(RESULTS, namespace)
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})

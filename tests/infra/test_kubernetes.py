@@ -1,0 +1,120 @@
+"""The manifests follow the schemas of Kubernetes, and say what the code and the images know."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from typer.main import get_command
+
+from regraft.cli import app
+from regraft.settings.run_settings import load_settings, section_models
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "infra" / "kubernetes").glob("*.yaml"))
+NATS = "nats"
+
+
+def objects(file: Path) -> Iterator[dict[str, Any]]:
+    """Yield what a file describes; aliases are only good within one document, so that is often a list."""
+    for document in yaml.safe_load_all(file.read_text()):
+        yield from document["items"] if document["kind"] == "List" else [document]
+
+
+def containers(file: Path) -> list[dict[str, Any]]:
+    pods = [each["spec"]["template"]["spec"] for each in objects(file) if "template" in each.get("spec", {})]
+    return [each for pod in pods for each in [*pod.get("initContainers", []), *pod["containers"]]]
+
+
+def test_there_are_manifests() -> None:
+    """Of the loop, of Spark's executors, of nodes."""
+    assert [file.stem for file in FILES] == ["nodes", "regraft", "spark"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_each_object_follows_its_schema(file: Path) -> None:
+    """No key is misspelt, none is missing."""
+    for each in objects(file):
+        kubernetes_validate.validate(each, "1.31", strict=True)
+
+
+def test_a_misspelt_key_is_refused() -> None:
+    """The check can fail."""
+    found = next(each for file in FILES for each in objects(file) if each["kind"] == "Deployment")
+    wrong = found | {"spec": found["spec"] | {"replica": 2}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, "1.31", strict=True)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_containers_run_commands_of_images_that_are_built(file: Path) -> None:
+    """Commands are of the command line, images targets of the Dockerfile, with this version of Regraft."""
+    dockerfile = (ROOT / "infra" / "Dockerfile").read_text()
+    targets = {f"regraft-{name}" for name in re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE)}
+    known = get_command(app).commands  # type: ignore[attr-defined]
+    for container in containers(file):
+        if container["name"] == NATS:
+            continue
+        assert container["image"].split(":")[0] in targets
+        arguments = container["args"]
+        if arguments[:3] == ["python", "-m", "regraft"]:
+            assert arguments[3] in known
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_containers_can_do_little(file: Path) -> None:
+    """None runs as root or writes to its image, and each has a bound of memory but the one that copies a file."""
+    user = re.search(r"--uid (\d+)", (ROOT / "infra" / "Dockerfile").read_text())
+    assert user is not None
+    for each in objects(file):
+        pod = each.get("spec", {}).get("template", {}).get("spec")
+        if pod:
+            assert pod["securityContext"]["runAsNonRoot"]
+            assert pod["securityContext"]["runAsUser"] == int(user[1])
+    for container in containers(file):
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"]
+        assert not security["allowPrivilegeEscalation"]
+        if "livenessProbe" in container:
+            assert "memory" in container["resources"]["limits"]
+
+
+def test_settings_of_the_manifests_are_settings(tmp_path: Path) -> None:
+    """The file in the ConfigMap loads, and variables name settings."""
+    maps = (each["data"] for file in FILES for each in objects(file) if each["kind"] == "ConfigMap")
+    texts = [data["regraft.toml"] for data in maps if "regraft.toml" in data]
+    (text,) = texts
+    (tmp_path / "regraft.toml").write_text(text)
+    settings = load_settings({}, tmp_path / "regraft.toml")
+    assert {"controller.metrics_port", "streaming.metrics_port", "dashboard.port"} <= settings.chosen
+    fields = {name: set(model.model_fields) for name, model in section_models().items()}
+    for container in (each for file in FILES for each in containers(file)):
+        for variable in container.get("env", []):
+            section, _, name = variable["name"].removeprefix("REGRAFT_").lower().partition("__")
+            if name:
+                assert name in fields[section], variable["name"]
+
+
+def test_probes_ask_the_port_that_the_settings_open() -> None:
+    """A stage listens where Kubernetes asks it."""
+    regraft = next(file for file in FILES if file.stem == "regraft")
+    settings = next(each["data"]["regraft.toml"] for each in objects(regraft) if "regraft.toml" in each.get("data", {}))
+    ports = {name: table.get("metrics_port") for name, table in tomllib.loads(settings).items()}
+    named = {each["name"]: each["ports"][0]["containerPort"] for each in containers(regraft) if "ports" in each}
+    assert named["stream"] == ports["streaming"]
+    assert named["control"] == ports["controller"]
+    assert named["alerts"] == ports["alerts"]
+
+
+def test_what_is_mounted_is_there() -> None:
+    """Each ConfigMap and Secret is one of the manifests, or the head of the file says how to make it."""
+    made = {each["metadata"]["name"] for file in FILES for each in objects(file) if each["kind"] == "ConfigMap"}
+    text = (ROOT / "infra" / "kubernetes" / "regraft.yaml").read_text()
+    made |= set(re.findall(r"kubectl -n regraft create (?:secret generic|configmap) (\S+)", text))
+    for file in FILES:
+        named = set(re.findall(r"(?:configMap|secretKeyRef): \{name: ([a-z-]+)", file.read_text()))
+        assert named <= made
