@@ -109,6 +109,14 @@ class NodeFleet:
         while not all(_is_confirmed(node) for node in self.nodes.values()):
             await asyncio.sleep(0.01)
 
+    async def all_measured(self) -> None:
+        """Wait until every node has met every other, neighbour or not, and measured the way there."""
+        while any(
+            {peer for peer, _ in node.links.round_trips()} != set(self.nodes) - {broker}
+            for broker, node in self.nodes.items()
+        ):
+            await asyncio.sleep(0.01)
+
     # --- plans -------------------------------------------------------------------------------------------------------
 
     async def change_to(
