@@ -94,6 +94,8 @@ def test_cuts_lose_repeat_and_reorder_nothing() -> None:
         for sequence in range(3_000):
             a.send("b02", notification(sequence))
             b.send("b01", notification(sequence, b"x" * 200))
+            if sequence % 300 == 299:
+                await until(lambda: a.peers["b02"].connection is not None)
             if sequence % 100 == 99:
                 await asyncio.sleep(rng.uniform(0.0, 0.04))
                 site.proxy.cut()
