@@ -9,6 +9,7 @@ import json
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
@@ -53,7 +54,7 @@ def doctor(
         for head in ("what", "state", "found", "what to do"):
             table.add_column(head, overflow="fold")
         for each in findings:
-            table.add_row(each.name, str(each.status), each.found, each.to_do)
+            table.add_row(each.name, str(each.status), escape(each.found), escape(each.to_do))
         Console().print(table)
     if any(each.status is FindingStatus.MISSING for each in findings):
         raise typer.Exit(EXIT_MISSING)
