@@ -272,7 +272,9 @@ def _kept(
     found = []
     for plan, since_s, (before, after) in zip(plans, overlays.since_s[1:], pairwise(overlays.overlays), strict=True):
         began_s = max(one for one in starts_s if one <= since_s)
-        until_s = min((one for one in starts_s if one > since_s), default=END_S)  # A plan may end after the last window.
+        until_s = min(
+            (one for one in starts_s if one > since_s), default=END_S
+        )  # A plan may end after the last window.
         decided_s = _seconds(plan.window_end_ms)
         later = _between(windows, since_s, until_s)
         if plan.undoes or decided_s < began_s + course.settled_s + KEPT_AFTER_S or len(later) < KEPT_WINDOWS_MIN:

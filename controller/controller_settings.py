@@ -109,8 +109,12 @@ class ControllerSettings:
     would have made of the traffic. Default none; each costs its time once a window. ``horizon_lifetimes``: how many
     mean lifetimes of a subscription a decision looks back. Default 4: there Cost and Interest has got most of what
     looking back further saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16
-    (``regraft reproduce psoop``, figure H). ``subscription_lifetime_s``: the mean lifetime, where it is known; None
-    measures it from telemetry and the clients topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the
+    (``regraft reproduce psoop``, figure H). ``recent_lifetimes``: how many it looks back first; further only where it
+    finds nothing to change there, and then what it finds must save on the recent windows, too. Default 1: traffic that
+    changes gradually is followed sooner, and what only many windows can tell from luck is still found
+    (docs/decisions.md); 0 looks at all of them at once.
+    ``subscription_lifetime_s``: the mean lifetime, where it is known; None measures it from telemetry and the clients
+    topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the
     windows so found. Default at least 2, as one window shows no spread and no gain could be told from noise; at most
     60, which a restarted controller reads again and which bounds memory: 8 bytes for each broker and block of 64
     notifications of a publisher in each window. ``quiet_windows_per_change``: a change of traffic, from
@@ -145,6 +149,7 @@ class ControllerSettings:
     seed: int = 1
     shadow_planners: tuple[str, ...] = ()
     horizon_lifetimes: float = 4.0
+    recent_lifetimes: float = 1.0
     subscription_lifetime_s: float | None = None
     horizon_windows_min: int = 2
     horizon_windows_max: int = 60
@@ -247,6 +252,10 @@ class ControllerSettings:
             found.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         if not 0 < self.horizon_lifetimes < math.inf:
             found.append(f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs something to see")
+        if not 0 <= self.recent_lifetimes < math.inf:
+            found.append(
+                f"recent_lifetimes is {self.recent_lifetimes}: at least 0, which looks at the whole horizon at once"
+            )
         if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:
             found.append(
                 f"subscription_lifetime_s is {self.subscription_lifetime_s}: above 0, or none to have it measured"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class Situation:
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
     ``evacuated`` move away. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
     has been as it is: the state holds no window from before. None while no change is known.
-    ``hot`` is what is congested: it gets no further load.
+    ``hot`` is what is congested: it gets no further load. ``recent_windows`` is how many of the state's newest windows
+    are looked at first, None where all are.
     """
 
     state: OverlayState
@@ -54,6 +55,16 @@ class Situation:
     recent: RecentChanges = field(default_factory=RecentChanges)
     changed_since_ms: int | None = None
     hot: HotSpots = field(default_factory=HotSpots)
+    recent_windows: int | None = None
+
+    @property
+    def recently(self) -> Situation | None:
+        """The same situation with the recent windows only; None where there are no others."""
+        windows = self.state.windows
+        if self.recent_windows is None or self.recent_windows >= len(windows):
+            return None
+        state = self.kind.state_of(self.state.configuration, windows[-self.recent_windows :])
+        return replace(self, state=state, recent_windows=None)
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:

@@ -65,6 +65,7 @@ class SituationFinder:
             changed_since_ms=state.changed_since_ms,
             recent=RecentChanges.of(plan_log.in_force),
             hot=hot_spots(windows, self._settings.decision),
+            recent_windows=self._windows.recent_count(newest),
         )
 
     def _plan_running(self, state: LoopState) -> str:

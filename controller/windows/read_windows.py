@@ -102,6 +102,14 @@ class WindowReader:
         found = tuple(window for window in self.complete if window.end_ms > earliest_ms)[-count:]
         return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
 
+    def recent_count(self, newest: ClosedWindow) -> int | None:
+        """Return how many of the newest windows a decision looks at first; None where it is to see all at once."""
+        settings, window_ms = self._settings, newest.end_ms - newest.start_ms
+        if not settings.recent_lifetimes or self.lifetime_s is None:
+            return None
+        bounds = settings.horizon_windows_min, settings.horizon_windows_max
+        return horizon_window_count(settings.recent_lifetimes, self.lifetime_s, window_ms, *bounds)
+
     def verifying(self, epoch: int) -> list[ClosedWindow]:
         """Return the complete windows that can be costed and lay wholly in an epoch and those after it.
 

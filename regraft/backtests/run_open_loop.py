@@ -255,6 +255,7 @@ class _OpenLoop:
             price_per_s=0.0,  # The shadow asks for that of its own overlay.
             subscription_lifetime_s=self._feed.reader.lifetime_s,
             changed_since_ms=self._feed.changed_since_ms,
+            recent_windows=self._feed.reader.recent_count(window),
         )
         began_s = time.perf_counter()
         shadow.decide(situation, self._price_per_s)

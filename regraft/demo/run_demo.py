@@ -169,7 +169,7 @@ def _check_shift(settings: Settings) -> None:
 
 
 def demo_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, horizon, orders."""
+    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, orders."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     scenario = scenario_of(wanted.demo.scenario)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
@@ -177,9 +177,8 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
         workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
         merged.setdefault("emulator", {})["workload"] = workload
     preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
-    for name in ("shadow_planners", "horizon_lifetimes"):
-        is_theirs = f"demo.{name}" in wanted.chosen or name not in scenario.demo
-        preset[name] = getattr(wanted.demo, name) if is_theirs else scenario.demo[name]
+    is_theirs = "demo.shadow_planners" in wanted.chosen or "shadow_planners" not in scenario.demo
+    preset["shadow_planners"] = wanted.demo.shadow_planners if is_theirs else scenario.demo["shadow_planners"]
     acting = (
         wanted.controller.planner
         if "controller.planner" in wanted.chosen

@@ -21,8 +21,6 @@ class DemoSettings:
     with --chaos, also fill the disk of the output directory, which must be a file system of its own.
     ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
     and ours without moves of publishers, to show beside the acting one what these add.
-    ``horizon_lifetimes``: the same for controller.horizon_lifetimes; shorter than there, as the demo's interests shift
-    after four lifetimes and a half: looking back over all of them saves less.
     """
 
     scenario: str = STOCKS
@@ -34,7 +32,6 @@ class DemoSettings:
     kill_every_s: float = 20.0
     fill_disk: bool = False
     shadow_planners: tuple[str, ...] = ("swap_links_ci", "swap_links_cost")
-    horizon_lifetimes: float = 1.0
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each."""

@@ -28,20 +28,33 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# What the demo set for itself, and now takes as everybody does.
+FROM_DEMO = {"demo.horizon_lifetimes": "controller.horizon_lifetimes"}
+
+
 def moved_to(full_name: str) -> str:
     """Return the new names of a setting (``controller.ring_free_s``) in one sentence; empty where it never moved."""
+    if full_name in FROM_DEMO:
+        return FROM_DEMO[full_name]
     section, _, name = full_name.partition(".")
     planners = TO_PLANNERS.get(name, ()) if section == "controller" else ()
     return " and ".join(f"planners.{planner}.{name}" for planner in planners)
 
 
 def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded settings with the values of old names under the new ones."""
+    """Return recorded settings with the values of old names under the new ones.
+
+    Those of a controller that did not look at recent windows first say so.
+    """
     kept = dict(recorded.get("controller", {}))
     planners = {name: dict(values) for name, values in recorded.get("planners", {}).items()}
     for name in [name for name in kept if name in TO_PLANNERS]:
         value = kept.pop(name)
         for planner in TO_PLANNERS[name]:
             planners.setdefault(planner, {}).setdefault(name, value)
+    if "horizon_lifetimes" in kept:
+        kept.setdefault("recent_lifetimes", 0.0)
     named = {"controller": kept} if "controller" in recorded else {}
+    if "demo" in recorded:
+        named["demo"] = {name: value for name, value in recorded["demo"].items() if f"demo.{name}" not in FROM_DEMO}
     return {**recorded, **named, **({"planners": planners} if planners else {})}

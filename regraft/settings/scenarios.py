@@ -40,6 +40,7 @@ SCENARIOS = {
         ChordConfiguration.KIND,
         controller={
             "planner": "place_users_dynatops+reassign_ids_assignment",
+            "horizon_lifetimes": 1.0,  # Where users are now says more than where they were half a minute ago.
         },
         planners={
             # A reassignment must pay within a minute: by then many users have moved on.
@@ -54,7 +55,6 @@ SCENARIOS = {
         },
         demo={
             "shadow_planners": ("place_users_dynatops+reassign_ids_ssbr", "reassign_ids_assignment"),
-            "horizon_lifetimes": 1.0,
         },
     ),
 }

@@ -1,0 +1,85 @@
+"""A decision looks at recent windows first, and at all of them only where these lead to no plan."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from regraft.controller.decide.decide_plan import Decision, decide_plan
+from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.schemas.plan import Proposal, Verdict
+from tests.controller.decide.test_decide_moves import (
+    HOMES,
+    INVENTORY,
+    KIND,
+    SETTINGS,
+    TO_THE_END,
+    TREE,
+    moving,
+    situation_of,
+    window_of,
+)
+
+OLD, RECENT = 8, 2
+
+
+def seen_over(wanted: Sequence[str]) -> Situation:
+    """One window for each broker that wants p in it; the last ``RECENT`` are looked at first."""
+    windows: tuple[ClosedWindow, ...] = tuple(window_of(1000 * at, p_wanted=one) for at, one in enumerate(wanted))
+    state = KIND.state_of(Configuration.of(0, TREE.brokers, TREE.links, HOMES), windows)
+    now_ms = windows[-1].end_ms + 500
+    return replace(situation_of(INVENTORY), state=state, now_ms=now_ms, recent_windows=RECENT)
+
+
+def asked_about(situation: Situation, proposal: Proposal, from_windows: int) -> tuple[list[int], Decision]:
+    """Return over how many windows a planner was asked that proposes something from so many on, and the decision."""
+    seen: list[int] = []
+
+    def planner(state: TreeState, *_: object) -> list[Proposal]:
+        seen.append(len(state.windows))
+        return [proposal] if len(state.windows) >= from_windows else []
+
+    return seen, decide_plan(situation, [planner], 1, SETTINGS)
+
+
+def test_what_recent_windows_show_is_enough() -> None:
+    """p is wanted elsewhere for two windows only: a plan follows, and the eight before are not asked."""
+    seen, decision = asked_about(seen_over(["b00"] * OLD + ["b04"] * RECENT), moving(TO_THE_END), 1)
+    assert seen == [RECENT]
+    assert decision.plan is not None
+
+
+def test_what_only_many_windows_show_is_found_on_them() -> None:
+    """Nothing is proposed on two windows; on ten the same change is, and it saves on the two as well."""
+    seen, decision = asked_about(seen_over(["b04"] * (OLD + RECENT)), moving(TO_THE_END), RECENT + 1)
+    assert seen == [RECENT, OLD + RECENT]
+    assert decision.plan is not None
+
+
+def test_what_traffic_of_the_past_alone_would_gain_is_not_done() -> None:
+    """p was wanted at the far end and is now at home: moving it saves over all windows, and costs from now on."""
+    _, decision = asked_about(seen_over(["b04"] * OLD * 8 + ["b00"] * RECENT), moving(TO_THE_END), RECENT + 1)
+    assert decision.plan is None
+    (refused,) = decision.refused
+    assert refused.verdict is Verdict.GAIN_WITHIN_NOISE
+    assert "recent windows" in refused.verdict_reason
+
+
+@pytest.mark.parametrize("recent", [None, OLD + RECENT, OLD + RECENT + 1])
+def test_without_older_windows_there_is_one_look(recent: int | None) -> None:
+    """All windows are recent, or a person wants them looked at together."""
+    situation = replace(seen_over(["b04"] * (OLD + RECENT)), recent_windows=recent)
+    seen, _ = asked_about(situation, moving(TO_THE_END), OLD * 2)
+    assert seen == [OLD + RECENT]
+
+
+def test_an_evacuation_waits_for_no_second_look() -> None:
+    """r leaves its broker on the first look, though it costs."""
+    leaving = {"maintained": {"b02": "in maintenance"}, "evacuated": frozenset({"b02"})}
+    situation = replace(seen_over(["b00"] * (OLD + RECENT)), **leaving)  # type: ignore[arg-type]
+    seen, decision = asked_about(situation, moving(TO_THE_END), OLD * 2)
+    assert seen == [RECENT]
+    assert [move.client for move in decision.plan.moves] == ["r"]
