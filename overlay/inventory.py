@@ -36,7 +36,8 @@ class Inventory:
     (n, 2) is where brokers are on a map, x to the right and y upwards, as longitude and latitude; None where nobody
     knows. They are shown, and price the links of brokers that are added without costs.
     ``agent_of`` names by broker who speaks for it in Kafka, in topics of its own; a broker that is not in it has no
-    agent and shares the topics with all such.
+    agent and shares the topics with all such. ``clients_stay``: the brokers are real ones of a tree, whose clients stay
+    where they connect, so that no plan moves any.
     """
 
     brokers: tuple[str, ...]
@@ -47,6 +48,7 @@ class Inventory:
     load_max_per_s: NDArray[np.float64] | None = None
     positions: NDArray[np.float64] | None = None
     agent_of: Mapping[str, str] = field(default_factory=dict)
+    clients_stay: bool = False
 
     def __post_init__(self) -> None:
         count = len(self.brokers)
@@ -123,6 +125,7 @@ class Inventory:
             None if self.load_max_per_s is None else self.load_max_per_s[rows],
             None if self.positions is None else self.positions[rows],
             {broker: agent for broker, agent in self.agent_of.items() if broker in wanted},
+            self.clients_stay,
         )
 
     def save(self, path: Path) -> None:
@@ -150,6 +153,8 @@ class Inventory:
             document["positions"] = self.positions.tolist()
         if self.agent_of:
             document["agents"] = dict(self.agent_of)
+        if self.clients_stay:
+            document["clients_stay"] = True
         return json.dumps(document)
 
     @classmethod
@@ -177,6 +182,7 @@ class Inventory:
                 None if loads is None else np.asarray(loads, dtype=np.float64),
                 None if places is None else np.asarray(places, dtype=np.float64),
                 dict(document.get("agents", {})),
+                bool(document.get("clients_stay", False)),
             )
         except (KeyError, TypeError, ValueError, NotATreeError) as error:
             raise InventoryError(f"{source} is not an inventory: {error}") from error

@@ -119,6 +119,7 @@ def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inven
         None if np.isinf(loads).all() else loads,
         _shown_places(places, link_cost),
         kept | agents,
+        inventory.clients_stay,
     )
 
 

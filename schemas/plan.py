@@ -81,6 +81,7 @@ class Verdict(StrEnum):
     PLAN_RUNNING = "plan_running"
     CONFLICT = "conflict"
     CHANGES_PER_PLAN = "changes_per_plan"
+    CLIENTS_STAY = "clients_stay"
     MAINTENANCE = "maintenance"
     PAUSED = "paused"
     IN_REVIEW = "in_review"

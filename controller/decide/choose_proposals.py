@@ -251,6 +251,8 @@ def _judge_size(
             f"{links} links are exchanged already and {more_links} more would be, "
             f"the limit of a plan is {settings.changes_per_plan_max}"
         )
+    if proposal.moves and situation.kind.inventory.clients_stay:
+        return Verdict.CLIENTS_STAY, "clients of these brokers stay where they connect: a planner of links is wanted"
     limit, clients = situation.kind.moves_max(settings), situation.state.configuration.CLIENTS
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
     if more_moves and moves + more_moves > limit:

@@ -78,6 +78,7 @@ VERDICTS: Mapping[Verdict, str] = {
     Verdict.PLAN_RUNNING: "another plan is under way",
     Verdict.CONFLICT: "it does not fit with what the plan already has",
     Verdict.CHANGES_PER_PLAN: "the plan is full",
+    Verdict.CLIENTS_STAY: "it moves clients of real brokers, which stay where they connect",
     Verdict.MAINTENANCE: "it loads a broker in maintenance",
     Verdict.PAUSED: "a person paused adaptation",
     Verdict.IN_REVIEW: "another plan waits for approval",

@@ -9,6 +9,8 @@ import pytest
 
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.members import extended
+from regraft.schemas.member import BrokerFacts
 from tests.overlay.small_overlays import inventory_of, line_of
 
 
@@ -90,6 +92,16 @@ def test_positions_are_kept_where_they_are_known(tmp_path: Path) -> None:
     for wrong in ([[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0], [5.0, float("nan")]], [1.0, 2.0, 3.0]):
         with pytest.raises(InventoryError, match="positions must be 3 pairs"):
             replace(inventory, positions=np.array(wrong))
+
+
+def test_that_clients_stay_is_kept(tmp_path: Path) -> None:
+    """Brokers next to real ones keep their clients: so says the file, and every inventory made of it."""
+    file = tmp_path / "inventory.json"
+    inventory = replace(inventory_of(line_of(3), {}), clients_stay=True)
+    inventory.save(file)
+    assert Inventory.load(file).clients_stay
+    assert inventory.restricted_to(inventory.brokers[:2]).clients_stay
+    assert extended(inventory, {"b09": BrokerFacts(1.0)}).clients_stay
 
 
 def test_agents_are_kept_and_give_topics(tmp_path: Path) -> None:

@@ -30,10 +30,10 @@ def rehomed_publishers(
     others. At most as many move as the task allows, the busiest first, each to its cheapest home that has room; to the
     cheapest of all where none has: any home is better than none. One that the windows do not know goes to the broker
     nearest to its old one, as do those beyond what is to be priced. Brokers in maintenance take nobody, unless there is
-    no other. Cost O(brokers) for each publisher and home tried.
+    no other, and where clients stay nobody moves. Cost O(brokers) for each publisher and home tried.
     """
     leaving = sorted(name for name, home in homes.items() if home in emptied)
-    if not leaving:
+    if not leaving or task.fleet.clients_stay:
         return (), 0.0
     inventory = task.fleet.restricted_to(tree.brokers)
     is_open = _open_brokers(tree, task)
@@ -60,7 +60,12 @@ def rehomed_publishers(
 
 
 def rehomed_subscribers(tree: Configuration, task: RepairTask) -> tuple[HomeMove, ...]:
-    """Return moves of all subscribers of each broker that leaves to the one with the cheapest link to it."""
+    """Return moves of all subscribers of each broker that leaves to the one with the cheapest link to it.
+
+    None where clients stay: those of a real broker hear nothing more of the overlay when that leaves it.
+    """
+    if task.fleet.clients_stay:
+        return ()
     is_open = _open_brokers(tree, task)
     return tuple(HomeMove(broker, _nearest(tree, broker, is_open, task)) for broker in sorted(task.change.left))
 

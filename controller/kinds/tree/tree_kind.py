@@ -107,7 +107,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
 
     def moves_max(self, settings: DecisionSettings) -> int:
         """Return how many publishers one plan may move."""
-        return settings.moves_per_plan_max
+        return 0 if self.inventory.clients_stay else settings.moves_per_plan_max
 
     def evacuate(
         self, state: TreeState, avoided: Collection[str], left: Collection[str], moves_max: int

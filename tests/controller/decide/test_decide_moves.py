@@ -110,6 +110,15 @@ def test_no_more_publishers_move_than_a_plan_may_move() -> None:
     assert "1 publishers move already" in choice.refused[0].verdict_reason
 
 
+def test_clients_that_stay_are_not_moved() -> None:
+    """Where brokers are real ones a move is refused with a verdict of its own, and links are still exchanged."""
+    swap = swapping(link("b01", "b02"), link("b00", "b04"))
+    situation = situation_of(replace(INVENTORY, clients_stay=True))
+    choice = choose_proposals([swap, moving(TO_THE_END)], situation, 7, DecisionSettings())
+    assert [one.planner for one in choice.chosen] == ["swap"]
+    assert [one.verdict for one in choice.refused] == [Verdict.CLIENTS_STAY]
+
+
 def swap_first(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
     return [swapping(link("b01", "b02"), link("b00", "b04"))]
 

@@ -144,6 +144,18 @@ def test_publishers_of_the_dead_go_where_they_cost_least() -> None:
     assert repair.cost_after_per_s == 3.0  # p is published and wanted at b04, which costs 1 a notification.
 
 
+def test_clients_of_real_brokers_go_nowhere() -> None:
+    """Neither the publishers of a dead broker nor the subscribers of one that leaves move where clients stay."""
+    sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3)})
+    window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02"})
+    for change in (BrokerChange(lost=frozenset({"b02"})), BrokerChange(left=frozenset({"b02"}))):
+        for stay in (False, True):
+            fleet = replace(FLEET, clients_stay=stay)
+            repair = tree_kind(fleet).repaired(LINE, RepairTask(change, fleet, (window,)))
+            assert bool(repair.moves) is not stay
+            assert bool(repair.subscribers_moved) is (not stay and bool(change.left))
+
+
 def test_of_many_publishers_of_the_dead_only_the_busiest_go_where_they_cost_least() -> None:
     """q publishes less than p, and goes to the broker nearest to its old one; r may not move any more."""
     wanted = {name: ("b02", [{"b04"}] * count) for name, count in (("p", 3), ("q", 2), ("r", 1))}
