@@ -200,7 +200,10 @@ class TreeChange:
 
     def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if no subscription or publisher keeps this broker from being prepared."""
+        if under_way.awaited and not self.is_ready(under_way.awaited):
+            return False  # There may be thousands of others, and each message asks.
         under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
+        under_way.awaited = min(under_way.waiting_for, default="")
         return not under_way.waiting_for and not under_way.untold and self.movers.is_ready(under_way)
 
     # --- publishers that come and end --------------------------------------------------------------------------------

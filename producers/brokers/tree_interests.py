@@ -28,6 +28,7 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.tree_publishers import TreeBroker, TreePublishers
 from regraft.producers.brokers.tree_tables import (
     LOCAL,
+    Advertisement,
     Entry,
     LocalSubscription,
     RoutingTables,
@@ -193,8 +194,7 @@ class TreeInterests(TreePublishers):
         for name in names:
             effects += self._settle_subscription(name, now_ms)
         for known in list(self.unconfirmed_advertisements.values()):
-            known.unsettled = {name for name in known.unsettled if not self.is_settled(name, min(self._core.tables))}
-            if not known.unanswered and not known.unsettled:
+            if not known.unanswered and self._are_settled(known):
                 del self.unconfirmed_advertisements[known.publisher]
                 if known.told_by == LOCAL:
                     effects.append(AdvertiseConfirmed(known.publisher, known.connection))
@@ -244,6 +244,18 @@ class TreeInterests(TreePublishers):
             local.is_confirmed = True
             return [SubscriberAwaited(name, max(self._core.tables)) if local.has_come else Confirmed(name)]
         return []
+
+    def _are_settled(self, known: Advertisement) -> bool:
+        """Return True if no subscription that an advertisement waits for is unsettled.
+
+        As long as one of them is, the others need no look: there may be thousands of both, and each message asks.
+        """
+        epoch = min(self._core.tables)
+        if known.awaited and not self.is_settled(known.awaited, epoch):
+            return False
+        known.unsettled = {name for name in known.unsettled if not self.is_settled(name, epoch)}
+        known.awaited = min(known.unsettled, default="")
+        return not known.unsettled
 
     def is_settled(self, name: str, epoch: int) -> bool:
         """Return True if the subscription is acknowledged in this epoch and in every later live one."""

@@ -52,7 +52,8 @@ class TreePlanUnderWay(PlanUnderWay):
 
     ``homes``: by broker the one that all its other subscribers go to.
 
-    ``waiting_for``: subscriptions and publishers that keep it from being prepared. ``leaving``: publishers that must
+    ``waiting_for``: subscriptions and publishers that keep it from being prepared, of which ``awaited`` is looked at
+    first. ``leaving``: publishers that must
     still leave before it is active, with when they were told, None until then. ``lost``: whom the plan names so;
     ``tells`` says whether brokers join, leave or are lost, so that new links may lead to those who know other
     publishers. Then ``near`` are the brokers that links of the older tree lead to past the lost, ``doubtful`` the
@@ -65,6 +66,7 @@ class TreePlanUnderWay(PlanUnderWay):
 
     homes: Mapping[str, str] = field(default_factory=dict)
     waiting_for: set[str] = field(default_factory=set)
+    awaited: str = ""
     leaving: dict[str, float] | None = None
     lost: frozenset[str] = frozenset()
     tells: bool = False
@@ -111,6 +113,7 @@ class LocalSubscription:
 class Advertisement:
     """A known publisher, who told us, and what we wait for before we say that all beyond us know it.
 
+    ``awaited`` is the one of the ``unsettled`` subscriptions that is looked at first.
     ``successor`` is the advertisement of its next stay, with who sent it: it came before the end of this one did.
     """
 
@@ -122,6 +125,7 @@ class Advertisement:
     told_by: str
     unanswered: set[str]
     unsettled: set[str] = field(default_factory=set)
+    awaited: str = ""
     successor: tuple[str, Advertise] | None = None
 
 
