@@ -11,7 +11,7 @@ from regraft.infra.service import Service
 from regraft.infra.supervise import ServiceFailedError, Supervisor
 
 TRIES = 3
-BIND_FAULT = "Address already in use"
+BIND_FAULT = "address already in use"  # In whatever case.
 
 Address = TypeVar("Address")
 
@@ -31,7 +31,7 @@ def start_on_port(
         try:
             supervisor.start(service)
         except ServiceFailedError as error:
-            if port is not None or attempt + 1 == TRIES or BIND_FAULT not in error.log_tail:
+            if port is not None or attempt + 1 == TRIES or BIND_FAULT not in error.log_tail.lower():
                 raise
         else:
             return address

@@ -17,12 +17,17 @@ from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings, too_small
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
+EMULATED, NATS = "emulated", "nats"
+BROKERS = (EMULATED, NATS)
+
 
 @dataclass(frozen=True, slots=True)
 class EmulatorSettings:
     """All that the emulator can be told; brokers, links and service times are in the inventory.
 
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
+    ``brokers``: emulated ones, or nats for real NATS servers on this machine with a node next to each, on whose links
+    the inventory's costs are delays in ms; of outages there are only deaths then, of nodes.
     ``status_file``: where the state of the run is written each second. ``namespace``: prefix of the topic names.
     ``seed``: of every random choice.
     ``workload``: who publishes and subscribes what on a tree. ``checkins``: who wants what where on a ring.
@@ -57,6 +62,7 @@ class EmulatorSettings:
     status_file: Path | None = None
     namespace: str = DEFAULT_NAMESPACE
     seed: int = 1
+    brokers: str = EMULATED
     workload: WorkloadSettings = field(default_factory=WorkloadSettings)
     checkins: CheckinSettings = field(default_factory=CheckinSettings)
     control_service_ms: float = 0.05
@@ -118,9 +124,23 @@ class EmulatorSettings:
             found.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
-        found += self._outage_faults()
+        found += self._broker_faults() + self._outage_faults()
         found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]
+
+    def _broker_faults(self) -> list[str]:
+        if self.brokers not in BROKERS:
+            return [f"brokers is {self.brokers!r}: one of {', '.join(BROKERS)}"]
+        if self.brokers != NATS:
+            return []
+        found = []
+        others = [text for text in self.outages if not text.strip().startswith(OutageKind.DEATH)]
+        if others or self.chaos_every_s is not None:
+            what = others[0] if others else "chaos_every_s"
+            found.append(f"{what!r} cannot happen to brokers = nats: only outages such as 'death b03 at 60 for 30' can")
+        if self.newcomers:
+            found.append("newcomers cannot come to brokers = nats: nodes do not announce themselves yet")
+        return found
 
     def _outage_faults(self) -> list[str]:
         found = too_small(

@@ -88,7 +88,9 @@ def demo(
     scenario: Annotated[
         str | None,
         typer.Option(
-            "--scenario", metavar="NAME", help="stocks (the default), outage (a site fails) or chord (users on a ring)."
+            "--scenario",
+            metavar="NAME",
+            help="stocks (the default), outage (a site fails), chord (users on a ring) or nats (real NATS servers).",
         ),
     ] = None,
     seed: Seed = None,

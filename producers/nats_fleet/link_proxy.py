@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class CutProxy:
+class LinkProxy:
     """Listens on a free port and passes on to ``target`` (asked at each connection), each chunk after ``delay_s``."""
 
     def __init__(self, target: Callable[[], int], delay_s: float = 0.0) -> None:
@@ -19,6 +19,7 @@ class CutProxy:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> int:
+        """Listen; return the port."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self.port
@@ -31,6 +32,7 @@ class CutProxy:
             task.cancel()
 
     async def close(self) -> None:
+        """Listen no more, and end every connection."""
         if self._server is not None:
             self._server.close()
         self.cut()

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, Protocol, cast
 
 import simpy
 
 from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
-from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
+from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.workloads.stock_settings import RegimeChange, WorkloadSettings
 from regraft.schemas.client import Role
 from regraft.schemas.command import CommandResult
@@ -136,12 +136,45 @@ class _Slot:
     turn: int = 0
 
 
+class StockOverlay(Protocol):
+    """What the workload asks of an overlay, emulated or of real brokers."""
+
+    listeners: list[Any]
+
+    @property
+    def env(self) -> simpy.Environment:
+        """The clock."""
+        ...
+
+    @property
+    def start(self) -> StartingPoint:
+        """Where clients come first."""
+        ...
+
+    @property
+    def brokers(self) -> Mapping[str, object]:
+        """The brokers by name."""
+        ...
+
+    def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
+        """Let a publisher come; it is told when it may publish."""
+
+    def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
+        """Publish a notification."""
+
+    def subscribe(self, subscription: str, home: str, filter_: Filter) -> None:
+        """Let a subscription come."""
+
+    def cancel(self, subscription: str) -> None:
+        """Let a subscription end."""
+
+
 class StockWorkload:
     """Publishers and subscribers of one overlay. Deterministic: equal seeds and settings ask for the same things."""
 
     def __init__(
         self,
-        overlay: EmulatedOverlay,
+        overlay: StockOverlay,
         settings: WorkloadSettings,
         rng: random.Random,
         data: StockData | None = None,

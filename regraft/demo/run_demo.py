@@ -63,7 +63,6 @@ START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "d
 SECRET_BYTES = 32
 CLIENT_FILE = "client.toml"
 KAFKA = "kafka"
-SITE_BROKERS = 4  # That the scenario of a failed site takes down at a third of the run.
 
 log = structlog.get_logger(__name__)
 
@@ -188,9 +187,17 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     for name, value in preset.items():
         if f"controller.{name}" not in wanted.chosen:
             merged.setdefault("controller", {})[name] = value
-    if scenario.fails_site and "emulator.outages" not in wanted.chosen:
-        third_s = wanted.demo.running_s / 3
-        merged.setdefault("emulator", {})["outages"] = [f"death {SITE}{SITE_BROKERS} at {third_s:g} for {third_s:g}"]
+    for name, value in scenario.emulator.items():
+        if f"emulator.{name}" not in wanted.chosen:
+            merged.setdefault("emulator", {})[name] = value
+    for name, value in scenario.workload.items():
+        if f"emulator.workload.{name}" not in wanted.chosen:
+            merged.setdefault("emulator", {}).setdefault("workload", {})[name] = value
+    if scenario.failing and "emulator.outages" not in wanted.chosen:
+        at_s, for_s = (share * wanted.demo.running_s for share in (scenario.failing_from, scenario.failing_for))
+        merged.setdefault("emulator", {})["outages"] = [f"death {SITE}{scenario.failing} at {at_s:g} for {for_s:g}"]
+    if "brokers" in scenario.demo and "demo.brokers" not in wanted.chosen:
+        merged.setdefault("demo", {})["brokers"] = scenario.demo["brokers"]
     if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
         merged.setdefault("orders", {})["allow_unsigned"] = True
     planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}

@@ -11,9 +11,10 @@ from regraft.settings.scenarios import SCENARIOS, STOCKS
 class DemoSettings:
     """The demo's overlay and its course.
 
-    ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails) or
-    chord (mobile users of a city on a Chord ring).
-    ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts. ``degree_max``: links a broker
+    ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails),
+    chord (mobile users of a city on a Chord ring) or nats (the quotes over real NATS servers, of which one node dies).
+    ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts; where nobody says otherwise 20
+    with nats. ``degree_max``: links a broker
     of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
     share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows
     and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills of stages; a window must

@@ -11,6 +11,7 @@ import random
 import structlog
 
 from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator_settings import NATS
 from regraft.schemas.topics import NO_AGENT
 from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
@@ -27,9 +28,11 @@ def ensure_inventory(settings: Settings) -> Inventory:
     if file.exists():
         return Inventory.load(file)
     from regraft.producers.emulated_kinds import EMULATED_KINDS
+    from regraft.producers.nats_fleet.place_fleet import place_fleet
 
-    kind = EMULATED_KINDS[scenario_of(settings.demo.scenario).kind]
-    inventory = kind.place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
+    is_fleet = settings.emulator.brokers == NATS
+    place = place_fleet if is_fleet else EMULATED_KINDS[scenario_of(settings.demo.scenario).kind].place
+    inventory = place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
     inventory.save(file)
     log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)

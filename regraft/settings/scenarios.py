@@ -11,30 +11,47 @@ from dataclasses import dataclass, field
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 
-STOCKS, CHORD, OUTAGE = "stocks", "chord", "outage"
+STOCKS, CHORD, OUTAGE, NATS = "stocks", "chord", "outage", "nats"
 
 
 @dataclass(frozen=True)
 class Scenario:
     """What a scenario sets where neither flag, file nor variable does: names of settings with their values.
 
-    ``kind`` is that of the overlay. ``has_shift``: whether interests shift in the course of the demo. ``fails_site``:
-    whether some brokers that are close together die at a third of it, and come back at two thirds.
+    ``kind`` is that of the overlay. ``has_shift``: whether interests shift in the course of the demo. ``failing``: how
+    many brokers that are close together die, ``failing_from`` when and ``failing_for`` for how long, as shares of it.
     """
 
     kind: str
     has_shift: bool = False
-    fails_site: bool = False
+    failing: int = 0
+    failing_from: float = 1 / 3
+    failing_for: float = 1 / 3
     controller: Mapping[str, object] = field(default_factory=dict)
     planners: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     demo: Mapping[str, object] = field(default_factory=dict)
+    emulator: Mapping[str, object] = field(default_factory=dict)
+    workload: Mapping[str, object] = field(default_factory=dict)
 
 
 SCENARIOS = {
     # Quotes of stocks over a tree; interests shift halfway. The settings' own defaults are made for it.
     STOCKS: Scenario(Configuration.KIND, has_shift=True),
     # The same, and a site fails instead of a shift.
-    OUTAGE: Scenario(Configuration.KIND, fails_site=True),
+    OUTAGE: Scenario(Configuration.KIND, failing=4),
+    # The same quotes through real NATS servers with nodes; interests shift, and one node dies. Clients stay.
+    NATS: Scenario(
+        Configuration.KIND,
+        has_shift=True,
+        failing=1,
+        failing_from=2 / 3,
+        failing_for=1 / 6,
+        controller={"planner": "swap_links_cost"},
+        demo={"brokers": 20, "shadow_planners": ("swap_links_ci",)},
+        emulator={"brokers": "nats"},
+        # All servers, nodes and clients share what Spark and Kafka leave of the machine.
+        workload={"publisher_count": 30, "interested_broker_count": 6, "lifetime_s_mean": 30.0},
+    ),
     # Mobile users on a Chord ring. The paper's pair of algorithms looks on, and ours without re-placing users.
     CHORD: Scenario(
         ChordConfiguration.KIND,

@@ -37,13 +37,16 @@ log = structlog.get_logger(__name__)
 
 
 def emulate(settings: Settings, stop: threading.Event) -> int:
-    """Run the emulated brokers and clients."""
+    """Run the brokers of this machine, emulated or real, and their clients."""
     from regraft.producers.emulator.kafka_ports import KafkaUnreachableError
+    from regraft.producers.emulator_settings import NATS
     from regraft.producers.run_emulator import run_emulator
+    from regraft.producers.run_nats_fleet import run_nats_fleet
 
     ensure_inventory(settings)
+    run = run_nats_fleet if settings.emulator.brokers == NATS else run_emulator
     try:
-        run_emulator(settings.emulator, stop)
+        run(settings.emulator, stop)
     except KafkaUnreachableError as error:
         log.error("stage_cannot_run", stage="emulate", reason=str(error))
         return EXIT_FAILED

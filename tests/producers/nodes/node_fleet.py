@@ -17,6 +17,7 @@ from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
+from regraft.producers.nats_fleet.link_proxy import LinkProxy
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.run_links import LinkLimits, Links
@@ -24,7 +25,6 @@ from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.telemetry import TelemetryBatch
-from tests.producers.nodes.cut_proxy import CutProxy
 
 LIMITS = LinkLimits(probe_ms=50.0, silence_ms_max=500.0, retry_ms=5.0, retry_ms_max=20.0)
 
@@ -55,7 +55,7 @@ class NodeFleet:
         self.configuration = configuration
         self.nodes: dict[str, BrokerNode] = {}
         self.ports: dict[str, MemoryPorts] = {}
-        self.proxies: dict[str, CutProxy] = {}
+        self.proxies: dict[str, LinkProxy] = {}
         self.listening: dict[str, int] = {}
         self.failures: list[Exception] = []
         self._delays_s = delays_s or {}
@@ -63,7 +63,7 @@ class NodeFleet:
 
     async def begin(self, doors: dict[str, Door]) -> None:
         for broker in self.configuration.brokers:
-            self.proxies[broker] = CutProxy(
+            self.proxies[broker] = LinkProxy(
                 lambda broker=broker: self.listening.get(broker, 1), self._delays_s.get(broker, 0.0)
             )
             await self.proxies[broker].start()

@@ -1,0 +1,1 @@
+"""Real NATS servers on one machine, a node next to each, and clients whose every message is accounted for."""

@@ -1,0 +1,220 @@
+"""The account of what clients of real brokers were owed and got. Pure; knows nothing of nodes, plans or Kafka.
+
+In: what was published, begun, handed over and left, and which brokers died. Out: the account, as the emulator's ledger
+gives it.
+
+No real broker confirms a subscription beyond itself, so a subscription is owed each notification of its publisher from
+the first that reached it, and from ``FIRST_S_MAX`` after it began at the latest, until the client leaves. Where
+another one to the same publisher has just ended at its broker, what comes first may be the rest of that one's, and what
+counts is the last first within that time. A client stays
+until it has all of this, or ``LEAVE_S_MAX``: what is missing then is lost. A lost one is excused when the dead broker
+stood between publisher and subscriber, in the overlay of that moment, and it was published between a moment before the
+death and a moment after the repair; for the clients of the dead broker itself, until it was in the overlay again.
+Nothing excuses what comes twice or out of order.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from regraft.producers.emulator.ledger import LedgerSnapshot
+
+SECOND_MS = 1_000.0
+FIRST_S_MAX = 10.0
+LEAVE_S_MAX = 30.0
+BEFORE_DEATH_MS = 5_000.0  # Published so long before, a notification may have been on its way to the dead broker.
+AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after the other, have seen the repair.
+AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere again.
+
+
+@dataclass
+class Death:
+    """One broker's death; ``part_of`` says for each other broker which part of the overlay was left to it.
+
+    ``repaired_ms`` and ``returned_ms`` are infinite as long as they are not known.
+    """
+
+    broker: str
+    at_ms: float
+    part_of: Mapping[str, int]
+    repaired_ms: float = math.inf
+    returned_ms: float = math.inf
+
+    def excuses(self, home: str, receiver: str, published_ms: float) -> bool:
+        """Tell whether a notification published at that time at one broker need not have come to the other."""
+        if published_ms < self.at_ms - BEFORE_DEATH_MS:
+            return False
+        if self.broker in (home, receiver):
+            return published_ms < self.returned_ms + AFTER_RETURN_MS
+        is_apart = self.part_of.get(home) != self.part_of.get(receiver)
+        return is_apart and published_ms < self.repaired_ms + AFTER_REPAIR_MS
+
+
+@dataclass
+class _Publisher:
+    home: str
+    times_ms: array[float] = field(default_factory=lambda: array("d"))
+
+
+@dataclass
+class _Subscription:
+    """``first`` is the first number that it got, ``newest`` the highest; ``owed_until`` is set when it leaves."""
+
+    publisher: str
+    home: str
+    begun_ms: float
+    first: int | None = None
+    newest: int = -1
+    missing: set[int] = field(default_factory=set)
+    owed_until: int | None = None
+    leaves_ms: float = math.inf
+
+
+class ClientLedger:
+    """Publishers and subscriptions by name."""
+
+    def __init__(self) -> None:
+        self.deaths: list[Death] = []
+        self._publishers: dict[str, _Publisher] = {}
+        self._open: dict[str, _Subscription] = {}
+        self._ended_ms: dict[tuple[str, str], float] = {}  # By publisher and broker, when a subscription last ended.
+        self._counts: Counter[str] = Counter()
+        self._delivery_ms = 0.0
+        self._delivered_remote = 0
+        self._delivery_ms_max = 0.0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add_publisher(self, publisher: str, home: str) -> None:
+        """Take note of a publisher and its broker."""
+        self._publishers[publisher] = _Publisher(home)
+
+    def publish(self, publisher: str, now_ms: float) -> int:
+        """Take note of a notification; return its number."""
+        times_ms = self._publishers[publisher].times_ms
+        times_ms.append(now_ms)
+        return len(times_ms) - 1
+
+    def begin(self, subscription: str, publisher: str, home: str, now_ms: float) -> None:
+        """Take note of a new subscription to all of a publisher."""
+        self._open[subscription] = _Subscription(publisher, home, now_ms)
+
+    def hand_over(self, subscription: str, number: int, now_ms: float) -> None:
+        """Take note of what reached a subscription."""
+        known = self._open.get(subscription)
+        if known is None:
+            self._counts["unexpected"] += 1
+            return
+        publisher = self._publishers[known.publisher]
+        if not 0 <= number < len(publisher.times_ms):
+            self._counts["unexpected"] += 1
+            return
+        if known.owed_until is not None and number > known.owed_until:
+            self._counts["concurrent"] += 1
+            return
+        if known.first is None:
+            known.first = known.newest = number
+        elif number > known.newest + 1 and self._takes_over(known, now_ms):
+            self._counts["concurrent"] += self._forget(known)
+            known.first = known.newest = number
+        elif number > known.newest:
+            known.missing.update(range(known.newest + 1, number))
+            known.newest = number
+        elif number in known.missing:
+            known.missing.discard(number)
+            self._counts["out_of_order"] += 1
+        else:
+            self._counts["out_of_order" if number < known.first else "repeated"] += 1
+            return
+        self._counts["delivered"] += 1
+        if publisher.home != known.home:
+            took_ms = max(now_ms - publisher.times_ms[number], 0.0)
+            self._delivered_remote += 1
+            self._delivery_ms += took_ms
+            self._delivery_ms_max = max(self._delivery_ms_max, took_ms)
+
+    def _takes_over(self, known: _Subscription, now_ms: float) -> bool:
+        """Tell whether a new subscription may have got what was under way to one at the same broker that just ended."""
+        ended_ms = self._ended_ms.get((known.publisher, known.home), -math.inf)
+        is_new = now_ms < known.begun_ms + FIRST_S_MAX * SECOND_MS
+        return is_new and ended_ms > known.begun_ms - FIRST_S_MAX * SECOND_MS
+
+    def _forget(self, known: _Subscription) -> int:
+        """Let a subscription be owed nothing so far; return how many it had got, which count as delivered no more."""
+        count = known.newest - (known.first or 0) + 1 - len(known.missing)
+        known.missing.clear()
+        self._counts["delivered"] -= count
+        return count
+
+    def leave(self, subscription: str, now_ms: float) -> None:
+        """Take note that a client wants nothing more than what is published by now."""
+        known = self._open.get(subscription)
+        if known is not None and known.owed_until is None:
+            known.owed_until, known.leaves_ms = len(self._publishers[known.publisher].times_ms) - 1, now_ms
+
+    def may_end(self, subscription: str, now_ms: float) -> bool:
+        """Tell whether a client that leaves has all that it is owed, or has waited for it long enough."""
+        known = self._open[subscription]
+        if now_ms - known.leaves_ms > LEAVE_S_MAX * SECOND_MS:
+            return True
+        return all(self._is_excused(known, number) for number in self._missing(known, now_ms))
+
+    def end(self, subscription: str, now_ms: float) -> None:
+        """Close the account of a subscription: what is missing is lost."""
+        known = self._open.pop(subscription)
+        self._ended_ms[known.publisher, known.home] = now_ms
+        for number in self._missing(known, now_ms):
+            self._counts["lost"] += 1
+            self._counts["excused"] += self._is_excused(known, number)
+
+    def leaving(self) -> list[str]:
+        """Return the subscriptions whose clients want to leave."""
+        return [name for name, known in self._open.items() if known.owed_until is not None]
+
+    def leave_all(self, now_ms: float) -> None:
+        """Let all clients leave."""
+        for subscription in list(self._open):
+            self.leave(subscription, now_ms)
+
+    def snapshot(self, now_ms: float) -> LedgerSnapshot:
+        """Return the account; it is final when no subscription is open."""
+        outstanding = sum(len(self._missing(known, now_ms)) for known in self._open.values())
+        counts = self._counts
+        lost = {"broker_died": counts["excused"], "unknown": counts["lost"] - counts["excused"]}
+        return LedgerSnapshot(
+            published=sum(len(publisher.times_ms) for publisher in self._publishers.values()),
+            expected=counts["delivered"] + counts["lost"] + outstanding,
+            delivered=counts["delivered"],
+            lost=counts["lost"],
+            excused=counts["excused"],
+            repeated=counts["repeated"],
+            out_of_order=counts["out_of_order"],
+            unexpected=counts["unexpected"],
+            outstanding=outstanding,
+            concurrent=counts["concurrent"],
+            lost_by_reason={reason: count for reason, count in lost.items() if count},
+            delivery_ms_mean=self._delivery_ms / max(self._delivered_remote, 1),
+            delivery_ms_max=self._delivery_ms_max,
+            final=not self._open,
+        )
+
+    def _missing(self, known: _Subscription, now_ms: float) -> list[int]:
+        """Return the numbers that are owed and have not come."""
+        times_ms = self._publishers[known.publisher].times_ms
+        until = len(times_ms) - 1 if known.owed_until is None else known.owed_until
+        if known.first is not None:
+            return [*sorted(known.missing), *range(known.newest + 1, until + 1)]
+        due_ms = known.begun_ms + FIRST_S_MAX * SECOND_MS
+        number = until + 1
+        while number and times_ms[number - 1] >= due_ms:
+            number -= 1
+        return list(range(number, until + 1))
+
+    def _is_excused(self, known: _Subscription, number: int) -> bool:
+        publisher = self._publishers[known.publisher]
+        return any(death.excuses(publisher.home, known.home, publisher.times_ms[number]) for death in self.deaths)

@@ -1,0 +1,160 @@
+"""The nodes of a fleet, in one process, each with a core, links and a door of its own; the way between two takes time.
+
+In: brokers, what links cost (ms one way), where the servers' leaf ports are. Out: nodes that run, die and come back.
+Links between nodes go through proxies that delay what passes by what the inventory says of that link, as the emulator
+does. What a node does belongs to :mod:`producers.nodes.broker_node`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import networkx as nx
+import structlog
+
+from regraft.infra.find_port import LOOPBACK
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.starting_point import StartingPoint
+from regraft.producers.nats_fleet.client_ledger import Death
+from regraft.producers.nats_fleet.link_proxy import LinkProxy
+from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
+from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.node_parts import candidates_of
+from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.schemas.command import Command
+
+log = structlog.get_logger(__name__)
+
+SECOND_MS = 1_000.0
+LIMITS = LinkLimits()
+NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes the one whose name comes first calls the other.
+
+
+class FleetNodes:
+    """Nodes by broker. ``doors_of`` makes the door of a broker for each of its lives; ``failure`` ends the fleet."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        start: StartingPoint,
+        ports: NodePorts,
+        doors_of: Callable[[str], Door],
+        now_ms: Callable[[], float],
+    ) -> None:
+        self.nodes: dict[str, BrokerNode] = {}
+        self.failure: Exception | None = None
+        self._inventory, self._start, self._ports = inventory, start, ports
+        self._doors_of, self._now_ms = doors_of, now_ms
+        self._proxies: dict[tuple[str, str], LinkProxy] = {}
+        self._listening: dict[str, int] = {}
+
+    async def begin(self) -> None:
+        """Open the ways between nodes, and start all nodes."""
+        brokers = self._inventory.brokers
+        for place, caller in enumerate(brokers):
+            for called in brokers[place + 1 :]:
+                delay_s = self._inventory.cost_of_link(caller, called) / SECOND_MS
+                proxy = self._proxies[caller, called] = LinkProxy(self._target(called), delay_s)
+                await proxy.start()
+        for broker in brokers:
+            await self.begin_node(broker)
+
+    def _target(self, broker: str) -> Callable[[], int]:
+        return lambda: self._listening.get(broker, 1)  # Nobody listens on port 1: a call to the dead is refused.
+
+    async def begin_node(self, broker: str, *, is_outside: bool = False) -> None:
+        """Begin a life of a node: its first in the overlay, a later one outside it."""
+        boot_ms = int(self._now_ms())
+        core = self._start.outsider(broker, boot_ms) if is_outside else self._start.core_of(broker, boot_ms)
+        addresses = {
+            peer: (LOOPBACK, self._proxies[broker, peer].port) if broker < peer else NEVER_CALLED
+            for peer in self._inventory.brokers
+        }
+
+        def links_of(node: BrokerNode) -> Links:
+            take, lose = self._guarded(node.take), self._guarded(node.lose)
+            return Links(broker, str(core.boot_ms), addresses, take, lose, LIMITS)
+
+        door = self._doors_of(broker)
+        candidates = candidates_of(self._inventory, broker, addresses)
+        node = BrokerNode(core, self._ports, door, links_of, self._now_ms, candidates)
+        self._listening[broker] = await node.links.start(LOOPBACK, 0)
+        self._guarded(node.begin)()
+        await door.start(self._guarded(node.note_interest), self._guarded(node.note_message))
+        self.nodes[broker] = node
+        log.info("node_begins", broker=broker, epoch=core.epoch, is_outside=is_outside)
+
+    async def kill(self, broker: str) -> Death:
+        """End a node at once: what it held is gone. Return which parts of the overlay are left."""
+        at_ms = self._now_ms()
+        graph = self._graph()
+        graph.remove_node(broker)
+        parts = {name: place for place, part in enumerate(nx.connected_components(graph)) for name in part}
+        node = self.nodes.pop(broker)
+        del self._listening[broker]
+        for (caller, called), proxy in self._proxies.items():
+            if broker in (caller, called):
+                proxy.cut()  # First, so that nothing of what waits is still sent.
+        await node.links.close()
+        await node.door.close()
+        return Death(broker, at_ms, parts)
+
+    def is_whole(self) -> bool:
+        """Tell whether the nodes that live are all connected by links of the overlay between them."""
+        graph = self._graph()
+        inside = [broker for broker, node in self.nodes.items() if node.core.takes_clients]
+        return len(inside) > 0 and nx.is_connected(graph.subgraph(inside))
+
+    def _graph(self) -> nx.Graph[str]:
+        graph: nx.Graph[str] = nx.Graph()
+        graph.add_nodes_from(self.nodes)
+        for broker, node in self.nodes.items():
+            graph.add_edges_from((broker, peer) for peer in node.core.live_neighbours if peer in self.nodes)
+        return graph
+
+    def obey(self, command: Command) -> None:
+        """Let the node that a command is for obey it; one for a dead node goes unheard."""
+        node = self.nodes.get(command.broker)
+        if node is not None:
+            self._guarded(node.obey)(command)
+
+    def flush(self) -> None:
+        """Let all nodes send telemetry."""
+        for node in self.nodes.values():
+            self._guarded(node.flush)()
+
+    def status(self) -> Mapping[str, Any]:
+        """Return what the status file says of nodes."""
+        epochs: dict[str, int] = {}
+        for node in self.nodes.values():
+            epochs[str(node.core.epoch)] = epochs.get(str(node.core.epoch), 0) + 1
+        return {
+            "brokers_by_epoch": dict(sorted(epochs.items())),
+            "held_deliveries": sum(len(node.core.held_notifications) for node in self.nodes.values()),
+            "links_cut": sum(node.links.counts["cut"] for node in self.nodes.values()),
+            "dropped_link_full": sum(node.counts["link_full"] for node in self.nodes.values()),
+        }
+
+    async def close(self) -> None:
+        """End all nodes and the ways between them."""
+        for broker in list(self.nodes):
+            node = self.nodes.pop(broker)
+            await node.links.close()
+            await node.door.close()
+        for proxy in self._proxies.values():
+            await proxy.close()
+
+    def _guarded(self, call: Callable[..., None]) -> Callable[..., None]:
+        """Return the call as one that ends the fleet when it fails: a core that has failed is never used again."""
+
+        def guard(*arguments: Any) -> None:
+            if self.failure is not None:
+                return
+            try:
+                call(*arguments)
+            except Exception as error:
+                log.exception("node_failed")
+                self.failure = error
+
+        return guard

@@ -1,0 +1,244 @@
+"""Run real NATS servers with a node next to each, and their clients, on this machine: in place of the emulator.
+
+In: EmulatorSettings and an event that says stop. Out: telemetry, results and the register of clients in Kafka, a status
+file each second with the same fields as the emulator's, and the final account of the clients' ledger. Servers are
+processes, nodes share this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+import simpy
+import structlog
+
+from regraft.infra.find_extras import need_extras
+from regraft.infra.nats_server import NatsAddress, start_nats_service
+from regraft.infra.stack_error import StackError
+from regraft.infra.supervise import Supervisor
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.kafka_ports import KafkaPorts, KafkaUnreachableError
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.emulator.outage_schedule import Outage, named, outage_of
+from regraft.producers.emulator.starting_point import starting_point
+from regraft.producers.emulator_settings import EmulatorSettings
+from regraft.producers.nats_fleet.fleet_clients import FleetClients
+from regraft.producers.nats_fleet.fleet_nodes import FleetNodes
+from regraft.producers.nodes.doors import Door, DoorError
+from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.workloads.stock_workload import StockWorkload
+from regraft.schemas.status_file import StatusFile
+
+log = structlog.get_logger(__name__)
+
+SECOND_MS = 1_000.0
+CONNECT_S_MAX = 60.0
+UNDECIDED_S_MAX = 60.0
+FLUSH_S_MAX = 30.0
+STATUS_S = 1.0
+WORKLOAD_S = 0.005  # Between two looks of the workload at its clock.
+LEAVE_S = 0.1
+SETTLE_S = 2.0  # Before clients come, so that all links are there.
+NOTES_KEPT_MAX = 1_000
+SERVERS = "nats"
+
+
+class FleetError(StackError):
+    """The fleet cannot begin or go on; the message says why and what to do."""
+
+
+def run_nats_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
+    """Run until ``stop`` is set, let all under way arrive, and return the final account.
+
+    Raises FleetError when something is missing, Kafka is not there or a node's protocol fails, ServiceFailedError when
+    a server cannot run, InventoryError and ValueError as the emulator does.
+    """
+    need_extras("Brokers = nats", "nats")
+    if faults := settings.faults():
+        raise ValueError("; ".join(faults))
+    inventory = Inventory.load(settings.inventory_path)
+    if inventory.bootstrap.KIND != Configuration.KIND:
+        raise FleetError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
+    outages = [named(outage_of(text), inventory) for text in settings.outages]
+    with ExitStack() as held:
+        ports = KafkaPorts(
+            settings.kafka,
+            inventory.broker_topics(settings.namespace),
+            outage_s_max=settings.kafka_outage_s_max,
+            buffer_records_max=settings.kafka_buffer_records_max,
+        )
+        held.callback(ports.close)
+        supervisor = held.enter_context(Supervisor())
+        directory = settings.inventory_path.parent / SERVERS
+        servers = {broker: start_nats_service(supervisor, broker, directory) for broker in inventory.brokers}
+        try:
+            return asyncio.run(_Fleet(settings, inventory, ports, servers, outages).run(stop))
+        except (DoorError, KafkaUnreachableError) as error:
+            raise FleetError(str(error)) from error
+
+
+class _Fleet:
+    """One run, on one loop."""
+
+    def __init__(
+        self,
+        settings: EmulatorSettings,
+        inventory: Inventory,
+        ports: KafkaPorts,
+        servers: Mapping[str, NatsAddress],
+        outages: list[Outage],
+    ) -> None:
+        self._settings, self._inventory, self._ports, self._servers = settings, inventory, ports, servers
+        self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
+        self._phase, self._behind_ms = "running", 0.0
+        ports.connect(CONNECT_S_MAX)
+        ports.withdraw_clients(frozenset(inventory.brokers), CONNECT_S_MAX)
+        start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))
+        self._started_ms = _now_ms()
+        self._env = simpy.Environment(initial_time=self._started_ms)
+        urls = {broker: address.url for broker, address in servers.items()}
+        self._clients = FleetClients(urls, self._env, start, _now_ms)
+        self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
+        self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms)
+        due = [(outage.at_s, outage) for outage in outages]
+        self._deaths_due = sorted(due, key=lambda one: one[0])
+        self._returns_due: list[tuple[float, str]] = []
+        self._notes: deque[tuple[int, str]] = deque(maxlen=NOTES_KEPT_MAX)
+        self._death_count = 0
+        self._dead: set[str] = set()
+
+    def _door_of(self, broker: str) -> Door:
+        return NatsDoor(self._servers[broker].leaf_url, broker)
+
+    async def run(self, stop: threading.Event) -> LedgerSnapshot:
+        """Run the whole course."""
+        try:
+            await self._nodes.begin()
+            await self._clients.connect()
+            self._write_status()
+            await self._go_on(lambda: _now_ms() >= self._started_ms + SETTLE_S * SECOND_MS)
+            self._started_ms = _now_ms()
+            self._env.run(until=self._started_ms)
+            self._workload.start()
+            await self._go_on(stop.is_set)
+            self._workload.stop()
+            self._phase = "draining"
+            self._clients.ledger.leave_all(_now_ms())
+            until_ms = _now_ms() + self._settings.drain_s_max * SECOND_MS
+            await self._go_on(lambda: not len(self._clients.ledger) or _now_ms() > until_ms)
+            if len(self._clients.ledger):
+                log.error("account_not_final", waited_s=self._settings.drain_s_max)
+            self._phase = "ended"
+            self._nodes.flush()
+        finally:
+            await self._nodes.close()
+            await self._clients.close()
+        unsent = self._ports.flush(FLUSH_S_MAX)
+        self._write_status(records_unsent=unsent)
+        return self._clients.ledger.snapshot(_now_ms())
+
+    async def _go_on(self, is_over: Callable[[], bool]) -> None:
+        """Let everything go on until something is so. Each kind of work is done when its time has come."""
+        works: list[tuple[float, Callable[[], None]]] = [
+            (WORKLOAD_S, self._turn),
+            (self._settings.command_poll_ms / SECOND_MS, self._obey),
+            (self._settings.flush_ms / SECOND_MS, self._nodes.flush),
+            (LEAVE_S, self._clients.let_leave),
+            (LEAVE_S, self._watch_deaths),
+            (STATUS_S, self._write_status),
+        ]
+        due_s = [time.monotonic()] * len(works)
+        while not is_over():
+            if self._nodes.failure is not None:
+                raise FleetError(f"a node failed: {self._nodes.failure}") from self._nodes.failure
+            now_s = time.monotonic()
+            for place, (every_s, work) in enumerate(works):
+                if now_s >= due_s[place]:
+                    work()
+                    due_s[place] = max(due_s[place] + every_s, now_s)
+            await self._play_deaths()
+            await asyncio.sleep(WORKLOAD_S)
+
+    def _turn(self) -> None:
+        now_ms = _now_ms()
+        self._behind_ms = now_ms - self._env.now
+        if now_ms > self._env.now:
+            self._env.run(until=now_ms)
+
+    def _obey(self) -> None:
+        for command in self._ports.poll():
+            self._nodes.obey(command)
+
+    # --- deaths ------------------------------------------------------------------------------------------------------
+
+    async def _play_deaths(self) -> None:
+        elapsed_s = (_now_ms() - self._started_ms) / SECOND_MS
+        while self._phase == "running" and self._deaths_due and self._deaths_due[0][0] <= elapsed_s:
+            _, outage = self._deaths_due.pop(0)
+            self._death_count += 1
+            dying = [broker for broker in outage.whom if broker not in self._dead]
+            for broker in dying:
+                self._dead.add(broker)
+                self._clients.ledger.deaths.append(await self._nodes.kill(broker))
+                self._returns_due.append((outage.at_s + outage.for_s, broker))
+            self._note(f"{', '.join(dying)}: died")
+        for due in [one for one in self._returns_due if one[0] <= elapsed_s]:
+            self._returns_due.remove(due)
+            await self._nodes.begin_node(due[1], is_outside=True)
+            self._dead.discard(due[1])
+            self._note(f"{due[1]}: back, empty")
+
+    def _watch_deaths(self) -> None:
+        """Tell the ledger which deaths are repaired, and which dead are in the overlay again."""
+        now_ms, is_whole = _now_ms(), None
+        for death in self._clients.ledger.deaths:
+            if death.repaired_ms > now_ms:
+                is_whole = self._nodes.is_whole() if is_whole is None else is_whole
+                if is_whole:
+                    death.repaired_ms = now_ms
+            node = self._nodes.nodes.get(death.broker)
+            if death.returned_ms > now_ms and node is not None and node.core.takes_clients:
+                death.returned_ms = now_ms
+
+    def _note(self, text: str) -> None:
+        self._notes.append((int(_now_ms()), text))
+        log.info("outage", what=text)
+
+    # --- status ------------------------------------------------------------------------------------------------------
+
+    def _write_status(self, **counts: int) -> None:
+        if self._status_file is None:
+            return
+        now_ms, writers = _now_ms(), (self._ports.telemetry, self._ports.answers)
+        self._status_file.write(
+            {
+                "phase": self._phase,
+                "time_ms": int(now_ms),
+                "started_ms": int(self._started_ms),
+                "behind_ms": round(self._behind_ms, 1),
+                "regime_changed_ms": self._workload.regime_changed_ms,
+                "ledger": dataclasses.asdict(self._clients.ledger.snapshot(now_ms)),
+                **self._nodes.status(),
+                **self._clients.status(),
+                "outages": {"death": self._death_count},
+                "brokers_dead": len(self._dead),
+                "brokers_suspended": 0,
+                "outage_notes": [list(note) for note in self._notes],
+                "telemetry_batches_written": self._ports.telemetry.written.total(),
+                "records_waiting": sum(writer.waiting_count for writer in writers),
+                "records_lost": sum(writer.lost.total() for writer in writers),
+                **counts,
+            }
+        )
+
+
+def _now_ms() -> float:
+    return time.time() * SECOND_MS
