@@ -12,9 +12,10 @@ import dataclasses
 import random
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
+from typing import Protocol
 
 import simpy
 import structlog
@@ -32,9 +33,12 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nats_fleet.fleet_clients import FleetClients
 from regraft.producers.nats_fleet.fleet_nodes import FleetNodes
+from regraft.producers.nodes.broker_node import NodePorts
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.workloads.stock_workload import StockWorkload
+from regraft.schemas.command import Command
+from regraft.schemas.plan import Plan
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -80,19 +84,64 @@ def run_nats_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
         directory = settings.inventory_path.parent / SERVERS
         servers = {broker: start_nats_service(supervisor, broker, directory) for broker in inventory.brokers}
         try:
-            return asyncio.run(_Fleet(settings, inventory, ports, servers, outages).run(stop))
+            return asyncio.run(NatsFleet(settings, inventory, ports, servers, outages).run(stop))
         except (DoorError, KafkaUnreachableError) as error:
             raise FleetError(str(error)) from error
 
 
-class _Fleet:
+class RecordCounts(Protocol):
+    """What is told of records on their way to Kafka."""
+
+    written: Counter[str]
+    lost: Counter[str]
+
+    @property
+    def waiting_count(self) -> int:
+        """How many have not been acknowledged."""
+        ...
+
+
+class FleetPorts(NodePorts, Protocol):
+    """What a fleet needs of Kafka: see KafkaPorts."""
+
+    @property
+    def telemetry(self) -> RecordCounts:
+        """The writer of telemetry."""
+        ...
+
+    @property
+    def answers(self) -> RecordCounts:
+        """The writer of all else."""
+        ...
+
+    def connect(self, wait_s_max: float) -> None:
+        """Begin to hear commands."""
+
+    def withdraw_clients(self, brokers: Container[str], wait_s_max: float) -> int:
+        """Take clients of an earlier run out of the register."""
+        ...
+
+    def read_plans(self, wait_s_max: float, undecided_s_max: float) -> list[Plan]:
+        """Return the newest version of each plan."""
+        ...
+
+    def poll(self) -> list[Command]:
+        """Return the commands that have come."""
+        ...
+
+    def flush(self, wait_s_max: float) -> int:
+        """Wait for what is still to be sent; return how many records are unsent."""
+        ...
+
+
+class NatsFleet:
     """One run, on one loop."""
 
     def __init__(
         self,
         settings: EmulatorSettings,
         inventory: Inventory,
-        ports: KafkaPorts,
+        ports: FleetPorts,
         servers: Mapping[str, NatsAddress],
         outages: list[Outage],
     ) -> None:
@@ -198,15 +247,13 @@ class _Fleet:
 
     def _watch_deaths(self) -> None:
         """Tell the ledger which deaths are repaired, and which dead are in the overlay again."""
-        now_ms, is_whole = _now_ms(), None
+        now_ms = _now_ms()
         for death in self._clients.ledger.deaths:
-            if death.repaired_ms > now_ms:
-                is_whole = self._nodes.is_whole() if is_whole is None else is_whole
-                if is_whole:
-                    death.repaired_ms = now_ms
             node = self._nodes.nodes.get(death.broker)
             if death.returned_ms > now_ms and node is not None and node.core.takes_clients:
                 death.returned_ms = now_ms
+            if death.repaired_ms > now_ms and (death.returned_ms <= now_ms or self._nodes.is_repaired(death.broker)):
+                death.repaired_ms = now_ms
 
     def _note(self, text: str) -> None:
         self._notes.append((int(_now_ms()), text))

@@ -88,9 +88,7 @@ def demo(
     scenario: Annotated[
         str | None,
         typer.Option(
-            "--scenario",
-            metavar="NAME",
-            help="stocks (the default), outage (a site fails), chord (users on a ring) or nats (real NATS servers).",
+            "--scenario", metavar="NAME", help="stocks (default), outage, chord (a ring), nats (real servers)."
         ),
     ] = None,
     seed: Seed = None,

@@ -1,16 +1,18 @@
-"""The account of what clients of real brokers were owed and got. Pure; knows nothing of nodes, plans or Kafka.
+"""The account of what clients of real brokers were owed and got. Knows nothing of nodes, plans or Kafka.
 
 In: what was published, begun, handed over and left, and which brokers died. Out: the account, as the emulator's ledger
 gives it.
 
 No real broker confirms a subscription beyond itself, so a subscription is owed each notification of its publisher from
-the first that reached it, and from ``FIRST_S_MAX`` after it began at the latest, until the client leaves. Where
-another one to the same publisher has just ended at its broker, what comes first may be the rest of that one's, and what
-counts is the last first within that time. A client stays
-until it has all of this, or ``LEAVE_S_MAX``: what is missing then is lost. A lost one is excused when the dead broker
-stood between publisher and subscriber, in the overlay of that moment, and it was published between a moment before the
-death and a moment after the repair; for the clients of the dead broker itself, until it was in the overlay again.
-Nothing excuses what comes twice or out of order.
+the first that reached it, and from ``FIRST_S_MAX`` after it began at the latest, until the client leaves. Where another
+one to the same publisher has just ended at its broker, what comes first may be the rest of that one's, and what counts
+is the last first within that time. While a broker is dead on which the overlay counts nothing is confirmed, so the time
+begins with the repair. A client stays until it has all that it is owed, or ``LEAVE_S_MAX``: what is missing then is
+lost.
+
+A lost one is excused when the dead broker stood between publisher and subscriber, in the overlay of that moment, and it
+was published between a moment before the death and a moment after the repair; for the clients of the dead broker,
+until it was in the overlay again. Nothing excuses what comes twice or out of order.
 """
 
 from __future__ import annotations
@@ -21,7 +23,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import structlog
+
 from regraft.producers.emulator.ledger import LedgerSnapshot
+
+log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
 FIRST_S_MAX = 10.0
@@ -169,8 +175,24 @@ class ClientLedger:
         known = self._open.pop(subscription)
         self._ended_ms[known.publisher, known.home] = now_ms
         for number in self._missing(known, now_ms):
+            is_excused = self._is_excused(known, number)
             self._counts["lost"] += 1
-            self._counts["excused"] += self._is_excused(known, number)
+            self._counts["excused"] += is_excused
+            if not is_excused:
+                publisher = self._publishers[known.publisher]
+                log.error(
+                    "notification_lost",
+                    publisher=known.publisher,
+                    home=publisher.home,
+                    number=number,
+                    published_ms=publisher.times_ms[number],
+                    subscription=subscription,
+                    receiver=known.home,
+                    begun_ms=known.begun_ms,
+                    first=known.first,
+                    newest=known.newest,
+                    owed_until=known.owed_until,
+                )
 
     def leaving(self) -> list[str]:
         """Return the subscriptions whose clients want to leave."""
@@ -210,6 +232,9 @@ class ClientLedger:
         if known.first is not None:
             return [*sorted(known.missing), *range(known.newest + 1, until + 1)]
         due_ms = known.begun_ms + FIRST_S_MAX * SECOND_MS
+        for death in self.deaths:
+            if death.at_ms < due_ms < death.repaired_ms + FIRST_S_MAX * SECOND_MS:
+                due_ms = death.repaired_ms + FIRST_S_MAX * SECOND_MS
         number = until + 1
         while number and times_ms[number - 1] >= due_ms:
             number -= 1

@@ -100,11 +100,12 @@ class FleetNodes:
         await node.door.close()
         return Death(broker, at_ms, parts)
 
-    def is_whole(self) -> bool:
-        """Tell whether the nodes that live are all connected by links of the overlay between them."""
-        graph = self._graph()
-        inside = [broker for broker, node in self.nodes.items() if node.core.takes_clients]
-        return len(inside) > 0 and nx.is_connected(graph.subgraph(inside))
+    def is_repaired(self, dead: str) -> bool:
+        """Tell whether the others are connected by links of the overlay between them, and none counts on the dead."""
+        inside = {broker: node for broker, node in self.nodes.items() if node.core.takes_clients and broker != dead}
+        if not inside or any(dead in node.core.live_neighbours for node in inside.values()):
+            return False
+        return bool(nx.is_connected(self._graph().subgraph(inside)))
 
     def _graph(self) -> nx.Graph[str]:
         graph: nx.Graph[str] = nx.Graph()

@@ -35,11 +35,11 @@ def run_without(modules: set[str], *words: str) -> subprocess.CompletedProcess[s
 
 
 def test_extras_are_those_of_the_project() -> None:
-    """Each extra but `all` is known here, and `all` has what the whole loop needs."""
+    """Each extra but `all` is known here, and `all` has what the whole loop and all demos need."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras.keys() - {"all"} == EXTRAS.keys()
     (everything,) = extras["all"]
-    assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == set(doctor.LOOP_EXTRAS)
+    assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == {*doctor.LOOP_EXTRAS, "nats"}
 
 
 def test_what_tests_have_misses_nothing() -> None:

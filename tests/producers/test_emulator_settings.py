@@ -31,6 +31,10 @@ def test_defaults_are_faultless() -> None:
         ({"workload": WorkloadSettings(notifications_per_s=0)}, "workload.notifications_per_s is 0: above 0"),
         ({"workload": WorkloadSettings(regime_change_s=0)}, "workload.regime_change_s is 0: above 0"),
         ({"workload": WorkloadSettings(lifetime_s_mean=0.5)}, "workload.lifetime_s_mean is 0.5, at least 1"),
+        ({"brokers": "rabbit"}, "brokers is 'rabbit': one of emulated, nats"),
+        ({"brokers": "nats", "outages": ("cut a,b at 1 for 2",)}, "'cut a,b at 1 for 2' cannot happen to"),
+        ({"brokers": "nats", "chaos_every_s": 5.0}, "'chaos_every_s' cannot happen to brokers = nats"),
+        ({"brokers": "nats", "newcomers": ("x01 at 60 by b03=2.5",)}, "newcomers cannot come to brokers = nats"),
     ],
 )
 def test_each_fault_names_value_and_limit(change: dict[str, object], told: str) -> None:

@@ -10,6 +10,7 @@ import regraft.demo.run_demo
 from regraft.cli import app
 from regraft.infra.stack_error import StackError
 from regraft.run_records.summary import summarise
+from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import SettingsError, load_settings
 from tests.regraft.canned_run import empty_run, small_run
 
@@ -185,11 +186,27 @@ def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_ot
     assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"] == own["emulator"]
 
 
+def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Path) -> None:
+    """Fewer of them, a planner of links alone, a death in the last third; whatever is chosen stands."""
+    chosen = {"demo": {"scenario": "nats", "running_s": 90.0}, "run": {"directory": str(tmp_path)}}
+    flags = regraft.demo.run_demo.demo_flags(chosen, load_settings(chosen))
+    assert flags["demo"]["brokers"] == 20
+    assert flags["emulator"]["brokers"] == "nats"
+    assert flags["emulator"]["outages"] == ["death site:1 at 60 for 15"]
+    assert (flags["controller"]["planner"], flags["controller"]["shadow_planners"]) == (
+        "swap_links_cost",
+        ["swap_links_ci"],
+    )
+    assert ensure_inventory(load_settings(flags)).clients_stay
+    own = chosen | {"emulator": {"workload": {"publisher_count": 7}}}
+    assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"]["workload"]["publisher_count"] == 7
+
+
 def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:
     """Before anything is started."""
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)
-    assert "scenario is 'tapestry': one of stocks, outage, chord" in "\n".join(answer.exception.faults)
+    assert "scenario is 'tapestry': one of stocks, outage, nats, chord" in "\n".join(answer.exception.faults)
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:

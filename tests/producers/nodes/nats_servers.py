@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from regraft.infra.nats_server import NoNatsError, find_nats
+
 WAIT_S_MAX = 20.0
-
-
-def server_program() -> str | None:
-    """Return the server on PATH, else that of the wheel beside this Python."""
-    beside = Path(sys.executable).with_name("nats-server")
-    return shutil.which("nats-server") or (str(beside) if beside.exists() else None)
 
 
 def needs_nats() -> None:
     """Skip the test where there is no NATS server or no client."""
-    if server_program() is None:
+    try:
+        find_nats()
+    except NoNatsError:
         pytest.skip("no NATS server is installed")
     pytest.importorskip("nats", reason="no NATS server is installed")
 
@@ -55,7 +51,7 @@ class NatsServer:
         return f"nats://127.0.0.1:{self.leaf_port}"
 
     def start(self) -> NatsServer:
-        self.process = subprocess.Popen([str(server_program()), "-c", str(self.file), "-l", str(self.log)])
+        self.process = subprocess.Popen([str(find_nats()), "-c", str(self.file), "-l", str(self.log)])
         deadline_s = time.monotonic() + WAIT_S_MAX
         while True:
             try:

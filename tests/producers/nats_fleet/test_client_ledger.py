@@ -1,0 +1,138 @@
+"""The account of real clients: each gap, repeat and swap of order is seen; a death excuses what it cut and no more."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regraft.producers.emulator.ledger import LedgerSnapshot
+from regraft.producers.nats_fleet.client_ledger import FIRST_S_MAX, LEAVE_S_MAX, ClientLedger, Death
+
+SECOND = 1_000.0
+
+
+def ledger_of(published: int, every_ms: float = 100.0) -> ClientLedger:
+    """Return a ledger of one publisher at b01 and one subscription s at b02, both from the beginning."""
+    ledger = ClientLedger()
+    ledger.add_publisher("p", "b01")
+    ledger.begin("s", "p", "b02", 0.0)
+    for number in range(published):
+        assert ledger.publish("p", number * every_ms) == number
+    return ledger
+
+
+def closed(ledger: ClientLedger, now_ms: float) -> LedgerSnapshot:
+    ledger.leave_all(now_ms)
+    for name in ledger.leaving():
+        ledger.end(name, now_ms)
+    return ledger.snapshot(now_ms)
+
+
+@given(
+    st.lists(st.integers(0, 19), max_size=40),
+    st.integers(0, 19),
+)
+def test_every_way_of_arriving_is_told(arrivals: list[int], first: int) -> None:
+    """Whatever comes after the first: what is missing is lost, what came before counts as repeated or out of order."""
+    ledger = ledger_of(20)
+    for number in (first, *arrivals):
+        ledger.hand_over("s", number, 5_000.0)
+    account = closed(ledger, 5_000.0)
+    owed = set(range(first, 20))
+    came = {first, *arrivals}
+    assert account.lost == len(owed - came)
+    assert account.delivered == len(owed & came)
+    assert account.expected == account.delivered + account.lost
+    assert account.repeated + account.out_of_order >= len(arrivals) + 1 - len(owed & came)
+    in_order = [first, *arrivals] == sorted({first, *arrivals})
+    assert (account.repeated == account.out_of_order == 0) is in_order
+    assert account.final
+
+
+def test_a_client_leaves_when_it_has_all_or_has_waited_long_enough() -> None:
+    """What is published after it has asked to leave is not owed."""
+    ledger = ledger_of(3)
+    ledger.hand_over("s", 0, 300.0)
+    ledger.leave("s", 300.0)
+    ledger.publish("p", 400.0)
+    ledger.hand_over("s", 1, 500.0)
+    assert not ledger.may_end("s", 500.0)
+    assert ledger.may_end("s", 301.0 + LEAVE_S_MAX * SECOND)
+    ledger.hand_over("s", 2, 600.0)
+    ledger.hand_over("s", 3, 600.0)
+    assert ledger.may_end("s", 600.0)
+    ledger.end("s", 600.0)
+    account = ledger.snapshot(600.0)
+    assert (account.expected, account.delivered, account.lost, account.concurrent) == (3, 3, 0, 1)
+
+
+def test_who_never_hears_anything_has_lost_what_came_late() -> None:
+    """A subscription that stays deaf is found, though nobody confirms when it counts."""
+    every_ms = 1_000.0
+    late = int(FIRST_S_MAX) + 5
+    account = closed(ledger_of(late, every_ms), late * every_ms)
+    assert account.lost == 5
+
+
+def death(repaired_ms: float, returned_ms: float) -> Death:
+    """b03 dies at 10 s; b01 and b02 are left in different parts, b01 and b04 in one."""
+    return Death("b03", 10_000.0, {"b01": 0, "b04": 0, "b02": 1}, repaired_ms, returned_ms)
+
+
+def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
+    """Between parts, from shortly before the death; within one part nothing; of its own clients until it is back."""
+    one = death(20_000.0, 30_000.0)
+    assert one.excuses("b01", "b02", 12_000.0)
+    assert not one.excuses("b01", "b02", 1_000.0)
+    assert not one.excuses("b01", "b02", 25_000.0)
+    assert not one.excuses("b01", "b04", 12_000.0)
+    assert one.excuses("b03", "b04", 25_000.0)
+    assert one.excuses("b04", "b03", 25_000.0)
+    assert not one.excuses("b03", "b04", 40_000.0)
+
+
+def test_only_what_a_death_cut_is_excused() -> None:
+    """Of 40 s of notifications those around the death are missing and excused; one more is missing, and is a fault."""
+    ledger = ledger_of(400)
+    ledger.deaths.append(death(20_000.0, 20_000.0))
+    rng = random.Random(1)
+    cut = set(range(100, 200))
+    for number in sorted(set(range(400)) - cut - {300}):
+        ledger.hand_over("s", number, number * 100.0 + rng.uniform(0, 50))
+    account = closed(ledger, 41_000.0)
+    assert (account.lost, account.excused, account.is_clean) == (101, 100, False)
+    assert account.lost_by_reason == {"broker_died": 100, "unknown": 1}
+
+
+def test_time_to_be_heard_begins_with_the_repair() -> None:
+    """Who subscribes while a broker is dead is owed nothing before the overlay is whole, and all afterwards."""
+    for repaired_ms, lost in ((30_000.0, 0), (25_000.0, 50)):
+        ledger = ledger_of(400)
+        ledger.deaths.append(death(repaired_ms, repaired_ms))
+        ledger.begin("late", "p", "b04", 12_000.0)
+        for number in range(400):
+            ledger.hand_over("s", number, number * 100.0)
+        ledger.leave_all(39_000.0)
+        ledger.end("late", 39_000.0)
+        assert ledger.snapshot(39_000.0).lost == lost
+
+
+def test_the_rest_of_another_subscription_is_no_first() -> None:
+    """One that follows another at the same broker may get what was under way to that one, and then a gap."""
+    ledger = ledger_of(20)
+    for number in range(10):
+        ledger.hand_over("s", number, 1_000.0)
+    ledger.leave("s", 1_000.0)
+    for number in range(10, 20):
+        ledger.hand_over("s", number, 2_000.0)
+    ledger.begin("next", "p", "b02", 2_000.0)
+    ledger.end("s", 2_000.0)
+    for number in range(20, 40):
+        ledger.publish("p", number * 100.0)
+    for number in (20, 21, *range(25, 40)):
+        ledger.hand_over("next", number, number * 100.0)
+    account = closed(ledger, 5_000.0)
+    assert (account.lost, account.repeated, account.out_of_order) == (0, 0, 0)
+    assert account.concurrent == 2

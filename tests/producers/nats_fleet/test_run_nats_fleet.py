@@ -1,0 +1,101 @@
+"""A fleet of real NATS servers with nodes and clients, without Kafka: every message is accounted for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from regraft.infra.nats_server import start_nats_service
+from regraft.infra.supervise import Supervisor
+from regraft.producers.emulator.outage_schedule import outage_of
+from regraft.producers.emulator_settings import NATS, EmulatorSettings
+from regraft.producers.nats_fleet.place_fleet import place_fleet
+from regraft.producers.run_nats_fleet import NatsFleet
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.client import Client
+from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.plan import Plan
+from regraft.schemas.telemetry import TelemetryBatch
+from tests.producers.nodes.nats_servers import needs_nats
+
+BROKERS = 5
+
+
+@dataclass
+class Written:
+    written: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    waiting_count: int = 0
+
+
+@dataclass
+class MemoryPorts:
+    """Kafka's place: nobody commands anything."""
+
+    telemetry: Written = field(default_factory=Written)
+    answers: Written = field(default_factory=Written)
+    batches: list[TelemetryBatch] = field(default_factory=list)
+    clients: dict[str, Client] = field(default_factory=dict)
+
+    def connect(self, wait_s_max: float) -> None:
+        pass
+
+    def withdraw_clients(self, brokers: object, wait_s_max: float) -> int:
+        return 0
+
+    def read_plans(self, wait_s_max: float, undecided_s_max: float) -> list[Plan]:
+        return []
+
+    def send_batch(self, batch: TelemetryBatch) -> None:
+        self.batches.append(batch)
+
+    def send_result(self, result: CommandResult) -> None:
+        pass
+
+    def put_client(self, client: Client) -> None:
+        self.clients[client.client] = client
+
+    def remove_client(self, client: str) -> None:
+        self.clients.pop(client, None)
+
+    def poll(self) -> list[Command]:
+        return []
+
+    def flush(self, wait_s_max: float) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("outages", [[], ["death b1 at 3 for 2"]], ids=["quiet", "death"])
+def test_all_messages_of_a_fleet_are_accounted_for(outages: list[str], tmp_path: Path) -> None:
+    """While subscriptions come and go nothing is lost, but for what a death excuses; nothing comes twice ever."""
+    needs_nats()
+    inventory = place_fleet(BROKERS, 3, random.Random(3))
+    inventory.save(tmp_path / "inventory.json")
+    workload = WorkloadSettings(
+        publisher_count=4, notifications_per_s=20.0, interested_broker_count=2, lifetime_s_mean=3.0
+    )
+    status_file = tmp_path / "emulator.json"
+    settings = EmulatorSettings("none:1", tmp_path / "inventory.json", status_file, brokers=NATS, workload=workload)
+    ports, stop = MemoryPorts(), threading.Event()
+    with Supervisor() as supervisor:
+        servers = {name: start_nats_service(supervisor, name, tmp_path / "nats") for name in inventory.brokers}
+        fleet = NatsFleet(settings, inventory, ports, servers, [outage_of(text) for text in outages])
+        threading.Timer(10.0, stop.set).start()
+        account = asyncio.run(fleet.run(stop))
+    assert account.final
+    assert account.is_clean, account
+    assert account.delivered > 300
+    assert bool(account.excused) == bool(outages)
+    told = json.loads(status_file.read_text())
+    assert [text for _, text in told["outage_notes"]] == (["b1: died", "b1: back, empty"] if outages else [])
+    assert {batch.broker for batch in ports.batches} == set(inventory.brokers)
+    lives = {(batch.broker, batch.boot) for batch in ports.batches}
+    assert len(lives) == BROKERS + len(outages)
+    assert any(cell.published for batch in ports.batches for cell in batch.deliveries)
