@@ -114,10 +114,10 @@ def test_sub_commands_of_the_stages_exist(compose: dict[str, Any], name: str) ->
 
 
 def test_ci_runs_what_a_developer_runs() -> None:
-    """The CI entry calls ``make test`` and no other command, but for a browser where there is none."""
+    """The CI entry calls ``make test`` and ``make docs``, nothing else, but for a browser where there is none."""
     script = (ROOT / ".ci" / "run").read_text()
     lines = [line for line in script.splitlines() if line and not line.startswith(("#", "if", " ", "fi"))]
-    assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test"]
+    assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test", "make docs"]
 
 
 @pytest.mark.parametrize("apt_get", [None, "exit 0", "exit 100"])
@@ -140,7 +140,7 @@ def test_ci_runs_the_tests_whether_or_not_a_browser_can_be_installed(tmp_path: P
         "exit 0": ["apt-get update -q", "apt-get install -qy chromium"],
         "exit 100": ["apt-get update -q", "No browser could be installed."],
     }
-    assert answer.stdout.splitlines() == [*told[apt_get], "make test"]
+    assert answer.stdout.splitlines() == [*told[apt_get], "make test", "make docs"]
 
 
 def test_nothing_is_installed_that_is_not_locked() -> None:
