@@ -25,7 +25,7 @@ $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo "Regraft needs Python 3.11 or newer, but '$(PYTHON)' is not: install one and run 'make setup PYTHON=python3.11'."; \
 		exit 1; }
-	@echo "Set-up: Python packages (some 700 MB) into .venv, Kafka, Spark's jars and, where there is none, Java into .cache."
+	@echo "Set-up: Python packages (some 600 MB) into .venv, Kafka, Spark's jars and, where there is none, Java into .cache."
 	@echo "It takes one to three minutes, once."
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) requirements.lock
