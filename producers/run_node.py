@@ -26,6 +26,7 @@ from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.emulator.kafka_ports import KafkaPorts, KafkaUnreachableError
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.ask_to_join import ask_to_join
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.doors import DoorError
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
@@ -39,9 +40,9 @@ from regraft.producers.nodes.node_parts import (
     note_begin,
     read_peers,
     tls_of,
+    topics_of,
 )
 from regraft.producers.nodes.run_links import LinkLimits, Links
-from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -66,11 +67,9 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
-        every = inventory.broker_topics(settings.namespace)
-        topics = every.of_agents([every.agent_of[broker]]) if every.agent_of else BrokerTopics(settings.namespace)
         ports = KafkaPorts(
             settings.kafka,
-            topics,
+            topics_of(settings, inventory, broker),
             outage_s_max=settings.kafka_outage_s_max,
             buffer_records_max=settings.kafka_buffer_records_max,
         )
@@ -111,10 +110,12 @@ class _NodeRun:
         self._settings, self._ports, self._metrics, self._health = settings, ports, metrics, health
         self._status_file = StatusFile(settings.own_status_file)
         self._addresses = read_peers(settings, core.broker)
+        self._addresses_useless: set[str] = set()
         self._tls = tls_of(settings)
         self._door = door_of(settings, core.broker)
         self._failure: Exception | None = None
         candidates = candidates_of(inventory, core.broker, self._addresses)
+        self._is_member = core.broker in inventory.index
         self._node = BrokerNode(
             core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates=candidates
         )
@@ -156,18 +157,40 @@ class _NodeRun:
         except OSError as error:
             await self._door.close()
             raise NodeError(f"{host}:{port} cannot be listened on ({error.strerror}): does another node?") from error
+        joining = asyncio.create_task(self._join())
         try:
             note_begin(self._settings)
             self._guarded(node.begin)()
             self._health.is_running = True
             await self._go_on(stop)
         finally:
+            joining.cancel()
             self._health.is_running = False
             await self._door.close()
             await node.links.close()
         if self._failure is not None:
             raise NodeError(f"{node.broker} failed and begins anew: {self._failure}") from self._failure
         node.flush()
+
+    async def _join(self) -> None:
+        """Ask to be a member, if it is none; telemetry of who is none would be refused."""
+        if not self._is_member:
+            await ask_to_join(self._node.broker, self._addresses, self._ports, lambda: time.time() * SECOND_MS)
+            self._is_member = True
+
+    def _meet_members(self) -> None:
+        """Take note of where members listen of whom the file of peers does not tell."""
+        for broker, text in self._ports.member_addresses().items():
+            if broker in self._addresses or not text or text in self._addresses_useless:
+                continue
+            try:
+                self._addresses[broker] = address_of(text)
+            except ValueError as error:
+                self._addresses_useless.add(text)
+                log.warning("address_useless", broker=broker, reason=str(error))
+                continue
+            log.info("peer_learnt", broker=broker, address=text)
+            self._guarded(self._node.add_candidate)(broker)
 
     async def _go_on(self, stop: threading.Event) -> None:
         obey, flush = self._guarded(self._obey), self._guarded(self._node.flush)
@@ -176,10 +199,11 @@ class _NodeRun:
         while not stop.is_set() and self._failure is None:
             obey()
             now_s = time.monotonic()
-            if now_s >= flush_due_s:
+            if now_s >= flush_due_s and self._is_member:
                 flush()
                 flush_due_s = max(flush_due_s + flush_s, now_s)
             if now_s >= status_due_s:
+                self._meet_members()
                 self._show()
                 status_due_s = now_s + STATUS_S
             self._health.pulse.beat()
@@ -207,6 +231,7 @@ class _NodeRun:
             "boot_ms": core.boot_ms,
             "epoch": core.epoch,
             "phase": str(core.phase),
+            "is_member": self._is_member,
             "is_in_overlay": core.takes_clients,
             "is_door_open": self._door.is_open,
             "interests": node.clients.interest_count,

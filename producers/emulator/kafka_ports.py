@@ -147,9 +147,13 @@ class KafkaPorts:
 
     def is_member(self, broker: str) -> bool:
         """Tell whether a broker is a member, by what has come of their topic; the first call only begins to read."""
+        return broker in self.member_addresses()
+
+    def member_addresses(self) -> dict[str, str]:
+        """Return the members with the addresses that are told of them, read alike."""
         if self._members is None:
             self._members = MemberReader(self._kafka, self._topics.namespace)
-        return broker in self._members.poll()
+        return self._members.poll()
 
     def poll(self) -> list[Command]:
         """Return the commands that have come, and take in acknowledgements."""

@@ -87,6 +87,11 @@ class BrokerNode:
         self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
         self.links = links_of(self)
 
+    def add_candidate(self, peer: str) -> None:
+        """Let a further broker be connected, so that a link to it is measured."""
+        self._candidates |= {peer}
+        self.links.want(self._candidates.union(self._neighbours))
+
     def begin(self) -> None:
         """Ask for links and clients for the first time."""
         self.links.want(self._candidates)

@@ -16,6 +16,7 @@ from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.run_links import LinkTls
+from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 
 CANDIDATES_MAX = 40  # Connections that a node keeps beside those to its neighbours, each probed once a second.
@@ -27,33 +28,54 @@ class NodeError(StackError):
 
 
 def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
-    """Return which broker the node is; raise NodeError when it is none of the inventory."""
+    """Return which broker the node is; raise NodeError when nobody knows it and it has nowhere to listen."""
     broker = settings.broker or ""
-    if broker not in inventory.index:
+    if broker not in inventory.index and broker not in _read_addresses(settings):
         raise NodeError(
             f"--broker is {broker!r}, which is none of the {len(inventory.brokers)} brokers of "
-            f"{settings.inventory_path}: name one of these, such as {inventory.brokers[0]}"
+            f"{settings.inventory_path}: name one of these, such as {inventory.brokers[0]}, or write into "
+            f"{settings.peers_file} where it listens, and it asks to join"
         )
     return broker
 
 
+def topics_of(settings: NodeSettings, inventory: Inventory, broker: str) -> BrokerTopics:
+    """Return the topics in which the broker speaks; raise NodeError when it is not told in which it may."""
+    every = inventory.broker_topics(settings.namespace)
+    if not every.agent_of:
+        return BrokerTopics(settings.namespace)
+    if broker not in every.agent_of:
+        raise NodeError(
+            f"{broker} is not in {settings.inventory_path}, whose brokers have agents: add it there with its agent"
+        )
+    return every.of_agents([every.agent_of[broker]])
+
+
 def read_peers(settings: NodeSettings, broker: str) -> Addresses:
     """Return where each node listens; raise NodeError when the file does not say so, or not of this broker."""
+    found = _read_addresses(settings)
+    if broker not in found:
+        raise NodeError(
+            f"{settings.peers_file} has no address of {broker}: add where other nodes call it, as host:port"
+        )
+    return found
+
+
+def _read_addresses(settings: NodeSettings) -> Addresses:
     file = settings.peers_file
     try:
-        found = {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8")).items()}
+        return {name: address_of(text) for name, text in json.loads(file.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, AttributeError) as error:
         raise NodeError(
-            f'{file} does not say where nodes listen ({error}): it is JSON such as {{"{broker}": "10.0.0.1:7411"}}, '
+            f'{file} does not say where nodes listen ({error}): it is JSON such as {{"b01": "10.0.0.1:7411"}}, '
             "the same for all nodes"
         ) from error
-    if broker not in found:
-        raise NodeError(f"{file} has no address of {broker}: add where other nodes call it, as host:port")
-    return found
 
 
 def candidates_of(inventory: Inventory, broker: str, peers: Addresses) -> list[str]:
     """Return the brokers whose links are measured though they are no neighbours: the nearest by the inventory."""
+    if broker not in inventory.index:
+        return [peer for peer in sorted(peers) if peer != broker][:CANDIDATES_MAX]
     costs = inventory.link_cost[inventory.index[broker]]
     nearest = [inventory.brokers[place] for place in costs.argsort(kind="stable").tolist()]
     return [peer for peer in nearest if peer != broker and peer in peers][:CANDIDATES_MAX]

@@ -26,12 +26,14 @@ from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
+from regraft.schemas.announcement import Announcement
 from regraft.schemas.client import Client
 from regraft.schemas.codec import decode
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
+from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.telemetry import TelemetryBatch
-from regraft.schemas.topics import CLIENTS, COMMANDS, RESULTS, TELEMETRY, topic_name
+from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, MEMBERS, RESULTS, TELEMETRY, topic_name
 from tests.overlay.small_overlays import inventory_of
 from tests.producers.nodes.nats_servers import NatsServer, free_port, needs_nats
 from tests.producers.nodes.node_fleet import NodeLedger
@@ -71,11 +73,11 @@ class NodeProcesses:
         self.taken = 0
         self.plans = 0
 
-    def begin(self, broker: str) -> None:
+    def begin(self, broker: str, *more: str) -> None:
         command = [
             sys.executable, "-m", "regraft", "node", "--broker", broker, "--door", self.servers[broker].leaf_url,
             "--bootstrap", self.kafka.bootstrap, "--set", f"kafka.namespace={self.namespace}",
-            "--set", f"run.directory={self.directory}",
+            "--set", f"run.directory={self.directory}", *more,
         ]  # fmt: skip
         with (self.directory / f"{broker}.log").open("ab") as log:
             self.nodes[broker] = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ)
@@ -129,6 +131,22 @@ class NodeProcesses:
         for effect in effects:
             if isinstance(effect, SendCommand):
                 self.send(effect.command)
+
+    def install(self, broker: str) -> None:
+        """Let a broker begin anew outside the overlay in force."""
+        present = self.configuration
+        command = Command(
+            f"plan-{self.plans}", CommandPhase.INSTALL, broker, 0, present.epoch, (), present.links,
+            self.digest, term=1, brokers_joined=present.brokers,
+        )  # fmt: skip
+        self.send(command)
+
+        def is_installed() -> bool:
+            results: list[CommandResult] = self.records(RESULTS, CommandResult)
+            return any(one.outcome is Outcome.INSTALLED and one.broker == broker for one in results)
+
+        self.wait(is_installed, f"an install of {broker}")
+        self.taken = len(self.records(RESULTS, CommandResult))
 
     def close(self) -> None:
         for node in self.nodes.values():
@@ -208,15 +226,7 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         assert await asyncio.to_thread(site.change_to, [("b02", "b03")], ("b02", "b03"), lost) is PlanPhase.VERIFYING
         site.begin("b01")
         site.wait(lambda: site.status("b01").get("is_in_overlay") is False, "another life of b01")
-        install = Command(
-            "plan-3", CommandPhase.INSTALL, "b01", 0, site.configuration.epoch, (), site.configuration.links,
-            site.digest, term=1, brokers_joined=site.configuration.brokers,
-        )  # fmt: skip
-        site.send(install)
-        site.wait(
-            lambda: any(one.outcome is Outcome.INSTALLED for one in site.records(RESULTS, CommandResult)), "an install"
-        )
-        site.taken = len(site.records(RESULTS, CommandResult))
+        site.install("b01")
         joined = BrokerChange(joined=frozenset({"b01"}))
         links = [("b01", "b02"), ("b02", "b03")]
         assert await asyncio.to_thread(site.change_to, links, BROKERS, joined) is PlanPhase.VERIFYING
@@ -238,6 +248,47 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
         assert any(probe.rtt_ms > 0 for batch in batches for probe in batch.probes)
         clients: list[Client] = site.records(CLIENTS, Client)
         assert {client.home for client in clients} == set(BROKERS)
+    finally:
+        site.close()
+
+
+def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path) -> None:
+    """It tells where it listens and what links cost, is silent until it is a member, and a plan then takes it in.
+
+    The others learn from the topic of members where it listens: no file of theirs is touched.
+    """
+    site = NodeProcesses(tmp_path, kafka, "third")
+    try:
+        for broker in BROKERS:
+            site.begin(broker)
+        site.wait(lambda: all(site.status(broker).get("is_in_overlay") for broker in BROKERS), "three nodes")
+        peers = json.loads((tmp_path / "peers.json").read_text())
+        own = tmp_path / "own-peers.json"
+        own.write_text(json.dumps({**peers, "x01": f"127.0.0.1:{free_port()}"}))
+        site.servers["x01"] = NatsServer("x01", tmp_path).start()
+        site.begin("x01", "--set", f"node.peers_path={own}")
+        site.wait(lambda: bool(site.records(ANNOUNCEMENTS, Announcement)), "an announcement")
+        asked: Announcement = site.records(ANNOUNCEMENTS, Announcement)[0]
+        assert [told.peer for told in asked.facts.link_costs] == list(BROKERS)
+        assert all(0 < told.cost < 1_000 for told in asked.facts.link_costs)
+        assert asked.facts.address == json.loads(own.read_text())["x01"]
+        assert site.status("x01")["is_member"] is False
+        assert not any(batch.broker == "x01" for batch in site.records(TELEMETRY, TelemetryBatch))
+
+        member = Member("x01", MemberState.JOINING, now_ms(), "let in by the test", facts=asked.facts)
+        site.writer.write(topic_name(MEMBERS, "third"), "x01", member)
+        site.writer.serve()
+        site.wait(lambda: site.status("x01")["is_member"], "x01 as a member")
+        site.wait(lambda: all("x01" in site.status(broker)["peers"] for broker in BROKERS), "links to x01")
+        assert site.change_to([("b01", "b03"), ("b02", "b03")]) is PlanPhase.VERIFYING
+        site.install("x01")
+        joined = BrokerChange(joined=frozenset({"x01"}))
+        links = [("b01", "b03"), ("b02", "b03"), ("b02", "x01")]
+        assert site.change_to(links, (*BROKERS, "x01"), joined) is PlanPhase.VERIFYING
+        site.wait(lambda: site.status("x01")["is_in_overlay"], "x01 in the overlay")
+        site.wait(
+            lambda: any(batch.broker == "x01" for batch in site.records(TELEMETRY, TelemetryBatch)), "telemetry of x01"
+        )
     finally:
         site.close()
 

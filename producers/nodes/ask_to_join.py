@@ -1,0 +1,78 @@
+"""A node that is no member yet asks to be one: it says where it listens and what links to others would cost.
+
+In: where others listen. Out: announcements, until the topic of members names it. Whether it is let in is the
+controller's affair, or a person's (docs/members.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from regraft.schemas.announcement import REPEAT_MS, Announcement
+from regraft.schemas.member import BrokerFacts, PeerCost
+
+log = structlog.get_logger(__name__)
+
+SECOND_MS = 1_000.0
+LOOK_S = 1.0
+TRIES = 3
+CONNECT_S_MAX = 5.0
+CAPABILITY = "node"
+
+
+class Membership(Protocol):
+    """Who is a member, and how to ask to be one."""
+
+    def is_member(self, broker: str) -> bool:
+        """Tell whether a broker is a member."""
+        ...
+
+    def announce(self, announcement: Announcement) -> None:
+        """Ask to join."""
+
+
+async def ask_to_join(
+    broker: str, addresses: Mapping[str, tuple[str, int]], membership: Membership, now_ms: Callable[[], float]
+) -> None:
+    """Return when the broker is a member; until then announce it from time to time."""
+    announced_ms = -float(REPEAT_MS)
+    while not membership.is_member(broker):
+        if now_ms() - announced_ms >= REPEAT_MS:
+            announced_ms = now_ms()
+            costs = await measured_costs(broker, addresses)
+            facts = BrokerFacts(
+                link_costs=costs, address="{}:{}".format(*addresses[broker]), capabilities=(CAPABILITY,)
+            )
+            membership.announce(Announcement(broker, facts, int(now_ms())))
+            log.info("join_asked", broker=broker, links=len(costs))
+        await asyncio.sleep(LOOK_S)
+    log.info("broker_admitted", broker=broker)
+
+
+async def measured_costs(broker: str, addresses: Mapping[str, tuple[str, int]]) -> tuple[PeerCost, ...]:
+    """Return what links to others cost in ms one way, by how long it takes to connect; who does not answer has none.
+
+    Nodes refuse a stranger's links, but a connection alone tells the round trip.
+    """
+    peers = sorted(set(addresses) - {broker})
+    found = await asyncio.gather(*(_round_trip_ms(*addresses[peer]) for peer in peers))
+    return tuple(PeerCost(peer, rtt_ms / 2) for peer, rtt_ms in zip(peers, found, strict=True) if rtt_ms is not None)
+
+
+async def _round_trip_ms(host: str, port: int) -> float | None:
+    """Return the shortest of a few tries, None when one fails."""
+    shortest_s = CONNECT_S_MAX
+    for _ in range(TRIES):
+        began_s = time.perf_counter()
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_S_MAX)
+        except (OSError, TimeoutError):
+            return None
+        shortest_s = min(shortest_s, time.perf_counter() - began_s)
+        writer.transport.abort()
+    return shortest_s * SECOND_MS
