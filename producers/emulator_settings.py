@@ -27,7 +27,7 @@ class EmulatorSettings:
 
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
     ``brokers``: emulated ones, or nats for real NATS servers on this machine with a node next to each, on whose links
-    the inventory's costs are delays in ms; of outages there are only deaths then, of nodes.
+    the inventory's costs are delays in ms; nodes are not suspended then.
     ``status_file``: where the state of the run is written each second. ``namespace``: prefix of the topic names.
     ``seed``: of every random choice.
     ``workload``: who publishes and subscribes what on a tree. ``checkins``: who wants what where on a ring.
@@ -134,10 +134,10 @@ class EmulatorSettings:
         if self.brokers != NATS:
             return []
         found = []
-        others = [text for text in self.outages if not text.strip().startswith(OutageKind.DEATH)]
-        if others or self.chaos_every_s is not None:
-            what = others[0] if others else "chaos_every_s"
-            found.append(f"{what!r} cannot happen to brokers = nats: only outages such as 'death b03 at 60 for 30' can")
+        if any(text.strip().startswith(OutageKind.SUSPENSION) for text in self.outages):
+            found.append("outages has a suspension, brokers = nats have none: nodes share a process, let them die")
+        if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
+            found.append("chaos_kinds has suspension, brokers = nats have none: name death, slow and cut alone")
         if self.newcomers:
             found.append("newcomers cannot come to brokers = nats: nodes do not announce themselves yet")
         return found

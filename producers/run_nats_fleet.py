@@ -12,7 +12,7 @@ import dataclasses
 import random
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Container, Mapping
 from contextlib import ExitStack
 from typing import Protocol
@@ -33,6 +33,7 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nats_fleet.fleet_clients import FleetClients
 from regraft.producers.nats_fleet.fleet_nodes import FleetNodes
+from regraft.producers.nats_fleet.play_outages import FleetOutages
 from regraft.producers.nodes.broker_node import NodePorts
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.nats_door import NatsDoor
@@ -51,7 +52,6 @@ STATUS_S = 1.0
 WORKLOAD_S = 0.005  # Between two looks of the workload at its clock.
 LEAVE_S = 0.1
 SETTLE_S = 2.0  # Before clients come, so that all links are there.
-NOTES_KEPT_MAX = 1_000
 SERVERS = "nats"
 
 
@@ -157,12 +157,8 @@ class NatsFleet:
         self._clients = FleetClients(urls, self._env, start, _now_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
         self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms)
-        due = [(outage.at_s, outage) for outage in outages]
-        self._deaths_due = sorted(due, key=lambda one: one[0])
-        self._returns_due: list[tuple[float, str]] = []
-        self._notes: deque[tuple[int, str]] = deque(maxlen=NOTES_KEPT_MAX)
-        self._death_count = 0
-        self._dead: set[str] = set()
+        rng = random.Random(f"outages {settings.seed}")
+        self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 
     def _door_of(self, broker: str) -> Door:
         return NatsDoor(self._servers[broker].leaf_url, broker)
@@ -180,6 +176,7 @@ class NatsFleet:
             await self._go_on(stop.is_set)
             self._workload.stop()
             self._phase = "draining"
+            await self._outages.end_all()
             self._clients.ledger.leave_all(_now_ms())
             until_ms = _now_ms() + self._settings.drain_s_max * SECOND_MS
             await self._go_on(lambda: not len(self._clients.ledger) or _now_ms() > until_ms)
@@ -201,7 +198,7 @@ class NatsFleet:
             (self._settings.command_poll_ms / SECOND_MS, self._obey),
             (self._settings.flush_ms / SECOND_MS, self._nodes.flush),
             (LEAVE_S, self._clients.let_leave),
-            (LEAVE_S, self._watch_deaths),
+            (LEAVE_S, self._outages.watch),
             (STATUS_S, self._write_status),
         ]
         due_s = [time.monotonic()] * len(works)
@@ -213,7 +210,8 @@ class NatsFleet:
                 if now_s >= due_s[place]:
                     work()
                     due_s[place] = max(due_s[place] + every_s, now_s)
-            await self._play_deaths()
+            if self._phase == "running":
+                await self._outages.act((_now_ms() - self._started_ms) / SECOND_MS)
             await asyncio.sleep(WORKLOAD_S)
 
     def _turn(self) -> None:
@@ -225,39 +223,6 @@ class NatsFleet:
     def _obey(self) -> None:
         for command in self._ports.poll():
             self._nodes.obey(command)
-
-    # --- deaths ------------------------------------------------------------------------------------------------------
-
-    async def _play_deaths(self) -> None:
-        elapsed_s = (_now_ms() - self._started_ms) / SECOND_MS
-        while self._phase == "running" and self._deaths_due and self._deaths_due[0][0] <= elapsed_s:
-            _, outage = self._deaths_due.pop(0)
-            self._death_count += 1
-            dying = [broker for broker in outage.whom if broker not in self._dead]
-            for broker in dying:
-                self._dead.add(broker)
-                self._clients.ledger.deaths.append(await self._nodes.kill(broker))
-                self._returns_due.append((outage.at_s + outage.for_s, broker))
-            self._note(f"{', '.join(dying)}: died")
-        for due in [one for one in self._returns_due if one[0] <= elapsed_s]:
-            self._returns_due.remove(due)
-            await self._nodes.begin_node(due[1], is_outside=True)
-            self._dead.discard(due[1])
-            self._note(f"{due[1]}: back, empty")
-
-    def _watch_deaths(self) -> None:
-        """Tell the ledger which deaths are repaired, and which dead are in the overlay again."""
-        now_ms = _now_ms()
-        for death in self._clients.ledger.deaths:
-            node = self._nodes.nodes.get(death.broker)
-            if death.returned_ms > now_ms and node is not None and node.core.takes_clients:
-                death.returned_ms = now_ms
-            if death.repaired_ms > now_ms and (death.returned_ms <= now_ms or self._nodes.is_repaired(death.broker)):
-                death.repaired_ms = now_ms
-
-    def _note(self, text: str) -> None:
-        self._notes.append((int(_now_ms()), text))
-        log.info("outage", what=text)
 
     # --- status ------------------------------------------------------------------------------------------------------
 
@@ -275,10 +240,7 @@ class NatsFleet:
                 "ledger": dataclasses.asdict(self._clients.ledger.snapshot(now_ms)),
                 **self._nodes.status(),
                 **self._clients.status(),
-                "outages": {"death": self._death_count},
-                "brokers_dead": len(self._dead),
-                "brokers_suspended": 0,
-                "outage_notes": [list(note) for note in self._notes],
+                **self._outages.status(),
                 "telemetry_batches_written": self._ports.telemetry.written.total(),
                 "records_waiting": sum(writer.waiting_count for writer in writers),
                 "records_lost": sum(writer.lost.total() for writer in writers),

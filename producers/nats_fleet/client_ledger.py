@@ -5,10 +5,10 @@ gives it.
 
 No real broker confirms a subscription beyond itself, so a subscription is owed each notification of its publisher from
 the first that reached it, and from ``FIRST_S_MAX`` after it began at the latest, until the client leaves. Where another
-one to the same publisher has just ended at its broker, what comes first may be the rest of that one's, and what counts
-is the last first within that time. While a broker is dead on which the overlay counts nothing is confirmed, so the time
-begins with the repair. A client stays until it has all that it is owed, or ``LEAVE_S_MAX``: what is missing then is
-lost.
+one to the same publisher has just ended at its broker, what comes first may be the rest of that one's: there the last
+first within that time counts, and nothing where nothing follows. While a broker is dead on which the overlay counts, or
+a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it has all that it is
+owed, or ``LEAVE_S_MAX``: what is missing then is lost.
 
 A lost one is excused when the dead broker stood between publisher and subscriber, in the overlay of that moment, and it
 was published between a moment before the death and a moment after the repair; for the clients of the dead broker,
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
 FIRST_S_MAX = 10.0
-LEAVE_S_MAX = 30.0
+LEAVE_S_MAX = 120.0  # Longer than links are cut.
 BEFORE_DEATH_MS = 5_000.0  # Published so long before, a notification may have been on its way to the dead broker.
 AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after the other, have seen the repair.
 AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere again.
@@ -61,6 +62,14 @@ class Death:
 
 
 @dataclass
+class LinkOutage:
+    """From when to when a link was cut or slow: nothing that crossed it is lost, but confirmations come late."""
+
+    at_ms: float
+    until_ms: float = math.inf
+
+
+@dataclass
 class _Publisher:
     home: str
     times_ms: array[float] = field(default_factory=lambda: array("d"))
@@ -85,6 +94,7 @@ class ClientLedger:
 
     def __init__(self) -> None:
         self.deaths: list[Death] = []
+        self.link_outages: list[LinkOutage] = []
         self._publishers: dict[str, _Publisher] = {}
         self._open: dict[str, _Subscription] = {}
         self._ended_ms: dict[tuple[str, str], float] = {}  # By publisher and broker, when a subscription last ended.
@@ -146,9 +156,12 @@ class ClientLedger:
 
     def _takes_over(self, known: _Subscription, now_ms: float) -> bool:
         """Tell whether a new subscription may have got what was under way to one at the same broker that just ended."""
+        return now_ms < self._due_ms(known) and self._follows(known)
+
+    def _follows(self, known: _Subscription) -> bool:
+        """Tell whether another subscription to the same publisher has ended at that broker shortly before, or since."""
         ended_ms = self._ended_ms.get((known.publisher, known.home), -math.inf)
-        is_new = now_ms < known.begun_ms + FIRST_S_MAX * SECOND_MS
-        return is_new and ended_ms > known.begun_ms - FIRST_S_MAX * SECOND_MS
+        return ended_ms > known.begun_ms - FIRST_S_MAX * SECOND_MS
 
     def _forget(self, known: _Subscription) -> int:
         """Let a subscription be owed nothing so far; return how many it had got, which count as delivered no more."""
@@ -173,7 +186,6 @@ class ClientLedger:
     def end(self, subscription: str, now_ms: float) -> None:
         """Close the account of a subscription: what is missing is lost."""
         known = self._open.pop(subscription)
-        self._ended_ms[known.publisher, known.home] = now_ms
         for number in self._missing(known, now_ms):
             is_excused = self._is_excused(known, number)
             self._counts["lost"] += 1
@@ -193,6 +205,7 @@ class ClientLedger:
                     newest=known.newest,
                     owed_until=known.owed_until,
                 )
+        self._ended_ms[known.publisher, known.home] = now_ms
 
     def leaving(self) -> list[str]:
         """Return the subscriptions whose clients want to leave."""
@@ -229,16 +242,20 @@ class ClientLedger:
         """Return the numbers that are owed and have not come."""
         times_ms = self._publishers[known.publisher].times_ms
         until = len(times_ms) - 1 if known.owed_until is None else known.owed_until
-        if known.first is not None:
-            return [*sorted(known.missing), *range(known.newest + 1, until + 1)]
+        begin = max(known.newest + 1, 0)
+        if known.first is None or (self._follows(known) and known.owed_until is not None):
+            begin = bisect_left(times_ms, self._due_ms(known), begin)
+        return [*sorted(known.missing), *range(begin, until + 1)]
+
+    def _due_ms(self, known: _Subscription) -> float:
+        """Return from when on a subscription must hear whatever is published."""
         due_ms = known.begun_ms + FIRST_S_MAX * SECOND_MS
-        for death in self.deaths:
-            if death.at_ms < due_ms < death.repaired_ms + FIRST_S_MAX * SECOND_MS:
-                due_ms = death.repaired_ms + FIRST_S_MAX * SECOND_MS
-        number = until + 1
-        while number and times_ms[number - 1] >= due_ms:
-            number -= 1
-        return list(range(number, until + 1))
+        troubles = [(death.at_ms, death.repaired_ms) for death in self.deaths]
+        troubles += [(outage.at_ms, outage.until_ms) for outage in self.link_outages]
+        for at_ms, over_ms in sorted(troubles):
+            if at_ms < due_ms < over_ms + FIRST_S_MAX * SECOND_MS:
+                due_ms = over_ms + FIRST_S_MAX * SECOND_MS
+        return due_ms
 
     def _is_excused(self, known: _Subscription, number: int) -> bool:
         publisher = self._publishers[known.publisher]

@@ -7,7 +7,7 @@ does. What a node does belongs to :mod:`producers.nodes.broker_node`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -15,6 +15,7 @@ import structlog
 
 from regraft.infra.find_port import LOOPBACK
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nats_fleet.client_ledger import Death
 from regraft.producers.nats_fleet.link_proxy import LinkProxy
@@ -42,6 +43,7 @@ class FleetNodes:
         doors_of: Callable[[str], Door],
         now_ms: Callable[[], float],
     ) -> None:
+        self.brokers = inventory.brokers
         self.nodes: dict[str, BrokerNode] = {}
         self.failure: Exception | None = None
         self._inventory, self._start, self._ports = inventory, start, ports
@@ -99,6 +101,20 @@ class FleetNodes:
         await node.links.close()
         await node.door.close()
         return Death(broker, at_ms, parts)
+
+    def links(self) -> list[Link]:
+        """Return the links of the overlay as it is, of the first one while no node runs."""
+        found = sorted((min(edge), max(edge)) for edge in self._graph().edges)
+        return found or list(self._inventory.bootstrap.links)
+
+    def disturb(self, ends: Sequence[str], *, factor: float | None) -> None:
+        """Let the way between two nodes take so many times as long, or cut it with None."""
+        caller, called = sorted(ends)
+        proxy = self._proxies[caller, called]
+        proxy.is_shut = factor is None
+        proxy.delay_s = self._inventory.cost_of_link(caller, called) / SECOND_MS * (factor or 1.0)
+        if factor is None:
+            proxy.cut()
 
     def is_repaired(self, dead: str) -> bool:
         """Tell whether the others are connected by links of the overlay between them, and none counts on the dead."""

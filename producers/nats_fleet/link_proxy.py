@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+TICK_S = 1e-6  # Between two chunks: of two timers for one moment, and of a delay that shrinks, either might go first.
+
 
 class LinkProxy:
-    """Listens on a free port and passes on to ``target`` (asked at each connection), each chunk after ``delay_s``."""
+    """Listens on a free port and passes on to ``target`` (asked at each connection), each chunk after ``delay_s``.
+
+    While it ``is_deaf`` connections stay open and nothing passes, while it ``is_shut`` nobody gets one.
+    """
 
     def __init__(self, target: Callable[[], int], delay_s: float = 0.0) -> None:
         self.delay_s = delay_s
-        self.is_deaf = False
+        self.is_deaf = self.is_shut = False
         self.port = 0
         self._target = target
         self._writers: set[asyncio.StreamWriter] = set()
@@ -39,6 +44,9 @@ class LinkProxy:
         await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.is_shut:
+            writer.transport.abort()
+            return
         try:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target())
         except OSError:
@@ -52,14 +60,16 @@ class LinkProxy:
 
     async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         loop = asyncio.get_running_loop()
+        due_s = 0.0
         try:
             while data := await source.read(1 << 16):
                 if not self.is_deaf:
-                    loop.call_later(self.delay_s, _write, sink, data)
+                    due_s = max(loop.time() + self.delay_s, due_s + TICK_S)
+                    loop.call_at(due_s, _write, sink, data)
         except OSError:
             pass
         finally:
-            loop.call_later(self.delay_s, sink.transport.abort)
+            loop.call_at(max(loop.time() + self.delay_s, due_s + TICK_S), sink.transport.abort)
             self._writers.discard(sink)
 
 

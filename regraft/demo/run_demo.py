@@ -32,7 +32,8 @@ from regraft.infra.service import ServiceEvent, ServiceEventKind
 from regraft.infra.show_progress import show_progress
 from regraft.infra.supervise import Supervisor
 from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator.outage_schedule import SITE
+from regraft.producers.emulator.outage_schedule import SITE, OutageKind
+from regraft.producers.emulator_settings import NATS
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
@@ -212,7 +213,9 @@ def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
     """Return the flags with outages of brokers and links where nobody set any: one at a time, on average."""
     pause_s = wanted.demo.kill_every_s
     preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
-    chosen = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
+    chosen: dict[str, Any] = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
+    if flags.get("emulator", {}).get("brokers") == NATS and "emulator.chaos_kinds" not in wanted.chosen:
+        chosen["chaos_kinds"] = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION]
     return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
 
 

@@ -32,8 +32,8 @@ def test_defaults_are_faultless() -> None:
         ({"workload": WorkloadSettings(regime_change_s=0)}, "workload.regime_change_s is 0: above 0"),
         ({"workload": WorkloadSettings(lifetime_s_mean=0.5)}, "workload.lifetime_s_mean is 0.5, at least 1"),
         ({"brokers": "rabbit"}, "brokers is 'rabbit': one of emulated, nats"),
-        ({"brokers": "nats", "outages": ("cut a,b at 1 for 2",)}, "'cut a,b at 1 for 2' cannot happen to"),
-        ({"brokers": "nats", "chaos_every_s": 5.0}, "'chaos_every_s' cannot happen to brokers = nats"),
+        ({"brokers": "nats", "outages": ("suspension a at 1 for 2",)}, "outages has a suspension, brokers = nats"),
+        ({"brokers": "nats", "chaos_every_s": 5.0}, "chaos_kinds has suspension, brokers = nats have none"),
         ({"brokers": "nats", "newcomers": ("x01 at 60 by b03=2.5",)}, "newcomers cannot come to brokers = nats"),
     ],
 )

@@ -72,8 +72,19 @@ class MemoryPorts:
         return 0
 
 
-@pytest.mark.parametrize("outages", [[], ["death b1 at 3 for 2"]], ids=["quiet", "death"])
-def test_all_messages_of_a_fleet_are_accounted_for(outages: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("outages", "told"),
+    [
+        ([], []),
+        (["death b1 at 3 for 2"], ["b1: died", "b1: back, empty"]),
+        (
+            ["cut {0} at 4 for 3", "slow {1} at 5 for 3 by 20"],
+            ["{0}: link is cut", "{1}: link is slow", "{0}: link is there again", "{1}: link is as fast as ever"],
+        ),
+    ],
+    ids=["quiet", "death", "links"],
+)
+def test_all_messages_of_a_fleet_are_accounted_for(outages: list[str], told: list[str], tmp_path: Path) -> None:
     """While subscriptions come and go nothing is lost, but for what a death excuses; nothing comes twice ever."""
     needs_nats()
     inventory = place_fleet(BROKERS, 3, random.Random(3))
@@ -86,16 +97,19 @@ def test_all_messages_of_a_fleet_are_accounted_for(outages: list[str], tmp_path:
     ports, stop = MemoryPorts(), threading.Event()
     with Supervisor() as supervisor:
         servers = {name: start_nats_service(supervisor, name, tmp_path / "nats") for name in inventory.brokers}
-        fleet = NatsFleet(settings, inventory, ports, servers, [outage_of(text) for text in outages])
-        threading.Timer(10.0, stop.set).start()
+        links = [",".join(link) for link in inventory.bootstrap.links]
+        planned = [outage_of(text.format(*links)) for text in outages]
+        fleet = NatsFleet(settings, inventory, ports, servers, planned)
+        threading.Timer(14.0 if told else 8.0, stop.set).start()
         account = asyncio.run(fleet.run(stop))
     assert account.final
     assert account.is_clean, account
     assert account.delivered > 300
-    assert bool(account.excused) == bool(outages)
-    told = json.loads(status_file.read_text())
-    assert [text for _, text in told["outage_notes"]] == (["b1: died", "b1: back, empty"] if outages else [])
+    deaths = sum(text.startswith("death") for text in outages)
+    assert bool(account.excused) == bool(deaths)
+    notes = [text for _, text in json.loads(status_file.read_text())["outage_notes"]]
+    assert notes == [text.format(*(link.replace(",", ", ") for link in links)) for text in told]
     assert {batch.broker for batch in ports.batches} == set(inventory.brokers)
     lives = {(batch.broker, batch.boot) for batch in ports.batches}
-    assert len(lives) == BROKERS + len(outages)
+    assert len(lives) == BROKERS + deaths
     assert any(cell.published for batch in ports.batches for cell in batch.deliveries)

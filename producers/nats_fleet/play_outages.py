@@ -1,0 +1,118 @@
+"""Let nodes of a fleet die and come back, and links be slow or cut, as an outage schedule says.
+
+In: outages, planned and random, and the nodes. Out: what happened, for people, the status file and the clients' ledger.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
+from regraft.producers.emulator.play_outages import WORDS
+from regraft.producers.nats_fleet.client_ledger import ClientLedger, LinkOutage
+from regraft.producers.nats_fleet.fleet_nodes import FleetNodes
+
+log = structlog.get_logger(__name__)
+
+NOTES_KEPT_MAX = 1_000
+
+
+class FleetOutages:
+    """The outages of one run; nodes share a process, so that none of them can be suspended alone."""
+
+    def __init__(
+        self,
+        nodes: FleetNodes,
+        ledger: ClientLedger,
+        planned: Sequence[Outage],
+        chaos: Chaos | None,
+        rng: random.Random,
+        now_ms: Callable[[], float],
+    ) -> None:
+        self._nodes, self._ledger, self._now_ms, self._rng = nodes, ledger, now_ms, rng
+        self._due = sorted(planned, key=lambda outage: outage.at_s)
+        self._random = iter(()) if chaos is None else drawn(chaos, nodes.brokers, nodes.links(), rng)
+        self._next_random: Outage | None = next(self._random, None)
+        self._dead_max = len(nodes.brokers) if chaos is None else int(chaos.down_share_max * len(nodes.brokers))
+        self._running: list[tuple[float, Outage, LinkOutage | None]] = []
+        self._dead: set[str] = set()
+        self._counts: Counter[str] = Counter()
+        self._notes: deque[tuple[int, str]] = deque(maxlen=NOTES_KEPT_MAX)
+
+    async def act(self, elapsed_s: float) -> None:
+        """Begin and end what is due by now."""
+        for one in [one for one in self._running if one[0] <= elapsed_s]:
+            self._running.remove(one)
+            await self._end(*one[1:])
+        while self._due and self._due[0].at_s <= elapsed_s:
+            await self._begin(self._due.pop(0))
+        while self._next_random is not None and self._next_random.at_s <= elapsed_s:
+            outage, self._next_random = self._next_random, next(self._random, None)
+            if outage.kind.is_of_link:  # Of the overlay as it is by now, not as it was at the start.
+                outage = replace(outage, whom=self._rng.choice(self._nodes.links()))
+            if outage.kind is not OutageKind.DEATH or len(self._dead) < self._dead_max:
+                await self._begin(outage)
+
+    async def end_all(self) -> None:
+        """Let links be well again and the dead come back: nothing else begins."""
+        self._due, self._next_random = [], None
+        for _, outage, link in self._running:
+            await self._end(outage, link)
+        self._running = []
+
+    async def _begin(self, outage: Outage) -> None:
+        if outage.kind is OutageKind.DEATH:
+            dying = tuple(broker for broker in outage.whom if broker not in self._dead)
+            if not dying:
+                return
+            outage, link = replace(outage, whom=dying), None
+            for broker in dying:
+                self._dead.add(broker)
+                self._ledger.deaths.append(await self._nodes.kill(broker))
+        else:
+            link = LinkOutage(self._now_ms())
+            self._ledger.link_outages.append(link)
+            self._nodes.disturb(outage.whom, factor=None if outage.kind is OutageKind.CUT else outage.factor)
+        self._counts[outage.kind] += 1
+        self._running.append((outage.at_s + outage.for_s, outage, link))
+        self._note(outage, WORDS[outage.kind][0])
+
+    async def _end(self, outage: Outage, link: LinkOutage | None) -> None:
+        if link is not None:
+            self._nodes.disturb(outage.whom, factor=1.0)
+            link.until_ms = self._now_ms()
+        else:
+            for broker in outage.whom:
+                await self._nodes.begin_node(broker, is_outside=True)
+                self._dead.discard(broker)
+        self._note(outage, WORDS[outage.kind][1])
+
+    def watch(self) -> None:
+        """Tell the ledger which deaths are repaired, and which of the dead are in the overlay again."""
+        now_ms = self._now_ms()
+        for death in self._ledger.deaths:
+            node = self._nodes.nodes.get(death.broker)
+            if death.returned_ms > now_ms and node is not None and node.core.takes_clients:
+                death.returned_ms = now_ms
+            if death.repaired_ms > now_ms and (death.returned_ms <= now_ms or self._nodes.is_repaired(death.broker)):
+                death.repaired_ms = now_ms
+
+    def status(self) -> dict[str, Any]:
+        """Return what the status file says of outages."""
+        return {
+            "outages": dict(self._counts),
+            "brokers_dead": len(self._dead),
+            "brokers_suspended": 0,
+            "outage_notes": [list(note) for note in self._notes],
+        }
+
+    def _note(self, outage: Outage, what: str) -> None:
+        text = f"{', '.join(outage.whom)}: {what}"
+        self._notes.append((int(self._now_ms()), text))
+        log.info("outage", what=text)
