@@ -42,7 +42,8 @@ AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere aga
 class Death:
     """One broker's death; ``part_of`` says for each other broker which part of the overlay was left to it.
 
-    ``repaired_ms`` and ``returned_ms`` are infinite as long as they are not known.
+    ``held_since_ms`` is since when it may have held what it could not pass on, as a link of it was cut; infinite for
+    nothing such. ``repaired_ms`` and ``returned_ms`` are infinite as long as they are not known.
     """
 
     broker: str
@@ -50,10 +51,11 @@ class Death:
     part_of: Mapping[str, int]
     repaired_ms: float = math.inf
     returned_ms: float = math.inf
+    held_since_ms: float = math.inf
 
     def excuses(self, home: str, receiver: str, published_ms: float) -> bool:
         """Tell whether a notification published at that time at one broker need not have come to the other."""
-        if published_ms < self.at_ms - BEFORE_DEATH_MS:
+        if published_ms < min(self.at_ms, self.held_since_ms) - BEFORE_DEATH_MS:
             return False
         if self.broker in (home, receiver):
             return published_ms < self.returned_ms + AFTER_RETURN_MS

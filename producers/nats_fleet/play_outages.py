@@ -5,6 +5,7 @@ In: outages, planned and random, and the nodes. Out: what happened, for people, 
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -67,14 +68,20 @@ class FleetOutages:
         self._running = []
 
     async def _begin(self, outage: Outage) -> None:
+        link: LinkOutage | None = None
         if outage.kind is OutageKind.DEATH:
             dying = tuple(broker for broker in outage.whom if broker not in self._dead)
             if not dying:
                 return
-            outage, link = replace(outage, whom=dying), None
+            outage = replace(outage, whom=dying)
             for broker in dying:
                 self._dead.add(broker)
-                self._ledger.deaths.append(await self._nodes.kill(broker))
+                death = await self._nodes.kill(broker)
+                death.held_since_ms = min(
+                    (link.at_ms for _, known, link in self._running if link is not None and broker in known.whom),
+                    default=math.inf,
+                )
+                self._ledger.deaths.append(death)
         else:
             link = LinkOutage(self._now_ms())
             self._ledger.link_outages.append(link)

@@ -91,6 +91,9 @@ def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
     assert one.excuses("b03", "b04", 25_000.0)
     assert one.excuses("b04", "b03", 25_000.0)
     assert not one.excuses("b03", "b04", 40_000.0)
+    one.held_since_ms = 3_000.0
+    assert one.excuses("b01", "b02", 1_000.0)
+    assert not one.excuses("b01", "b04", 1_000.0)
 
 
 def test_only_what_a_death_cut_is_excused() -> None:
