@@ -33,7 +33,7 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.nats_fleet.fleet_clients import FleetClients
 from regraft.producers.nats_fleet.fleet_nodes import FleetNodes
-from regraft.producers.nats_fleet.play_outages import FleetOutages
+from regraft.producers.nats_fleet.fleet_outages import FleetOutages
 from regraft.producers.nodes.broker_node import NodePorts
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.nats_door import NatsDoor
