@@ -22,7 +22,7 @@ TEXT_LENGTH_MAX = 10_000
 ITEMS_MAX = 1 << 17
 TIME_MS_MAX = 253_402_300_799_999  # The end of the year 9999; later times overflow in the arithmetic of windows.
 SECOND_MAX = TIME_MS_MAX // 1_000
-SEQUENCE_MAX = 1 << 62
+SEQUENCE_MAX = (1 << 62) - 1  # So that a block fits seven bytes.
 BLOCK_MAX = SEQUENCE_MAX // 64
 TOTAL_MAX = 1 << 58  # Nine months at 10 GB/s.
 SUM_MAX = (1 << 63) - 1
@@ -102,7 +102,8 @@ def _bounds_of(record_type: type[msgspec.Struct], path: tuple[str, ...]) -> Iter
             if kind.ge is not None or kind.le is not None:
                 yield FieldBound(place, kind.ge, kind.le)
         elif isinstance(kind, msgspec.inspect.StrType):
-            yield FieldBound(place, kind.min_length, kind.max_length, is_text=True, is_clean=kind.pattern == CLEAN)
+            if kind.pattern or kind.max_length is not None:
+                yield FieldBound(place, kind.min_length, kind.max_length, is_text=True, is_clean=kind.pattern == CLEAN)
         elif isinstance(kind, msgspec.inspect.VarTupleType):
             yield FieldBound(place, None, kind.max_length, is_list=True)
             if isinstance(kind.item_type, msgspec.inspect.StructType):

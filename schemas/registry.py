@@ -23,6 +23,7 @@ AVSC_DIRECTORY = Path(__file__).parent / "avsc"
 SCHEMAS: dict[int, str] = {
     101: "telemetry_batch.v1",
     102: "telemetry_batch.v2",
+    103: "telemetry_batch.v3",
     201: "state_row.v1",
     202: "state_row.v2",
     203: "state_row.v3",

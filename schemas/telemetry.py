@@ -3,6 +3,11 @@
 Every measure can be aggregated idempotently, so a record that arrives twice changes nothing.
 """
 
+from __future__ import annotations
+
+from itertools import groupby
+
+import msgspec
 from msgspec import Struct
 
 from regraft.schemas.bounds import (
@@ -18,6 +23,7 @@ from regraft.schemas.bounds import (
     TimeMs,
     Total,
 )
+from regraft.schemas.packed_cells import Cell, PackedSecond
 
 BLOCK_SIZE = 64  # Sequence numbers in one mask: a block fits one signed 64-bit long.
 
@@ -83,7 +89,8 @@ class TelemetryBatch(Struct, frozen=True):
     """All that one broker has to say in one flush; an empty batch is the heartbeat that lets windows close.
 
     ``boot`` is the time of the broker's start (ms) and separates counter resets; ``sequence`` counts batches per boot
-    from 0; ``epoch`` is the configuration that the broker stamps on what it publishes.
+    from 0; ``epoch`` is the configuration that the broker stamps on what it publishes. What was delivered goes to Kafka
+    in ``seconds``; senders before version 3 wrote ``deliveries``, and both are read.
     """
 
     broker: Name
@@ -95,3 +102,26 @@ class TelemetryBatch(Struct, frozen=True):
     queues: Items[QueueSample] = ()
     probes: Items[LinkProbe] = ()
     clients: Items[ClientChange] = ()
+    seconds: Items[PackedSecond] = ()
+
+    def packed(self) -> TelemetryBatch:
+        """Return the batch as it goes to Kafka: all cells in ``seconds``, ascending."""
+        cells = sorted(self.cells(), key=lambda cell: (cell.second, cell.publisher, cell.block))
+        seconds = tuple(
+            PackedSecond.of(second, [_plain(cell) for cell in of_second])
+            for second, of_second in groupby(cells, key=lambda cell: cell.second)
+        )
+        return msgspec.structs.replace(self, deliveries=(), seconds=seconds)
+
+    def cells(self) -> tuple[Delivery, ...]:
+        """Return all cells, however they came."""
+        packed = (
+            Delivery(publisher, block, each.second, mask, local_deliveries, size, published)
+            for each in self.seconds
+            for publisher, block, mask, local_deliveries, size, published in each.cells()
+        )
+        return (*self.deliveries, *packed)
+
+
+def _plain(cell: Delivery) -> Cell:
+    return cell.publisher, cell.block, cell.mask, cell.local_deliveries, cell.bytes, cell.published

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from regraft.schemas.bounds import CLEAN, TIME_MS_MAX, WINDOW_MS_MAX
+from regraft.schemas.packed_cells import PackedSecond
 from regraft.schemas.packed_deliveries import PackedDeliveries
 from regraft.schemas.state import BODIES, BrokerCompleteness, Interest, PublisherDelivery, StateRow, WindowClosed
 
@@ -109,6 +110,20 @@ def _packed(values: Values) -> Values:
     }
 
 
+def _second(values: Values) -> Values:
+    """Keep of the columns what makes one to three cells."""
+    cells = min(len(values["masks"]), LENGTH_DRAWN_MAX - 1) + 1
+    text = "".join(letter for letter in values["publishers"] if letter.isalnum())
+    counts = {
+        name: (values[name] * 7 * cells)[: 7 * cells] or bytes(7 * cells)
+        for name in ("blocks", "local_deliveries", "bytes")
+    }
+    masks = (values["masks"] * 8 * cells)[: 8 * cells] or bytes(8 * cells)
+    published = (values["published"] * 8 * cells)[: 8 * cells]
+    names = "\n".join(f"p{text}{cell}" for cell in range(cells))
+    return values | counts | {"publishers": names, "masks": masks, "published": published}
+
+
 def _body_type(name: str) -> Any:
     found = next(field.type for field in msgspec.structs.fields(StateRow) if field.name == name)
     return found.__args__[0]
@@ -119,6 +134,7 @@ CONSISTENT: dict[type, Callable[[Values], Values]] = {
     PublisherDelivery: _of_one_length("blocks", "masks", "published"),
     BrokerCompleteness: _in_order(("sequence_min", "sequence_max"), ("epoch_min", "epoch_max")),
     PackedDeliveries: _packed,
+    PackedSecond: _second,
     StateRow: _row,
     WindowClosed: _window,
 }

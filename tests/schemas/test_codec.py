@@ -22,6 +22,7 @@ from regraft.schemas.codec import (
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent
+from regraft.schemas.packed_cells import PackedSecond
 from regraft.schemas.plan import Plan
 from regraft.schemas.registry import SCHEMAS, latest_schema
 from regraft.schemas.state import LinkRtt, PublisherDelivery, QueueState, StateRow, WindowClosed
@@ -71,7 +72,7 @@ def test_both_framings_hold_the_same_record() -> None:
     """A record is read from the Confluent frame and from Avro's single-object encoding alike."""
     framed = encode(BATCH)
     single = SINGLE_OBJECT_MAGIC + latest_schema("TelemetryBatch").fingerprint + framed[5:]
-    assert framed[:5] == b"\x00" + (102).to_bytes(4, "big")
+    assert framed[:5] == b"\x00" + (103).to_bytes(4, "big")
     assert decode(framed, TelemetryBatch) == decode(single, TelemetryBatch) == BATCH
 
 
@@ -104,8 +105,8 @@ def test_state_of_version_1_is_read_without_what_was_published() -> None:
         (b"", "empty"),
         (b"\x00\x00\x00\x0f\xff" + encode(BATCH)[5:], "schema id 4095 is unknown"),
         (
-            b"\x00\x00\x00\x00\x67" + encode(BATCH)[5:],
-            r"TelemetryBatch version 3 was written by a newer Regraft, this one reads up to version 2: "
+            b"\x00\x00\x00\x00\x68" + encode(BATCH)[5:],
+            r"TelemetryBatch version 4 was written by a newer Regraft, this one reads up to version 3: "
             r"upgrade recorder, streaming first \(docs/upgrades.md\)",
         ),
         (SINGLE_OBJECT_MAGIC + bytes(8) + encode(BATCH)[5:], "fingerprint 0000000000000000 is unknown"),
@@ -148,20 +149,20 @@ def test_a_wrong_enum_value_is_refused() -> None:
 def test_ids_of_a_registry_are_written_and_read() -> None:
     """With a registry's ids the frame carries them, and records with our fixed ids are still read."""
     fixed = encode(BATCH)
-    use_wire_ids({102: 7})
+    use_wire_ids({103: 7})
     assert encode(BATCH)[:5] == b"\x00\x00\x00\x00\x07"
     assert decode(encode(BATCH), TelemetryBatch) == decode(fixed, TelemetryBatch) == BATCH
-    assert accepted_ids(102) == (7, 102)
+    assert accepted_ids(103) == (7, 103)
 
 
 def test_an_id_that_the_registry_gave_to_another_schema_means_that_schema() -> None:
     """Where a registry's id equals a fixed id of ours, the registry's meaning holds."""
     fixed = encode(BATCH)
-    use_wire_ids({102: 202, 202: 102, **{i: i + 5_000 for i in SCHEMAS if i not in (102, 202)}})
+    use_wire_ids({103: 202, 202: 103, **{i: i + 5_000 for i in SCHEMAS if i not in (103, 202)}})
     assert decode(encode(BATCH), TelemetryBatch) == BATCH
     with pytest.raises(UndecodableRecordError, match="is a StateRow"):
         decode(fixed, TelemetryBatch)
-    assert accepted_ids(102) == (202,)
+    assert accepted_ids(103) == (202,)
 
 
 RTT_ROW = StateRow(0, 5_000, "rtt", "b1|b2", rtt=LinkRtt("b1", "b2", 3.0, 4.0))
@@ -221,6 +222,9 @@ def test_every_field_of_telemetry_but_the_masks_is_bounded() -> None:
         ("queues", QueueSample),
         ("probes", LinkProbe),
         ("clients", ClientChange),
+        ("seconds", PackedSecond),
     ):
         fields |= {f"{name}.{field}" for field in part.__struct_fields__}
-    assert fields - bounded == {"deliveries.mask", "deliveries.published"}
+    # Of a packed second any bytes of the right length are plausible; lengths and names are judged together.
+    packed = {f"seconds.{field}" for field in PackedSecond.__struct_fields__ if field != "second"}
+    assert fields - bounded == {"deliveries.mask", "deliveries.published"} | packed

@@ -51,7 +51,7 @@ def test_the_codec_writes_with_the_registrys_ids(registry: FakeRegistry) -> None
     batch = TelemetryBatch("b", 1, 2, 3, 4)
     fixed = encode(batch)
     ids = use_registry({URL_VARIABLE: registry.url})
-    assert encode(batch)[:5] == b"\x00" + ids[102].to_bytes(4, "big")
+    assert encode(batch)[:5] == b"\x00" + ids[103].to_bytes(4, "big")
     assert decode(encode(batch), TelemetryBatch) == batch
     assert use_registry({}) == {}
     assert encode(batch) == fixed

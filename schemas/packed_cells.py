@@ -1,0 +1,93 @@
+"""Delivery cells of one second packed by columns: the record in a batch, its byte layout, and what must hold of it.
+
+All numbers are little-endian and stand without gaps. In a record of C cells are:
+
+==================== ========= ======================================================================================
+``second``           long      publish time of all cells, in seconds since 1970
+``publishers``       text      names, one a line, one for each cell; a publisher of two blocks is named twice
+``blocks``           C uint56  as in :class:`schemas.telemetry.Delivery`; so are the others
+``masks``            C int64   what was delivered
+``published``        C int64   what was published, or no byte where that is nothing in any cell
+``local_deliveries`` C uint56  hand-overs; so are ``bytes``
+==================== ========= ======================================================================================
+
+Seven bytes hold exactly what a block may be, so that any bytes of the right length are plausible numbers, and Spark
+judges a record by its lengths alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE, Second
+
+Cell = tuple[str, int, int, int, int, int]  # publisher, block, mask, local deliveries, bytes, published
+Column = bytes
+SEPARATOR = "\n"  # No name holds a control character.
+COUNT_BYTES, MASK_BYTES = 7, 8
+COUNT_MAX = (1 << 8 * COUNT_BYTES) - 1
+
+
+class PackedSecond(Struct, frozen=True):
+    """Cells of one second, in the layout that the module describes."""
+
+    second: Second
+    publishers: str
+    blocks: Column
+    masks: Column
+    published: Column
+    local_deliveries: Column
+    bytes: Column
+
+    def __post_init__(self) -> None:
+        names = self.publishers.split(SEPARATOR)
+        lengths = [len(name) for name in names]
+        if not 0 < min(lengths) <= max(lengths) <= NAME_LENGTH_MAX:
+            found = f"{min(lengths)} to {max(lengths)} characters"
+            raise ValueError(f"publishers have names of {found}: they have 1 to {NAME_LENGTH_MAX}")
+        if UNCLEAN_ANYWHERE.search(self.publishers.replace(SEPARATOR, "")):
+            raise ValueError("a publisher's name has a control character")
+        for name in ("blocks", "masks", "published", "local_deliveries", "bytes"):
+            width = MASK_BYTES if name in ("masks", "published") else COUNT_BYTES
+            found_bytes = len(getattr(self, name))
+            if found_bytes != width * len(names) and not (name == "published" and found_bytes == 0):
+                raise ValueError(f"{name} has {found_bytes} bytes, {len(names)} publishers need {width * len(names)}")
+
+    @classmethod
+    def of(cls, second: int, cells: Sequence[Cell]) -> PackedSecond:
+        """Pack cells of one second, at least one; a counter beyond seven bytes stands at its end."""
+        publishers, blocks, masks, local_deliveries, sizes, published = zip(*cells, strict=True)
+        return cls(
+            second,
+            SEPARATOR.join(publishers),
+            _counts(blocks),
+            _masks(masks),
+            _masks(published) if any(published) else b"",
+            _counts(local_deliveries),
+            _counts(sizes),
+        )
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield the cells."""
+        names = self.publishers.split(SEPARATOR)
+        masks = struct.unpack(f"<{len(names)}q", self.masks)
+        published = struct.unpack(f"<{len(names)}q", self.published) if self.published else (0,) * len(names)
+        counters = (_numbers(self.local_deliveries), _numbers(self.bytes))
+        return zip(names, _numbers(self.blocks), masks, *counters, published, strict=True)
+
+
+def _counts(values: Sequence[int]) -> bytes:
+    return b"".join(min(value, COUNT_MAX).to_bytes(COUNT_BYTES, "little") for value in values)
+
+
+def _masks(values: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(values)}q", *values)
+
+
+def _numbers(packed: bytes) -> list[int]:
+    return [
+        int.from_bytes(packed[place : place + COUNT_BYTES], "little") for place in range(0, len(packed), COUNT_BYTES)
+    ]
