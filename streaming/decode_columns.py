@@ -42,8 +42,8 @@ def decode_columns(
     """Return the bodies ``data[starts[i]:ends[i]]`` of a record schema as columns.
 
     ``wanted`` names the fields to return, None for all. A body is good when it is a record of the schema from its
-    first byte to its last; the others are left out. Read are records of longs, doubles, texts and arrays of such, and
-    of records of these. Raises UnsupportedSchemaError for any other schema.
+    first byte to its last; the others are left out. Read are records of longs, doubles, texts, bytes and arrays of
+    such, and of records of these. Raises UnsupportedSchemaError for any other schema.
     """
     names = [field["name"] for field in schema["fields"]]
     kept = set(names) if wanted is None else set(wanted)
@@ -162,7 +162,7 @@ class ColumnWalk:
                 within = np.minimum(at, len(self._raw) - 8)
                 eight = self._bytes[within[:, None] + np.arange(8)]
                 return _Values(eight.view("<f8").reshape(-1))
-        elif kind == "string":
+        elif _is_bytes(kind):
             at, length = self.texts(rows)
             if is_wanted:
                 return _Values(at, length)
@@ -236,7 +236,10 @@ class ColumnWalk:
         begins = np.repeat(values.numbers - offsets[:-1], values.lengths)
         gathered = self._bytes[begins + np.arange(int(offsets[-1]))]
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(gathered)]
-        coded = pa.Array.from_buffers(pa.large_binary(), values.numbers.size, buffers).dictionary_encode()
+        found = pa.Array.from_buffers(pa.large_binary(), values.numbers.size, buffers)
+        if kind == "bytes":
+            return found
+        coded = found.dictionary_encode()
         texts, wrong = [], []
         for place, raw in enumerate(coded.dictionary.to_pylist()):
             try:
@@ -264,10 +267,14 @@ def _is_long(kind: Any) -> bool:
     return kind in ("int", "long")
 
 
+def _is_bytes(kind: Any) -> bool:
+    return kind in ("string", "bytes")
+
+
 def _joined(parts: Sequence[_Values], kind: Any) -> _Values:
     if not parts:
         none = np.zeros(0, dtype=np.int64)
-        return _Values(none, none if kind == "string" else None)
+        return _Values(none, none if _is_bytes(kind) else None)
     lengths = [part.lengths for part in parts if part.lengths is not None]
     return _Values(np.concatenate([part.numbers for part in parts]), np.concatenate(lengths) if lengths else None)
 

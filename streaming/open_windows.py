@@ -19,6 +19,7 @@ from regraft.streaming.decide_closing import Closing, HeardRows, moved_on
 from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.merge_parts import Longs, WindowParts
 from regraft.streaming.read_telemetry import PART_SCHEMA
+from regraft.streaming.unpack_cells import with_cells
 
 CODEC = "lz4"  # A quarter of the size: names and times repeat from part to part.
 
@@ -103,4 +104,4 @@ def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
     ends = np.cumsum(lengths)
     found = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
     assert found.places.size == lengths.size, "Spark wrote a part that is no part"
-    return found.rows
+    return with_cells(found.rows)

@@ -25,6 +25,7 @@ from regraft.schemas.codec import (
     accepted_ids,
     newer_wire_ids,
 )
+from regraft.schemas.packed_cells import MASK_BYTES
 from regraft.schemas.registry import NEWER, VERSIONS_MAX, latest_schema, newer_hint, schema_by_id, schema_ids_of
 from regraft.streaming.measure_backlog import batch_records_max
 from regraft.streaming.refuse_batches import foreigners, implausible, strangers
@@ -33,6 +34,7 @@ from regraft.streaming.streaming_settings import SECOND_MS, EventBounds, Streami
 
 RECORD = "TelemetryBatch"
 NEVER_MS = -1
+TOLD = ("deliveries", "seconds")  # What a batch tells of times other than its own: single cells, or packed by second.
 
 _BATCH_SCHEMA: dict[str, Any] = json.loads(latest_schema(RECORD).text)
 # What a part says beside its batch; numbers, as nothing else is read by columns.
@@ -85,7 +87,7 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
         windows = F.array_union(windows, F.array(taken_window))
     split = judged.select(
         "batch",
-        "deliveries",
+        *TOLD,
         "is_off",
         F.col("time_ms").alias("kafka_ms"),
         taken_window.alias("taken_window_ms"),
@@ -97,16 +99,17 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
     )
     own_ms, never_ms = F.col("batch.time_ms"), F.lit(NEVER_MS).cast("bigint")
     reached_ms = F.least(own_ms, F.col("kafka_ms")) if is_timed else own_ms
-    cut = split.select(
-        "*",
-        F.when(F.col("is_off"), _none_of("batch.deliveries")).otherwise(_deliveries_of_window(window_ms)).alias("told"),
-    )
+    told = [
+        F.when(F.col("is_off"), _none_of(f"batch.{name}")).otherwise(_of_window(name, window_ms)).alias(f"told_{name}")
+        for name in TOLD
+    ]
+    cut = split.select("*", *told)
     return cut.select(
         F.col("window_ms").alias("window_start_ms"),
         "batch.broker",
         F.when(F.col("is_off"), never_ms).otherwise(reached_ms).alias("reached_ms"),
         (F.col("kafka_ms") if is_timed else never_ms).alias("kafka_ms"),
-        (F.size("told") > 0).alias("is_told"),
+        ((F.size("told_deliveries") > 0) | (F.size("told_seconds") > 0)).alias("is_told"),
         _part(window_ms).alias("part"),
     )
 
@@ -118,9 +121,19 @@ def _observed(judged: DataFrame, observation: str) -> DataFrame:
         F.count("reason").alias("dead"),
         F.count(F.when(F.col("is_off"), 1)).alias("clocks_off"),
         F.count(F.when(F.contains("reason", F.lit(NEWER)), 1)).alias("newer"),
-        F.coalesce(F.sum(F.size("batch.deliveries")), F.lit(0)).alias("cells"),
-        F.coalesce(F.sum(F.size("batch.deliveries") - F.size("deliveries")), F.lit(0)).alias("cells_off"),
+        F.coalesce(F.sum(_cell_count("batch.deliveries", "batch.seconds")), F.lit(0)).alias("cells"),
+        F.coalesce(
+            F.sum(_cell_count("batch.deliveries", "batch.seconds") - _cell_count("deliveries", "seconds")), F.lit(0)
+        ).alias("cells_off"),
     )
+
+
+def _cell_count(deliveries: str, seconds: str) -> Column:
+    """Return how many cells there are, single and packed."""
+    packed = F.aggregate(
+        seconds, F.lit(0), lambda count, each: count + (F.length(each["masks"]) / MASK_BYTES).cast("int")
+    )
+    return F.size(deliveries) + packed
 
 
 def _part(window_ms: int) -> Column:
@@ -128,7 +141,7 @@ def _part(window_ms: int) -> Column:
     own = (_window_start("batch.time_ms", window_ms) == F.col("window_ms")) & ~F.col("is_off")
     taken = F.coalesce(F.col("taken_window_ms") == F.col("window_ms"), F.lit(False))
     fields = {name: F.col(f"batch.{name}") for name in ("broker", "boot", "sequence", "time_ms", "epoch")}
-    fields["deliveries"] = F.col("told")
+    fields |= {name: F.col(f"told_{name}") for name in TOLD}
     for name in ("queues", "probes", "clients"):
         fields[name] = F.when(own, F.col(f"batch.{name}")).otherwise(_none_of(f"batch.{name}"))
     fields |= {"own": own.cast("bigint"), "taken": taken.cast("bigint"), "is_off": F.col("is_off").cast("bigint")}
@@ -164,17 +177,15 @@ def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     """Add what is known of each record, the batch all null inside where it did not decode.
 
     ``batch``, ``time_ms`` of Kafka, ``reason`` (why it is refused, null when it is good), ``is_off`` (refused for its
-    time alone) and ``deliveries`` (those of the batch whose times are near Kafka's: they are of another broker's
-    clock, where the publisher is).
+    time alone), ``deliveries`` and ``seconds`` (those of the batch whose times are near Kafka's: they are of another
+    broker's clock, where the publisher is).
     """
     decoded = records.withColumn("time_ms", F.unix_millis("timestamp")).withColumn("batch", _decoded())
     decoded = decoded.withColumn("fault", _fault(settings))
     off = F.when(F.col("fault").isNull(), _clock_reason(settings.bounds))
-    return (
-        decoded.withColumn("reason", F.coalesce("fault", off))
-        .withColumn("is_off", F.col("fault").isNull() & F.col("reason").isNotNull())
-        .withColumn("deliveries", _near_deliveries(settings.bounds))
-    )
+    judged = decoded.withColumn("reason", F.coalesce("fault", off))
+    judged = judged.withColumn("is_off", F.col("fault").isNull() & F.col("reason").isNotNull())
+    return judged.withColumns({name: _near(name, settings.bounds) for name in TOLD})
 
 
 def _decoded() -> Column:
@@ -235,9 +246,9 @@ def _clock_reason(bounds: EventBounds) -> Column:
     return reason
 
 
-def _near_deliveries(bounds: EventBounds) -> Column:
-    """Return the deliveries whose second is near Kafka's time; most batches have no other and are not searched."""
-    deliveries, seconds, kafka_ms = F.col("batch.deliveries"), F.col("batch.deliveries.second"), F.col("time_ms")
+def _near(name: str, bounds: EventBounds) -> Column:
+    """Return what was told whose second is near Kafka's time; most batches have nothing else and are not searched."""
+    told, seconds, kafka_ms = F.col(f"batch.{name}"), F.col(f"batch.{name}.second"), F.col("time_ms")
     latest_ms = None if bounds.future_ms_max is None else kafka_ms + bounds.future_ms_max
     earliest_ms = None if bounds.past_ms_max is None else kafka_ms - bounds.past_ms_max
     far = F.lit(False)
@@ -246,15 +257,15 @@ def _near_deliveries(bounds: EventBounds) -> Column:
     if earliest_ms is not None:
         far |= F.array_min(seconds) * SECOND_MS < earliest_ms
 
-    def is_near(delivery: Column) -> Column:
-        second_ms, found = delivery["second"] * SECOND_MS, F.lit(True)
+    def is_near(each: Column) -> Column:
+        second_ms, found = each["second"] * SECOND_MS, F.lit(True)
         if latest_ms is not None:
             found &= second_ms <= latest_ms
         if earliest_ms is not None:
             found &= second_ms >= earliest_ms
         return found
 
-    return F.when(F.col("fault").isNull() & far, F.filter(deliveries, is_near)).otherwise(deliveries)
+    return F.when(F.col("fault").isNull() & far, F.filter(told, is_near)).otherwise(told)
 
 
 def _undecodable_reason() -> Column:
@@ -306,7 +317,7 @@ def _second_window_start(second: Column, window_ms: int) -> Column:
 def _windows(window_ms: int) -> Column:
     """Return the starts of all windows that a batch has something in, its own first."""
     own = F.array(_window_start("batch.time_ms", window_ms))
-    seconds = F.col("deliveries.second")
+    seconds = F.concat("deliveries.second", "seconds.second")
     first = _second_window_start(F.array_min(seconds), window_ms)
     last = _second_window_start(F.array_max(seconds), window_ms)
     several = F.transform(seconds, lambda second: _second_window_start(second, window_ms))
@@ -317,12 +328,12 @@ def _windows(window_ms: int) -> Column:
     )
 
 
-def _deliveries_of_window(window_ms: int) -> Column:
-    """Return the deliveries of the row's window; most batches lie in one window and are not searched."""
-    deliveries, seconds = F.col("deliveries"), F.col("deliveries.second")
+def _of_window(name: str, window_ms: int) -> Column:
+    """Return what was told of the row's window; most batches lie in one window and are not searched."""
+    told, seconds = F.col(name), F.col(f"{name}.second")
     here = F.col("window_ms")
     first = _second_window_start(F.array_min(seconds), window_ms)
     last = _second_window_start(F.array_max(seconds), window_ms)
-    return F.when((first == here) & (last == here), deliveries).otherwise(
-        F.filter(deliveries, lambda delivery: _second_window_start(delivery["second"], window_ms) == here)
+    return F.when((first == here) & (last == here), told).otherwise(
+        F.filter(told, lambda each: _second_window_start(each["second"], window_ms) == here)
     )

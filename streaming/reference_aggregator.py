@@ -5,11 +5,12 @@ In: TelemetryBatch records as dicts, as fastavro reads them. Out: ``ReferenceWin
 of ``build_rows`` are shared with the Spark path; every aggregate here is a loop over a dict.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from regraft.schemas.bounds import SUM_MAX
+from regraft.schemas.packed_cells import PackedSecond
 from regraft.schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
 from regraft.streaming.build_rows import (
     ROW_KINDS,
@@ -27,6 +28,7 @@ Batch = Mapping[str, Any]
 Moment = tuple[int, int, int, int]  # boot, time_ms, sequence, place in the batch: the order of "last"
 
 COUNTERS = ("messages_in", "messages_out", "notifications_out", "bytes_in", "bytes_out", "busy_ms", "wait_ms")
+CELL_FIELDS = ("publisher", "block", "mask", "local_deliveries", "bytes", "published")
 UNSIGNED = (1 << 64) - 1
 ANY_TIME = EventBounds()
 
@@ -122,7 +124,7 @@ class ReferenceAggregator:
         seconds_ms = self._window_ms // SECOND_MS
         broker = batch["broker"]
         window_second, cells = -1, {}
-        for delivery in batch["deliveries"]:
+        for delivery in _cells_of(batch):
             second = delivery["second"]
             if not _is_near(second * SECOND_MS, taken_ms, bounds):
                 continue
@@ -182,6 +184,15 @@ class ReferenceAggregator:
             window = Window(start_ms, start_ms + self._window_ms)
             closed.append(_window_of(window, self._open.pop(start_ms), late_rows))
         return closed
+
+
+def _cells_of(batch: Batch) -> Iterator[Mapping[str, Any]]:
+    """Yield all delivery cells of a batch, however they came."""
+    yield from batch["deliveries"]
+    for packed in batch.get("seconds", ()):
+        second = PackedSecond(**packed)
+        for cell in second.cells():
+            yield {"second": second.second, **dict(zip(CELL_FIELDS, cell, strict=True))}
 
 
 def _is_near(time_ms: int, kafka_ms: int, bounds: EventBounds) -> bool:

@@ -10,8 +10,10 @@ from functools import partial
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from regraft.schemas.bounds import UNCLEAN, FieldBound, field_bounds
+from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN, FieldBound, field_bounds
 from regraft.schemas.broker_topics import ANOTHERS, NOBODY, BrokerTopics
+from regraft.schemas.packed_cells import COUNT_BYTES, MASK_BYTES
+from regraft.schemas.packed_cells import SEPARATOR as LINE_END
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import TELEMETRY, topic_name
 
@@ -25,7 +27,9 @@ def implausible() -> list[Refusal]:
     """Return what is beyond the bounds of the record, text that is no UTF-8 first: nothing else may look into it."""
     bounds = field_bounds(TelemetryBatch)
     texts = _texts_beyond([bound for bound in bounds if bound.is_text])
-    return [*texts, *(_number_beyond(bound) for bound in bounds if not bound.is_text)]
+    torn = F.lit("a packed second in it has names or columns that no packed second has")
+    numbers = [_number_beyond(bound) for bound in bounds if not bound.is_text]
+    return [*texts, *numbers, (F.exists("batch.seconds", _is_torn), torn)]
 
 
 def strangers(brokers: Sequence[str]) -> list[Refusal]:
@@ -56,12 +60,11 @@ def foreigners(topics: BrokerTopics) -> list[Refusal]:
 def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
     """Return what is wrong with names; their characters are looked at in one text."""
     columns = [(bound, F.col(f"batch.{bound.name}")) for bound in bounds]
-    joined = F.concat_ws(
-        SEPARATOR, *(F.array_join(column, SEPARATOR) if len(bound.path) > 1 else column for bound, column in columns)
-    )
+    texts = [F.array_join(column, SEPARATOR) if len(bound.path) > 1 else column for bound, column in columns]
+    packed, joined = F.array_join("batch.seconds.publishers", LINE_END), F.concat_ws(SEPARATOR, *texts)
     unclean = F.lit("a name in it has characters that cannot be shown")
     found: list[Refusal] = [
-        (~F.is_valid_utf8(joined), F.lit("a name in it is not UTF-8")),
+        (~F.is_valid_utf8(joined) | ~F.is_valid_utf8(packed), F.lit("a name in it is not UTF-8")),
         (joined.rlike(f"[{UNCLEAN}]"), unclean),
     ]
     for bound, column in columns:
@@ -74,6 +77,19 @@ def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
             is_beyond = F.exists(column, partial(_is_beyond, least, most))
         found.append((is_beyond, F.lit(f"{bound.name} is shorter than {least} or longer than {most} characters")))
     return found
+
+
+def _is_torn(second: Column) -> Column:
+    """Tell whether a packed second is not as its layout says (:mod:`schemas.packed_cells`)."""
+    names = second["publishers"]
+    # Not by `translate`, which takes longer than everything else that is done to a batch.
+    count = F.octet_length(names) - F.octet_length(F.replace(names, F.lit(LINE_END), F.lit(""))) + 1
+    name = f"[^{UNCLEAN}]{{1,{NAME_LENGTH_MAX}}}+"
+    torn = ~names.rlike(rf"^{name}(?:{LINE_END}{name})*+\z")
+    for name in ("blocks", "local_deliveries", "bytes"):
+        torn |= F.length(second[name]) != count * COUNT_BYTES
+    torn |= F.length(second["masks"]) != count * MASK_BYTES
+    return torn | ~F.length(second["published"]).isin(F.lit(0), count * MASK_BYTES)
 
 
 def _is_beyond(least: float, most: float, text: Column) -> Column:

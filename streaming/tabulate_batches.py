@@ -1,7 +1,8 @@
 """Decoded batches -> the parts that each window has of them, as the Spark query makes them, in this process.
 
-In: batches as columns (``decode_columns``). Out: what ``merge_parts`` takes, which with ``close_windows``
-gives the rows of the Spark job. Which records there are and what becomes of the windows does not belong here.
+In: batches as columns (``decode_columns``), all cells unpacked (``unpack_cells``). Out: what ``merge_parts`` takes,
+which with ``close_windows`` gives the rows of the Spark job. Which records there are and what becomes of the windows
+does not belong here.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from regraft.schemas.bounds import SECOND_MAX, FieldBound, field_bounds
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.streaming.merge_parts import Longs, WindowParts, distinct
 from regraft.streaming.streaming_settings import SECOND_MS, EventBounds
+from regraft.streaming.unpack_cells import is_torn
 
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
+READ = (*FIELDS, "seconds")  # What is to be read of a recording for these, where there is such.
 
 _OWN_LISTS = {
     "queues": pa.struct(
@@ -43,6 +46,8 @@ def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> ND
     for bound in field_bounds(TelemetryBatch):
         if bound.path[0] in names:
             sane &= ~_beyond(batches, bound)
+    if "seconds" in names:
+        sane &= ~is_torn(batches)
     time_ms = _longs(batches, "time_ms")
     return np.asarray(sane & _is_near(time_ms, kafka_ms, bounds))
 

@@ -35,16 +35,17 @@ from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.merge_parts import Longs, WindowParts, merge_parts
 from regraft.streaming.streaming_settings import EventBounds
 from regraft.streaming.tabulate_batches import (
-    FIELDS,
+    READ,
     is_of,
     is_sane,
     kafka_lag_ms,
     tabulate_batches,
     with_near_deliveries,
 )
+from regraft.streaming.unpack_cells import with_cells
 
 READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
-WANTED = frozenset({*FIELDS, "probes", "clients"})
+WANTED = frozenset({*READ, "probes", "clients"})
 TOLD_TOPICS = (CLIENTS.suffix, PLANS.suffix)
 KINDS_KEPT = ("delivery", "rtt", "churn")
 
@@ -159,7 +160,7 @@ class _Telemetry:
         sane = is_sane(found.rows, kafka_ms, self._bounds) & known
         rows = found.rows if sane.all() else found.rows.filter(pa.array(sane))
         kafka_ms = kafka_ms[sane]
-        rows = with_near_deliveries(rows, kafka_ms, self._bounds)
+        rows = with_near_deliveries(with_cells(rows), kafka_ms, self._bounds)
         lag_ms, lead_ms = kafka_lag_ms(rows, kafka_ms)
         self.lag_ms, self.lead_ms = max(self.lag_ms, lag_ms), max(self.lead_ms, lead_ms)
         self.records += starts.size

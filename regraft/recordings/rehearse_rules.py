@@ -169,7 +169,8 @@ class _Rehearser:
             self._undecodable += 1
             return
         # Rules look at queues and at who reports; what was delivered says nothing to them and takes most of the time.
-        self._aggregator.take({**msgspec.to_builtins(batch), "deliveries": ()}, message.time_ms)
+        bare = msgspec.structs.replace(batch, deliveries=(), seconds=())
+        self._aggregator.take(msgspec.to_builtins(bare), message.time_ms)
         for window in self._aggregator.advance():
             yield from window.rows
             yield window.marker

@@ -1,4 +1,7 @@
-"""Random telemetry for the streaming tests: brokers that start again, windows that overlap batches, loss, repeats."""
+"""Random telemetry for the streaming tests: brokers that start again, windows that overlap batches, loss, repeats.
+
+Half of the batches are packed, as they go to Kafka, the others are as senders before version 3 wrote them.
+"""
 
 import random
 from collections.abc import Sequence
@@ -86,14 +89,20 @@ def taken_times_ms(rng: random.Random, batches: Sequence[TelemetryBatch]) -> lis
 
 def as_dicts(batches: Sequence[TelemetryBatch]) -> list[dict[str, Any]]:
     """Return the batches as fastavro reads them."""
-    dicts: list[dict[str, Any]] = msgspec.to_builtins(list(batches))
+    dicts: list[dict[str, Any]] = msgspec.to_builtins(list(batches), builtin_types=(bytes,))
     return dicts
+
+
+def unpacked(batch: TelemetryBatch) -> TelemetryBatch:
+    """Return the batch with all cells one by one."""
+    return msgspec.structs.replace(batch, deliveries=batch.cells(), seconds=())
 
 
 def parts_of(batches: Sequence[TelemetryBatch]) -> WindowParts:
     """Return the parts that Spark makes of the batches, in order of arrival and repeats kept."""
     windows, parts = [], []
-    for batch in as_dicts(batches):
+    for batch in as_dicts([unpacked(batch) for batch in batches]):
+        del batch["seconds"]
         own_ms = batch["time_ms"] - batch["time_ms"] % WINDOW_MS
         for start_ms in {own_ms} | {_window_of(delivery) for delivery in batch["deliveries"]}:
             part = batch | {"own": int(start_ms == own_ms), "taken": 0, "delay_ms": 0, "is_off": 0}
@@ -132,4 +141,5 @@ def _batch(
     clients = tuple(
         ClientChange(rng.choice(("c1", "c2")), rng.randrange(3), "subscribed") for _ in range(rng.randrange(3))
     )
-    return TelemetryBatch(broker, boot, sequence, time_ms, rng.randrange(2), deliveries, queues, probes, clients)
+    batch = TelemetryBatch(broker, boot, sequence, time_ms, rng.randrange(2), deliveries, queues, probes, clients)
+    return batch.packed() if rng.random() < 0.5 else batch

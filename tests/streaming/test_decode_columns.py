@@ -18,7 +18,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.streaming.decode_columns import DecodedColumns, UnsupportedSchemaError, decode_columns
 from tests.streaming.random_telemetry import as_dicts, random_telemetry
 
-NEWEST, FIRST = 102, 101
+NEWEST, FIRST = 103, 101
 
 
 def decoded(bodies: Sequence[bytes], schema_id: int = NEWEST, wanted: Sequence[str] | None = None) -> DecodedColumns:

@@ -301,7 +301,7 @@ def test_what_was_deleted_unread_is_told_and_the_job_goes_on(spark: SparkSession
     admin, ends = AdminClient({"bootstrap.servers": job.bootstrap}), places_of(job)
     for deleted in admin.delete_records(ends).values():
         deleted.result(20)
-    newer = encode(TelemetryBatch("b0", 1, 0, begin_ms, 1)).replace((102).to_bytes(4), (103).to_bytes(4), 1)
+    newer = encode(TelemetryBatch("b0", 1, 0, begin_ms, 1)).replace((103).to_bytes(4), (104).to_bytes(4), 1)
     send(job, [("y", b"junk"), ("b0", newer), *beats(range(40, 60), begin_ms)])
     again = Running(spark, job)
     again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 59_000)

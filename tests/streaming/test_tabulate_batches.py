@@ -19,6 +19,7 @@ from regraft.streaming.merge_parts import merge_parts
 from regraft.streaming.reference_aggregator import ReferenceAggregator
 from regraft.streaming.streaming_settings import EventBounds
 from regraft.streaming.tabulate_batches import is_of, is_sane, kafka_lag_ms, tabulate_batches, with_near_deliveries
+from regraft.streaming.unpack_cells import with_cells
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms
 
 FAR_MS = 1 << 50
@@ -26,7 +27,7 @@ NO_BOUNDS = EventBounds(None, None)
 
 
 def columns_of(batches: Sequence[TelemetryBatch], wanted: Sequence[str] | None = None) -> pa.StructArray:
-    """Return batches as they are read from a recording."""
+    """Return batches as they are read from a recording, packed or not."""
     bodies = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
     sizes = np.array([len(body) for body in bodies], dtype=np.int64)
     ends = np.cumsum(sizes)
@@ -43,7 +44,7 @@ def test_windows_are_those_of_the_reference(seed: int) -> None:
     reference = ReferenceAggregator(WINDOW_MS, grace_ms=0)
     for batch in as_dicts(batches):
         reference.take(batch)
-    table = tabulate_batches(columns_of(batches), WINDOW_MS, 0, FAR_MS)
+    table = tabulate_batches(with_cells(columns_of(batches)), WINDOW_MS, 0, FAR_MS)
     found = close_windows(merge_parts(table), WINDOW_MS)
     expected = reference.finish()
     assert [window.rows() for window in found] == [list(window.rows) for window in expected]
@@ -53,9 +54,10 @@ def test_windows_are_those_of_the_reference(seed: int) -> None:
 def test_windows_outside_the_span_are_left_out() -> None:
     """Only windows that start within the span are there, each whole."""
     batches = random_telemetry(random.Random(5))
-    everything = close_windows(merge_parts(tabulate_batches(columns_of(batches), WINDOW_MS, 0, FAR_MS)), WINDOW_MS)
+    rows = with_cells(columns_of(batches))
+    everything = close_windows(merge_parts(tabulate_batches(rows, WINDOW_MS, 0, FAR_MS)), WINDOW_MS)
     first_ms, end_ms = BEGIN_MS + WINDOW_MS, BEGIN_MS + 2 * WINDOW_MS
-    some = close_windows(merge_parts(tabulate_batches(columns_of(batches), WINDOW_MS, first_ms, end_ms)), WINDOW_MS)
+    some = close_windows(merge_parts(tabulate_batches(rows, WINDOW_MS, first_ms, end_ms)), WINDOW_MS)
     assert [window.rows() for window in some] == [
         window.rows() for window in everything if first_ms <= window.window.start_ms < end_ms
     ]
@@ -95,7 +97,7 @@ def test_clocks_are_judged_as_the_reference_does(seed: int) -> None:
         reference.take(batch, time_ms)
     rows, kafka_ms = columns_of(batches), np.array(taken_ms, dtype=np.int64)
     sane = is_sane(rows, kafka_ms, bounds)
-    near = with_near_deliveries(rows.filter(pa.array(sane)), kafka_ms[sane], bounds)
+    near = with_near_deliveries(with_cells(rows.filter(pa.array(sane))), kafka_ms[sane], bounds)
     found = close_windows(merge_parts(tabulate_batches(near, WINDOW_MS, 0, FAR_MS)), WINDOW_MS)
     expected = [window for window in reference.finish() if window.marker.brokers or window.rows]
     assert [window.rows() for window in found] == [list(window.rows) for window in expected]

@@ -1,5 +1,6 @@
 """The query on a real Spark session, its records from files in the shape of Kafka's: rows, lateness, dead letters."""
 
+import copy
 import dataclasses
 import math
 import random
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +21,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from regraft.schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
 from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.packed_cells import PackedSecond
 from regraft.schemas.registry import latest_schema, schema_by_id
 from regraft.schemas.state import BrokerClock, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
@@ -302,11 +305,11 @@ BAD: list[tuple[bytes | None, str]] = [
     (None, "the record is empty"),
     (b"", "the record is empty"),
     (b"hello", "the record starts with 6865, expected 00 (Confluent) or c301 (Avro)"),
-    (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101, 102"),
+    (b"\x00\x00\x00\x0f\xff" + BODY, "schema id 4095 is unknown here, known for TelemetryBatch are 101, 102, 103"),
     (b"\x00\x00\x00\x03\x85" + BODY, "schema id 901 is unknown here"),
     (
-        b"\x00\x00\x00\x00\x67" + BODY,
-        "TelemetryBatch version 3 was written by a newer Regraft, this one reads up to version 2: upgrade recorder, "
+        b"\x00\x00\x00\x00\x68" + BODY,
+        "TelemetryBatch version 4 was written by a newer Regraft, this one reads up to version 3: upgrade recorder, "
         "streaming first",
     ),
     (SINGLE_OBJECT_MAGIC + bytes(8) + BODY, "schema fingerprint 0000000000000000 is unknown here"),
@@ -332,7 +335,7 @@ def test_what_does_not_decode_becomes_a_dead_letter(spark: SparkSession, tmp_pat
 
 def test_each_record_is_decoded_once(spark: SparkSession, tmp_path: Path) -> None:
     """However much is asked of a batch: Spark's optimizer copies what a filter or a column rests on."""
-    job, versions, framings = settings_of(tmp_path), 2, 2
+    job, versions, framings = settings_of(tmp_path), 3, 2
     records = kafka_frame(spark, [encode(GOOD)])
     for frame in (dead_letters(records, job), telemetry_rows(records, job)):
         plan = frame._jdf.queryExecution().optimizedPlan().toString()
@@ -343,8 +346,8 @@ def test_spark_refuses_what_the_codec_refuses(spark: SparkSession, tmp_path: Pat
     """Of records with bytes changed at random, those that Spark takes are those that the codec takes."""
     rng = random.Random(2)
     values: list[bytes | None] = []
-    for _ in range(300):
-        value = bytearray(encode(GOOD))
+    for number in range(400):
+        value = bytearray(encode(GOOD.packed() if number % 2 else GOOD))
         for _ in range(rng.randrange(1, 3)):
             value[rng.randrange(len(value))] = rng.randrange(256)
         values.append(bytes(value[: rng.choice((len(value), len(value), rng.randrange(len(value))))]))
@@ -366,7 +369,17 @@ def second_of(second: int) -> TelemetryBatch:
     return TelemetryBatch("b1", 1, 0, KAFKA_MS, 1, (*GOOD.deliveries, Delivery("p", 0, second, 1, 1, 1)))
 
 
+def replace_unchecked(second: PackedSecond, **changes: object) -> PackedSecond:
+    """Return a packed second with other columns, whether they fit or not."""
+    torn = copy.copy(second)
+    for name, value in changes.items():
+        msgspec.structs.force_setattr(torn, name, value)
+    return torn
+
+
 SAMPLE = QueueSample("", 1, 1, 1, 1, 1, 1, 1, 1)
+PACKED = GOOD.packed()
+PACKED_COLUMNS = ("blocks", "masks", "published", "local_deliveries", "bytes")
 NONSENSE: list[tuple[bytes, str]] = [
     (
         encode(TelemetryBatch("b1", 1, 0, 2**63 - 1, 1)),
@@ -393,6 +406,14 @@ NONSENSE: list[tuple[bytes, str]] = [
     ),
     (encode(replace(GOOD, queues=(SAMPLE, replace(SAMPLE, bytes_out=-1)))), "queues.bytes_out is -1, 0 to"),
     (encode(replace(GOOD, queues=(replace(SAMPLE, queue_length=-1),))), "queues.queue_length is -1, 0 to"),
+    *(
+        (encode(replace(PACKED, seconds=(torn,))), "a packed second in it has names or columns")
+        for torn in (
+            *(replace_unchecked(PACKED.seconds[0], **{name: bytes(6)}) for name in PACKED_COLUMNS),
+            *(replace_unchecked(PACKED.seconds[0], publishers=names) for names in ("", "p\nq", "p" * 257)),
+        )
+    ),
+    (encode(replace(PACKED, seconds=(replace(PACKED.seconds[0], second=-1),))), "seconds.second is -1, 0 to"),
     (encode(GOOD)[:5] + bytes(9 << 20), "the record has 9437189 bytes, at most 8388608 are read (the first 900000"),
 ]
 
