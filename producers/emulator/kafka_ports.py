@@ -124,7 +124,7 @@ class KafkaPorts:
     def send_batch(self, batch: TelemetryBatch) -> None:
         """Send a batch, keyed by its broker."""
         if self._topics.speaks_for(batch.broker):
-            self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, batch)
+            self.telemetry.write(self._topics.name(TELEMETRY, batch.broker), batch.broker, batch.packed())
 
     def send_result(self, result: CommandResult) -> None:
         """Send a result, keyed by its broker."""

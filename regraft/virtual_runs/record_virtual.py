@@ -43,7 +43,7 @@ class _RecordingTap:
 
     def on_batch(self, batch: TelemetryBatch) -> None:
         """Write a batch at its own time."""
-        self._write(TELEMETRY.suffix, batch.time_ms, batch.broker, encode(batch), TELEMETRY.partitions)
+        self._write(TELEMETRY.suffix, batch.time_ms, batch.broker, encode(batch.packed()), TELEMETRY.partitions)
 
     def on_client(self, name: str, client: Client | None, now_ms: int) -> None:
         """Write a client, or its tombstone."""
