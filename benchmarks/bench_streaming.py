@@ -36,6 +36,7 @@ from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.infra.spark_session import JAVA_OPTIONS, build_spark_session, end_session
 from regraft.infra.stack_error import StackError
 from regraft.schemas.codec import CONFLUENT_HEADER_BYTES, decode, encode
+from regraft.schemas.packed_cells import MASK_BYTES
 from regraft.schemas.registry import latest_schema
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.telemetry import Delivery, TelemetryBatch
@@ -59,7 +60,8 @@ STEADY_SHARE = 0.6
 WAIT_S_MAX = 900.0
 
 
-Progress = tuple[float, int]  # When, in s from the beginning, and how many cells were done.
+# When, in s from the beginning, how many cells were done, and what CPU s all processes had taken by then.
+Progress = tuple[float, int, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def generate(bootstrap: str, seconds: int) -> None:
     def send(batch: TelemetryBatch) -> None:
         while True:
             try:
-                producer.produce(topic, encode(batch), key=batch.broker)
+                producer.produce(topic, encode(batch.packed()), key=batch.broker)
                 return
             except BufferError:
                 producer.poll(0.1)
@@ -163,17 +165,12 @@ def run_spark(
     while job.is_alive() and time.monotonic() < ready + WAIT_S_MAX and not _all_closed(bootstrap, windows):
         status = json.loads(settings.status_file.read_text()) if settings.status_file.exists() else {"cells": 0}
         if status["cells"] and (not progress or progress[-1][1] < status["cells"]):
-            progress.append((time.monotonic() - ready, status["cells"]))
+            progress.append((time.monotonic() - ready, status["cells"], sum(_used_cpu_s().values())))
         time.sleep(0.05)
     ended = time.monotonic()
-    java = _java_children()
+    cpu_s, java = _used_cpu_s(), _java_children()
     java_mb = max((_peak_mb_of(child) for child in java), default=0.0)
     workers = [child for each in java for child in each.children(recursive=True)]
-    cpu_s = {
-        "driver (Python)": time.process_time(),
-        "Java": sum(map(_cpu_s, java)),
-        "workers": sum(map(_cpu_s, workers)),
-    }
     workers_mb = sum(map(_peak_mb_of, workers))
     stop.set()
     job.join(60)
@@ -221,8 +218,8 @@ def run_loop(bootstrap: str, seconds: int) -> dict[str, Any]:
             batch = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), schema)
             latest[partition] = max(latest[partition], batch["time_ms"])
             aggregator.take(batch)
-            cells += len(batch["deliveries"])
-        progress.append((time.monotonic() - begin, cells))
+            cells += sum(len(second["masks"]) // MASK_BYTES for second in batch["seconds"])
+        progress.append((time.monotonic() - begin, cells, time.process_time()))
         closed = aggregator.advance(min(latest.values()))
         for window in closed:
             for row in window.rows:
@@ -283,9 +280,18 @@ def steady_cells_per_s(progress: Sequence[Progress], total_s: float) -> float:
 
     Work in hand when a micro-batch began is of cells before it, so only what was completed counts.
     """
-    cells = progress[-1][1]
-    begin_s, done = next(each for each in progress if each[1] >= (1 - STEADY_SHARE) * cells)
-    return (cells - done) / (total_s - begin_s)
+    begin_s, done, _ = _steady_from(progress)
+    return (progress[-1][1] - done) / (total_s - begin_s)
+
+
+def steady_cpu_s_per_million(progress: Sequence[Progress], cpu_s: float) -> float:
+    """Return the CPU time for a million cells over the same part: without what starting and compiling takes."""
+    _, done, used_s = _steady_from(progress)
+    return (cpu_s - used_s) / (progress[-1][1] - done) * 1e6
+
+
+def _steady_from(progress: Sequence[Progress]) -> Progress:
+    return next(each for each in progress if each[1] >= (1 - STEADY_SHARE) * progress[-1][1])
 
 
 def _all_closed(bootstrap: str, windows: int) -> bool:
@@ -319,6 +325,17 @@ def _read(bootstrap: str, topic: str) -> list[tuple[bytes, bytes, int]]:
 
 def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+
+
+def _used_cpu_s() -> dict[str, float]:
+    """Return the CPU time of the Spark driver, its Java and Python workers so far."""
+    java = _java_children()
+    workers = [child for each in java for child in each.children(recursive=True)]
+    return {
+        "driver (Python)": time.process_time(),
+        "Java": sum(map(_cpu_s, java)),
+        "workers": sum(map(_cpu_s, workers)),
+    }
 
 
 def _java_children() -> list[psutil.Process]:
@@ -362,6 +379,8 @@ def _figures(facts: dict[str, dict[str, Any]], outcomes: dict[str, Outcome], kaf
         figures += [Figure("cpu_s", by | {"process": process}, round(spent, 1), "s") for process, spent in used.items()]
         per_million = sum(used.values()) / outcome.cells * 1e6
         figures.append(Figure("cpu_s_per_million_cells", by, round(per_million, 2), "s"))
+        per_million = steady_cpu_s_per_million(facts[name]["progress"], sum(used.values()))
+        figures.append(Figure("steady_cpu_s_per_million_cells", by, round(per_million, 2), "s"))
         peaks = facts[name]["peak_mb"]
         figures += [
             Figure("peak_rss_mb", by | {"process": process}, round(peak), "MB") for process, peak in peaks.items()
@@ -431,7 +450,7 @@ def main() -> int:
         shutil.rmtree(directory, ignore_errors=True)
     for figure in figures:
         labels = " ".join(str(figure.where[label]) for label in ("by", "process") if label in figure.where)
-        print(f"{figure.name:24} {labels:32} {figure.value:>14,} {figure.unit}")
+        print(f"{figure.name:30} {labels:32} {figure.value:>14,} {figure.unit}")
     for fault in faults:
         print(f"WRONG: {fault}")
     if given.json is not None:
