@@ -1,0 +1,75 @@
+"""What programs of a benchmark cost: CPU time and peak memory by kind of process; each in a process of its own.
+
+A process that has ended counts where its parent has waited for it, as Spark's daemon does for its workers.
+"""
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PYTHON, JAVA, WORKERS = "driver (Python)", "Java", "workers (Python)"
+
+
+def apart(program: Callable[..., Any], *arguments: object) -> Any:
+    """Run a program in a fresh process, so that its memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(program, arguments)
+
+
+def java_children() -> list[psutil.Process]:
+    """Return the Java processes that this process started."""
+    return [child for child in psutil.Process().children() if _is_java(child)]
+
+
+def spark_cpu_s() -> dict[str, float]:
+    """Return the CPU time so far of the driver, its Java (in local mode with the executors) and Python workers."""
+    java = java_children()
+    return {PYTHON: time.process_time(), JAVA: sum(map(_own_cpu_s, java)), WORKERS: cpu_s(_below(java), ended=True)}
+
+
+def spark_peak_mb() -> dict[str, float]:
+    """Return the sum of the peaks of the same processes, of those that still run; forked workers share some of it."""
+    own_mb, java = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024, java_children()
+    return {PYTHON: own_mb, JAVA: sum(map(peak_mb, java)), WORKERS: sum(map(peak_mb, _below(java)))}
+
+
+def cpu_s(processes: Iterable[psutil.Process], *, ended: bool = False) -> float:
+    """Return the CPU time of processes, with ``ended`` also of children of theirs that have ended."""
+    spent_s = 0.0
+    for process in processes:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        spent_s += times.user + times.system
+        spent_s += times.children_user + times.children_system if ended else 0.0
+    return spent_s
+
+
+def peak_mb(process: psutil.Process) -> float:
+    """Return the most resident memory that a process had."""
+    try:
+        status = (Path("/proc") / str(process.pid) / "status").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return 0.0
+    return int(status.split("VmHWM:")[1].split()[0]) / 1_024 if "VmHWM:" in status else 0.0
+
+
+def _is_java(process: psutil.Process) -> bool:
+    try:
+        return "java" in process.name() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _below(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+    return [child for each in processes for child in each.children(recursive=True)]
+
+
+def _own_cpu_s(process: psutil.Process) -> float:
+    return cpu_s([process])

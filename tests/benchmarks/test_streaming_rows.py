@@ -1,0 +1,67 @@
+"""bench_streaming compares what programs wrote, not how they cut it, and measures by what was completed."""
+
+import pytest
+
+from benchmarks.streaming_input import BATCHES_PER_S, BROKERS, WINDOW_MS, Telemetry
+from benchmarks.streaming_programs import Outlay
+from benchmarks.streaming_rows import differences, outcome_of
+from regraft.schemas.codec import decode, encode
+from regraft.schemas.state import WindowClosed
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.streaming.build_rows import state_key
+from regraft.streaming.close_windows import close_windows
+from regraft.streaming.merge_parts import merge_parts
+from regraft.streaming.reference_aggregator import ReferenceAggregator
+from tests.streaming.encoded_windows import encode_window
+from tests.streaming.random_telemetry import as_dicts, parts_of
+
+
+def test_outcome_is_the_same_for_packed_and_single_rows_and_adds_up_to_the_input() -> None:
+    """The job's packed rows and the plain loop's single ones of the same batches, some sent twice, have one outcome."""
+    telemetry, batches = Telemetry(2), list[TelemetryBatch]()
+    for flush in range(2 * BATCHES_PER_S):
+        for broker in range(BROKERS):
+            batches.append(decode(telemetry.batch(broker, flush), TelemetryBatch))
+            telemetry.count_batch()
+    written = telemetry.written()
+    plain = ReferenceAggregator(WINDOW_MS, grace_ms=0)
+    for batch in as_dicts(batches + batches[::7]):
+        plain.take(batch)
+    single = plain.finish()
+    encoded = [encode_window(each) for each in close_windows(merge_parts(parts_of(batches)), WINDOW_MS)]
+    rows = {state_key(row.window_start_ms, row.kind, row.entity): encode(row) for each in single for row in each.rows}
+    plainly = outcome_of(rows, [each.marker for each in single], has_markers=True)
+    messages = {message["key"]: message["value"] for each in encoded for message in each.rows}
+    packed = outcome_of(messages, [decode(each.marker["value"], WindowClosed) for each in encoded], has_markers=True)
+    assert len(messages) < len(rows)
+    assert packed == plainly
+    assert plainly.local_deliveries == written.local_deliveries > 0
+    assert plainly.announced == len(plainly.digests) == len(rows)
+    assert written.windows == len(single)
+
+
+def test_differences_name_rows() -> None:
+    """What one has alone and what both say differently is counted, with an example; order is none of it."""
+    first = {b"5/delivery/p|a": b"1", b"5/delivery/p|b": b"2", b"5/delivery/p|c": b"3"}
+    second = {b"5/delivery/p|c": b"4", b"5/delivery/p|a": b"1", b"5/delivery/p|d": b"5"}
+    assert differences(first, dict(reversed(first.items()))) == []
+    assert differences(first, second) == [
+        "only the first has 1 rows, for example 5/delivery/p|b",
+        "only the second has 1 rows, for example 5/delivery/p|d",
+        "they disagree on 1 rows, for example 5/delivery/p|c",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("progress", "rate", "cpu"),
+    [
+        ([(1.0, 20, 3.0), (2.0, 50, 5.0), (4.0, 100, 7.0)], 50 / 3, 5 / 50),
+        ([(1.0, 20, 3.0), (4.0, 100, 7.0)], 80 / 4, 7 / 80),  # Nothing was completed in between: from what was.
+        ([(4.0, 100, 7.0)], 100 / 5, 10 / 100),
+    ],
+)
+def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]], rate: float, cpu: float) -> None:
+    """The rate is from the first completed progress with 40 % of the cells until the last row is written."""
+    outlay = Outlay(9.0, 5.0, 0, progress, {"a": 8.0, "b": 2.0}, {})
+    assert outlay.completed_per_s(100) == pytest.approx(rate)
+    assert outlay.completed_cpu_s_per_million(100) == pytest.approx(cpu * 1e6)
