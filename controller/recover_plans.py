@@ -130,7 +130,8 @@ def _is_settled(report: CommandResult, fleet: FleetView) -> bool:
 
 def _brokers_held(report: CommandResult) -> tuple[str, ...]:
     """Return the brokers of the overlay that is reported; one alone has no link to be named by."""
-    named = {one.broker for one in report.ring_held} | {end for pair in report.links_held for end in pair}
+    placed = {one.broker for one in report.ring_held}  # Where there are such, links may be between regions.
+    named = placed or {end for pair in report.links_held for end in pair}
     return tuple(sorted(named or {report.broker}))
 
 

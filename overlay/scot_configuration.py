@@ -2,6 +2,10 @@
 
 In: regions, each with its broker of every cluster, and the tree that links regions. Out: links, neighbours of both
 kinds, and what every kind of overlay answers (:mod:`overlay.overlay_configuration`). Routing does not belong here.
+
+The paper has a broker at each place of the product. Here a broker may stand in for another of its cluster: it then has
+two places or more, next to each other in the tree of regions, and no link between them. So an overlay stays one of this
+kind whoever dies, leaves or joins.
 """
 
 from __future__ import annotations
@@ -13,11 +17,22 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import msgspec
+import networkx as nx
 
-from regraft.overlay.configuration import link
-from regraft.overlay.overlay_configuration import Link
-from regraft.overlay.structured_cyclic import OverlayShapeError, ScotBroker, StructuredCyclicOverlay, scot_overlay
-from regraft.schemas.plan import ClientMove, Plan
+from regraft.overlay.configuration import Configuration, link
+from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
+from regraft.overlay.scot_places import (
+    Places,
+    Regions,
+    id_moves_between,
+    moved_places,
+    places_of,
+    region_link_names,
+    region_links_of,
+    regions_of,
+)
+from regraft.overlay.structured_cyclic import OverlayShapeError, StructuredCyclicOverlay, scot_overlay
+from regraft.schemas.plan import ClientMove, IdMove, LinkPair, Plan, RingId
 
 
 @dataclass(frozen=True)
@@ -25,15 +40,16 @@ class ScotConfiguration:
     """Regions of brokers, one of each cluster, and the links between regions, by their numbers.
 
     ``regions`` (regions, clusters) holds names; the brokers of a region are all linked to each other, those of a
-    cluster as ``region_links`` says. ``homes`` as on every overlay. Raises OverlayShapeError when regions differ in
-    size, a broker is named twice or the region links are no tree, ValueError when a home is no broker.
+    cluster as ``region_links`` says. A broker that is named more than once stands in for others of its cluster.
+    ``homes`` as on every overlay. Raises OverlayShapeError when regions differ in size, a broker is in two clusters or
+    its places are apart, or the region links are no tree; ValueError when a home is no broker.
     """
 
     KIND: ClassVar[str] = "scot"
     CLIENTS: ClassVar[str] = "publishers"
 
     epoch: int
-    regions: tuple[tuple[str, ...], ...]
+    regions: Regions
     region_links: tuple[tuple[int, int], ...]
     homes: tuple[tuple[str, str], ...] = ()
 
@@ -41,15 +57,23 @@ class ScotConfiguration:
         if len({len(region) for region in self.regions}) != 1:
             sizes = sorted({len(region) for region in self.regions})
             raise OverlayShapeError(f"regions have {sizes} brokers: each needs one of every cluster")
-        if len(self.brokers) != len(set(self.brokers)):
-            raise OverlayShapeError("a broker is named twice: each has one region and one cluster")
         numbers = {number for pair in self.region_links for number in pair}
         if numbers != set(range(len(self.regions))):
             raise OverlayShapeError(f"region links join {len(numbers)} regions, there are {len(self.regions)}")
+        _ = self.shape
+        self._check_places()
         strangers = sorted(set(self.home_of.values()) - set(self.brokers))
         if strangers:
             raise ValueError(f"publishers have homes that are not in the overlay: {', '.join(strangers)}")
-        _ = self.shape
+
+    def _check_places(self) -> None:
+        for broker, places in self.places.items():
+            clusters = {cluster for _, cluster in places}
+            if len(clusters) > 1:
+                raise OverlayShapeError(f"{broker} is in clusters {sorted(clusters)}: a broker is in one")
+            held = {str(region) for region, _ in places}
+            if not nx.is_connected(self.shape.tree.subgraph(held)):
+                raise OverlayShapeError(f"{broker} is in regions {sorted(held)}: regions that it joins must be linked")
 
     @cached_property
     def shape(self) -> StructuredCyclicOverlay:
@@ -59,25 +83,48 @@ class ScotConfiguration:
     @cached_property
     def brokers(self) -> tuple[str, ...]:
         """All brokers, sorted."""
-        return tuple(sorted(broker for region in self.regions for broker in region))
+        return tuple(sorted(self.places))
+
+    @cached_property
+    def cluster_count(self) -> int:
+        """How many clusters there are."""
+        return len(self.regions[0])
+
+    @cached_property
+    def places(self) -> dict[str, list[tuple[int, int]]]:
+        """Each broker's places, region and cluster by number, sorted."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for number, region in enumerate(self.regions):
+            for cluster, broker in enumerate(region):
+                found.setdefault(broker, []).append((number, cluster))
+        return found
 
     @cached_property
     def place_of(self) -> dict[str, tuple[int, int]]:
-        """Each broker's region and cluster, by number."""
-        return {
-            broker: (number, cluster)
-            for number, region in enumerate(self.regions)
-            for cluster, broker in enumerate(region)
+        """Each broker's region and cluster, by number; of a broker with several places the first."""
+        return {broker: places[0] for broker, places in self.places.items()}
+
+    @cached_property
+    def cluster_links(self) -> tuple[Link, ...]:
+        """The links within clusters (aLinks), sorted."""
+        found = {
+            link(self.regions[one][cluster], self.regions[other][cluster])
+            for one, other in self.region_links
+            for cluster in range(self.cluster_count)
+            if self.regions[one][cluster] != self.regions[other][cluster]
         }
+        return tuple(sorted(found))
 
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """The links within clusters and within regions, sorted."""
-        pairs = (*self.shape.a_links(), *self.shape.i_links())
-        return tuple(sorted(link(self._named(one), self._named(other)) for one, other in pairs))
-
-    def _named(self, place: ScotBroker) -> str:
-        return self.regions[int(place.region)][place.cluster]
+        across = {
+            link(one, other)
+            for region in self.regions
+            for place, one in enumerate(region)
+            for other in region[place + 1 :]
+        }
+        return tuple(sorted(across.union(self.cluster_links)))
 
     @cached_property
     def home_of(self) -> dict[str, str]:
@@ -87,11 +134,11 @@ class ScotConfiguration:
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
         """Each broker's neighbours, sorted."""
-        found: dict[str, list[str]] = {broker: [] for broker in self.brokers}
-        for a, b in self.links:
-            found[a].append(b)
-            found[b].append(a)
-        return {broker: tuple(sorted(peers)) for broker, peers in found.items()}
+        return _joined(self.brokers, self.links)
+
+    @cached_property
+    def _within(self) -> dict[str, tuple[str, ...]]:
+        return _joined(self.brokers, self.cluster_links)
 
     @property
     def degree_max(self) -> int:
@@ -100,9 +147,7 @@ class ScotConfiguration:
 
     def cluster_neighbours(self, broker: str) -> tuple[str, ...]:
         """Return the neighbours in the broker's cluster, sorted."""
-        region, cluster = self.place_of[broker]
-        around = self.shape.primary_neighbours(ScotBroker(str(region), cluster))
-        return tuple(sorted(self._named(place) for place in around))
+        return self._within[broker]
 
     def region_of(self, broker: str) -> tuple[str, ...]:
         """Return the brokers of the broker's region by cluster, itself among them."""
@@ -112,11 +157,47 @@ class ScotConfiguration:
         """Return the brokers that static routing leads over: first to the target's cluster, then within that."""
         cluster = self.place_of[target_broker][1]
         entry, target = self.place_of[source_broker][0], self.place_of[target_broker][0]
-        way = [self.regions[entry][cluster]]
-        if way[0] != source_broker:
-            way.insert(0, source_broker)
-        regions: Sequence[str] = _tree_path(self.shape, str(entry), str(target))
-        return (*way, *(self.regions[int(region)][cluster] for region in regions[1:]))
+        way = [source_broker]
+        for region in nx.shortest_path(self.shape.tree, str(entry), str(target)):
+            holder = self.regions[int(region)][cluster]
+            if holder != way[-1]:
+                way.append(holder)
+        return tuple(way)
+
+    def static_tree(self, home: str) -> Configuration:
+        """Return the tree that static routing makes of the overlay for what is published at ``home``, without homes.
+
+        It has the trees of all clusters, joined by the links from the home to the other brokers of its region.
+        """
+        across = [link(home, peer) for peer in self.region_of(home) if peer != home]
+        return Configuration.of(self.epoch, self.brokers, (*self.cluster_links, *across))
+
+    def replaced(
+        self,
+        epoch: int,
+        id_moves: Iterable[IdMove],
+        removed: Iterable[LinkPair],
+        added: Iterable[LinkPair],
+        change: BrokerChange = NO_CHANGE,
+    ) -> ScotConfiguration:
+        """Return the overlay with places given to other brokers and links between regions exchanged, at a later epoch.
+
+        Places are those of :mod:`overlay.scot_places`. Raises ValueError when a broker does not have what it gives up,
+        a link is not there, what comes out is no overlay of this kind, or ``change`` does not lead to its brokers.
+        """
+        if epoch <= self.epoch:
+            raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
+        links = set(region_link_names(self.region_links))
+        if absent := set(removed) - links:
+            raise ValueError(f"links between regions are not there: {sorted(absent)}")
+        holders = moved_places(places_of(self.regions), id_moves)
+        found = ScotConfiguration._made(epoch, holders, (links - set(removed)) | set(added))
+        wanted = change.of(self.brokers)
+        if set(found.brokers) != wanted:
+            strangers = sorted(wanted.symmetric_difference(found.brokers))
+            raise ValueError(f"places and brokers do not fit: {', '.join(strangers)}")
+        kept = {name: home for name, home in self.home_of.items() if home in wanted}
+        return found.with_homes(kept)
 
     def with_homes(self, homes: Mapping[str, str]) -> Self:
         """Return the same overlay with exactly these homes."""
@@ -126,21 +207,47 @@ class ScotConfiguration:
         """Return the same overlay and homes with another number."""
         return replace(self, epoch=epoch)
 
-    def target_of(self, plan: Plan) -> Self:
-        """Raise ValueError: no plan leads anywhere from here yet."""
-        raise ValueError(f"plan {plan.plan} cannot be executed: a structured cyclic overlay has no plans yet")
+    def target_of(self, plan: Plan) -> ScotConfiguration:
+        """Return the overlay that the plan leads to, without homes; raise ValueError when that is none of this kind."""
+        if not plan.ring_target:
+            raise ValueError(
+                f"plan {plan.plan} leads to a tree, but the inventory's overlay is a structured cyclic one: take the "
+                "inventory that it was made for, or another namespace"
+            )
+        holders = {one.ring_id: one.broker for one in plan.ring_target}
+        target = ScotConfiguration._made(plan.epoch_to, holders, plan.links_target)
+        brokers = tuple(sorted(plan.brokers_target)) or self.brokers
+        if target.brokers != brokers:
+            raise ValueError(
+                f"plan {plan.plan} leads to {len(target.brokers)} brokers, which are not the {len(brokers)} of the "
+                "inventory: take the inventory that it was made for, or another namespace"
+            )
+        return target
 
-    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Self:
-        """Raise ValueError as :meth:`target_of`."""
-        return self.target_of(plan)
+    def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> ScotConfiguration:
+        """Return the overlay from which the plan led to this one, with these homes."""
+        back = [IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves]
+        links = (set(region_link_names(self.region_links)) - set(plan.links_added)) | set(plan.links_removed)
+        origin = ScotConfiguration._made(plan.epoch_from, moved_places(places_of(self.regions), back), links)
+        return origin.with_homes(homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
-        """Return the plan with the links and brokers of this overlay, by which brokers report what they hold."""
-        return msgspec.structs.replace(plan, links_target=self.links, brokers_target=self.brokers)
+        """Return the plan leading from ``present`` to this overlay: places and links between regions."""
+        links, before = region_link_names(self.region_links), region_link_names(present.region_links)
+        holders = places_of(self.regions)
+        return msgspec.structs.replace(
+            plan,
+            links_removed=tuple(sorted(set(before) - set(links))),
+            links_added=tuple(sorted(set(links) - set(before))),
+            links_target=links,
+            id_moves=id_moves_between(places_of(present.regions), holders),
+            ring_target=tuple(sorted(RingId(broker, place) for place, broker in holders.items())),
+            brokers_target=self.brokers,
+        )
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return all moves."""
-        return tuple(moves)
+        """Return the moves from and to the broker: who routes by vectors need not know where publishers are."""
+        return tuple(move for move in moves if broker in (move.home_from, move.home_to))
 
     def overlay_fields(self) -> dict[str, Any]:
         """Return what an inventory's JSON holds of the overlay."""
@@ -154,22 +261,27 @@ class ScotConfiguration:
         """
         if "regions" not in fields:
             return None
-        found = cls._of(0, fields["regions"], fields["region_links"])
+        pairs = tuple(sorted((min(pair), max(pair)) for pair in map(tuple, fields["region_links"])))
+        found = cls(0, tuple(tuple(region) for region in fields["regions"]), pairs)
         if found.brokers != tuple(sorted(brokers)):
             raise OverlayShapeError(f"regions hold {len(found.brokers)} brokers, the inventory {len(brokers)} others")
         return found
 
     @classmethod
-    def _of(cls, epoch: int, regions: Iterable[Iterable[str]], region_links: Iterable[Iterable[int]]) -> Self:
-        pairs = tuple(sorted((min(pair), max(pair)) for pair in map(tuple, region_links)))
-        return cls(epoch, tuple(tuple(region) for region in regions), pairs)
+    def of_install(cls, epoch: int, id_moves: Iterable[IdMove], links: Iterable[LinkPair]) -> ScotConfiguration:
+        """Return the overlay that an install names. Raises ValueError when it is none of this kind."""
+        return cls._made(epoch, {move.id_to: move.broker for move in id_moves}, links)
+
+    @classmethod
+    def _made(cls, epoch: int, holders: Places, links: Iterable[LinkPair]) -> ScotConfiguration:
+        return ScotConfiguration(epoch, regions_of(holders), region_links_of(links))
 
     def shown_fields(self) -> dict[str, Any]:
         """Return nothing: a picture needs only the links."""
         return {}
 
     def reshaped(self, shown: Mapping[str, Any]) -> Self:
-        """Return this overlay without homes: it has no other links."""
+        """Return this overlay without homes: planners of this kind move publishers and nothing else."""
         return self.with_homes({})
 
     @cached_property
@@ -179,11 +291,9 @@ class ScotConfiguration:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _tree_path(shape: StructuredCyclicOverlay, start: str, end: str) -> list[str]:
-    ways, frontier = {start: [start]}, [start]
-    for region in frontier:
-        for peer in sorted(shape.tree.neighbors(region)):
-            if peer not in ways:
-                ways[peer] = [*ways[region], peer]
-                frontier.append(peer)
-    return ways[end]
+def _joined(brokers: Iterable[str], links: Iterable[Link]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, list[str]] = {broker: [] for broker in brokers}
+    for a, b in links:
+        found[a].append(b)
+        found[b].append(a)
+    return {broker: tuple(sorted(peers)) for broker, peers in found.items()}

@@ -44,7 +44,8 @@ def test_it_comes_back_from_an_inventory() -> None:
     ("regions", "region_links", "reason"),
     [
         ((("a", "b"), ("c",)), ((0, 1),), "each needs one of every cluster"),
-        ((("a", "b"), ("c", "a")), ((0, 1),), "named twice"),
+        ((("a", "b"), ("c", "a")), ((0, 1),), "a broker is in one"),
+        ((("a",), ("b",), ("a",)), ((0, 1), (1, 2)), "regions that it joins must be linked"),
         ((("a",), ("b",), ("c",)), ((0, 1),), "join 2 regions, there are 3"),
         ((("a",), ("b",), ("c",)), ((0, 1), (1, 2), (0, 2)), "1 links too many"),
     ],

@@ -1,0 +1,94 @@
+"""Places of a structured cyclic overlay and links between its regions, as plans and commands carry them.
+
+A place is a region and a cluster as one number, which stands where plans of a ring have its IDs; a link between regions
+stands where plans of a tree have links between brokers. So a plan needs no field of its own for this kind. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import zip_longest
+
+from regraft.overlay.structured_cyclic import OverlayShapeError
+from regraft.schemas.plan import OFF_RING, IdMove, LinkPair
+
+CLUSTERS_MAX = 4_096  # A place is the region's number times this and the cluster's.
+REGION = "region "
+
+Regions = tuple[tuple[str, ...], ...]
+Places = Mapping[int, str]  # By place the broker that has it.
+
+
+def places_of(regions: Regions) -> dict[int, str]:
+    """Return the broker at each place."""
+    return {
+        number * CLUSTERS_MAX + cluster: broker
+        for number, region in enumerate(regions)
+        for cluster, broker in enumerate(region)
+    }
+
+
+def regions_of(places: Places) -> Regions:
+    """Return the regions that places make up. Raises OverlayShapeError where one is missing."""
+    count = 1 + max((place // CLUSTERS_MAX for place in places), default=0)
+    clusters = 1 + max((place % CLUSTERS_MAX for place in places), default=0)
+    wanted = [number * CLUSTERS_MAX + cluster for number in range(count) for cluster in range(clusters)]
+    if missing := [place_text(place) for place in wanted if place not in places]:
+        raise OverlayShapeError(f"nobody would have the place of {missing[0]} and {len(missing) - 1} more")
+    row = range(clusters)
+    return tuple(tuple(places[number * CLUSTERS_MAX + cluster] for cluster in row) for number in range(count))
+
+
+def place_text(place: int) -> str:
+    """Return a place in words."""
+    return f"cluster {place % CLUSTERS_MAX} in region {place // CLUSTERS_MAX}"
+
+
+def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:
+    """Return the places after some are given to others. Raises ValueError when a broker does not have what it gives."""
+    found, moves = dict(places), list(id_moves)
+    for move in moves:
+        if move.id_from == OFF_RING:
+            continue
+        if found.pop(move.id_from, "") != move.broker:
+            raise ValueError(f"{move.broker} is to give up the place of {place_text(move.id_from)}, but has it not")
+    for move in moves:
+        if move.id_to == OFF_RING:
+            continue
+        if move.id_to in found:
+            raise ValueError(f"{move.broker} is to have the place of {place_text(move.id_to)}, which is taken")
+        found[move.id_to] = move.broker
+    return found
+
+
+def id_moves_between(before: Places, after: Places) -> tuple[IdMove, ...]:
+    """Return which places brokers give up and get; OFF_RING where one only gives up or only gets."""
+    given: dict[str, list[int]] = {}
+    got: dict[str, list[int]] = {}
+    for place in sorted({*before, *after}):
+        old, new = before.get(place), after.get(place)
+        if old != new:
+            if old is not None:
+                given.setdefault(old, []).append(place)
+            if new is not None:
+                got.setdefault(new, []).append(place)
+    pairs = (
+        IdMove(broker, was, becomes)
+        for broker in {*given, *got}
+        for was, becomes in zip_longest(given.get(broker, ()), got.get(broker, ()), fillvalue=OFF_RING)
+    )
+    return tuple(sorted(pairs))
+
+
+def region_link_names(region_links: Iterable[tuple[int, int]]) -> tuple[LinkPair, ...]:
+    """Return links between regions with names in place of numbers, sorted."""
+    return tuple(sorted((f"{REGION}{one}", f"{REGION}{other}") for one, other in region_links))
+
+
+def region_links_of(names: Iterable[LinkPair]) -> tuple[tuple[int, int], ...]:
+    """Return the way back. Raises OverlayShapeError for what names no regions."""
+    try:
+        pairs = [tuple(sorted(int(name.removeprefix(REGION)) for name in pair)) for pair in names]
+    except ValueError as error:
+        raise OverlayShapeError(f"links of a structured cyclic overlay join regions: {error}") from error
+    return tuple(sorted((one, other) for one, other in pairs))
