@@ -7,8 +7,10 @@ from typing import Any, Protocol
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.chord_routing import ring_broker
+from regraft.producers.brokers.scot_routing import scot_broker
 from regraft.producers.brokers.tree_routing import tree_broker
 
 
@@ -20,7 +22,11 @@ class MakeCore(Protocol):
         ...
 
 
-CORES: dict[str, MakeCore] = {Configuration.KIND: tree_broker, ChordConfiguration.KIND: ring_broker}
+CORES: dict[str, MakeCore] = {
+    Configuration.KIND: tree_broker,
+    ChordConfiguration.KIND: ring_broker,
+    ScotConfiguration.KIND: scot_broker,
+}
 
 
 def core_of(

@@ -1,8 +1,10 @@
-"""What brokers of one region of a structured cyclic overlay tell each other about the vectors of publishers."""
+"""What brokers of a structured cyclic overlay tell each other beside what those of a tree do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from regraft.producers.brokers.match_content import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +26,27 @@ class VectorAck:
     connection: int
 
 
-ScotMessage = VectorBit | VectorAck
+@dataclass(frozen=True, slots=True)
+class PublisherComes:
+    """A publisher will be at home at ``home`` in ``epoch``; without a filter it will not, or has ended.
+
+    From its home in the epoch before, by the overlay of ``epoch_of_way``, broker by broker.
+    """
+
+    epoch: int
+    publisher: str
+    connection: int
+    home: str
+    filter_: Filter | None
+    epoch_of_way: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEnd:
+    """No notification of ``epoch`` that has been between clusters ``crossings`` times or less follows on this link."""
+
+    epoch: int
+    crossings: int
+
+
+ScotMessage = VectorBit | VectorAck | PublisherComes | FlowEnd

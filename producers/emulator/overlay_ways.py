@@ -62,7 +62,9 @@ class _ScotWays:
         return [(broker, False) for broker in overlay.static_way(notification.home, home)]
 
     def target(self, overlay: ScotConfiguration, command: Command) -> OverlayConfiguration:
-        raise ValueError(f"plan {command.plan} cannot be executed: a structured cyclic overlay has no plans yet")
+        change = change_asked(command, overlay)
+        exchanged = command.links_removed, command.links_added
+        return overlay.replaced(command.epoch_to, command.id_moves, *exchanged, change)
 
 
 WAYS: dict[str, OverlayWays] = {

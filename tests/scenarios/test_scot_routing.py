@@ -19,6 +19,7 @@ from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.command import Command, CommandPhase, Outcome
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
 NAMES = brokers_named(12)
@@ -115,13 +116,14 @@ def test_dynamic_routing_delivers_a_burst_sooner_with_no_more_messages() -> None
     assert static.out_of_order == 0 < dynamic.out_of_order  # What it costs: docs/scot.md.
 
 
-def test_a_broker_tells_what_it_holds_and_refuses_plans() -> None:
-    """There are no transitions on this kind yet."""
+def test_a_broker_tells_what_it_holds() -> None:
+    """Its place stands where a ring has IDs, links between regions where a tree has its links."""
     virtual = running()
     virtual.send_command(Command("plan-1", CommandPhase.REPORT, "b00", 0, 1))
-    virtual.send_command(Command("plan-1", CommandPhase.PREPARE, "b00", 0, 1))
     virtual.run_for(100)
-    told, refused = virtual.results.results
-    assert (told.outcome, told.links_held) == (Outcome.REPORTED, SCOT.links)
-    assert refused.outcome is Outcome.REFUSED
-    assert "no plans yet" in refused.reason
+    (told,) = virtual.results.results
+    held = Plan(
+        "held", 0, 1, 0, (), (), (), told.links_held, 0.0, 0.0, PlanPhase.COMPLETED, (), ring_target=told.ring_held
+    )
+    assert told.outcome is Outcome.REPORTED
+    assert SCOT.target_of(held) == SCOT.at_epoch(1)

@@ -1,0 +1,362 @@
+"""The two-epoch transition of one broker of a structured cyclic overlay: prepare, activate, drain, retire, or abort.
+
+In: commands of the controller, markers, publishers that leave, neighbours that die. Out: effects. What is the same on
+any overlay stands in :mod:`producers.brokers.two_epochs`.
+
+Tables of the new epoch are filled anew: each home issues its subscriptions and advertises its publishers in it. A
+publisher that moves is announced to its next home by the old one. Deliveries of the new epoch wait until the old one is
+drained here, so that none overtakes one of the old. A detour may lead a notification over any links of the old epoch,
+but to no cluster twice; so its end goes round by how often notifications have crossed between clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    ArriveRequest,
+    Cancelled,
+    ClientDropped,
+    Deliver,
+    Effect,
+    LeaveRequest,
+    Message,
+    Notification,
+    PublisherLeaves,
+    PublisherTaken,
+    ReadyRequest,
+    Send,
+    SubscriberMoves,
+    SubscriberTaken,
+    UnadvertiseRequest,
+)
+from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
+from regraft.producers.brokers.scot_interests import ScotInterests
+from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes
+from regraft.producers.brokers.scot_tables import ScotCore, ScotPlanUnderWay, ScotTables
+from regraft.schemas.command import Command
+
+
+class ScotChange:
+    """How the tables of one broker change. A :class:`producers.brokers.epoch_change.EpochChange`."""
+
+    def __init__(self, core: ScotCore, interests: ScotInterests) -> None:
+        self._core = core
+        self._interests = interests
+        self.broker = core.broker
+        self._links_to_end: set[str] = set()  # To neighbours that the controller said are dead.
+
+    # --- deaths ------------------------------------------------------------------------------------------------------
+
+    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
+        """Take what a neighbour that is dead sent as ended, and wait for none of its answers.
+
+        The link's word for a death that the controller has told of before says nothing of a life that came after it.
+        """
+        is_of_old = peer in self._links_to_end
+        self._links_to_end.discard(peer)
+        live = self._core.tables.items()
+        return self._mourn({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
+
+    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+        """Take the controller's word for who is dead, in the epochs that it speaks of.
+
+        Who is named in the prepare of an epoch and is in its overlay has come back by that plan: it lives in that
+        epoch, unless a later command of the plan says that this life is over, too.
+        """
+        deaths = {
+            (epoch, peer)
+            for epoch, tables in self._core.tables.items()
+            for peer in set(command.lost_brokers) - tables.dead - {self.broker}
+            if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
+        }
+        neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
+        self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
+        return self._mourn(deaths, now_ms) if deaths else []
+
+    def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+        effects: list[Effect] = []
+        under_way = self._core.under_way
+        for epoch, peer in sorted(deaths):
+            effects += self._interests.mourn(self._core.tables[epoch], peer)
+            if under_way is not None:
+                under_way.expected = {name: home for name, home in under_way.expected.items() if home != peer}
+        return effects + self._core.release_held() + self._core.drain(now_ms) + self._core.tell_prepared(now_ms)
+
+    # --- what is held back -------------------------------------------------------------------------------------------
+
+    def must_hold(self, delivery: Deliver) -> bool:
+        """Return True if an older epoch may still bring what was published before."""
+        epoch_stamped = delivery.notification.epoch
+        return any(
+            self._core.epoch <= epoch or not tables.is_drained
+            for epoch, tables in self._core.tables.items()
+            if epoch < epoch_stamped
+        )
+
+    def kept_notifications(self) -> list[Notification]:
+        """Return nothing: deliveries wait, and nothing else."""
+        return []
+
+    def release_waiting(self, under_way: ScotPlanUnderWay) -> list[Effect]:
+        """Return nothing: deliveries wait, and nothing else."""
+        return []
+
+    # --- preparing ---------------------------------------------------------------------------------------------------
+
+    def target_of(self, command: Command) -> OverlayConfiguration:
+        """Return the overlay with places given to others and regions linked otherwise."""
+        present = self._core.tables[self._core.epoch].configuration
+        return present.replaced(
+            command.epoch_to,
+            command.id_moves,
+            command.links_removed,
+            command.links_added,
+            change_asked(command, present),
+        )
+
+    def tables_outside(self, command: Command) -> ScotTables:
+        """Return tables of the overlay that an install names, from outside."""
+        overlay = ScotConfiguration.of_install(command.epoch_to, command.id_moves, command.links_added)
+        return ScotTables(self.broker, overlay, is_outside=True)
+
+    def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
+        """Return which move cannot be, or who is still here when this broker is to leave, else empty."""
+        for move in command.moves:
+            if move.home_to not in target.brokers:
+                return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
+        for one in command.subscribers_moved:
+            if one.home_to not in target.brokers:
+                return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
+        if self.broker in command.brokers_left:
+            is_emptied = any(one.home_from == self.broker for one in command.subscribers_moved)
+            here = self._interests.publishers_here() if is_emptied else self._interests.clients_here()
+            return reason_to_stay(here, command)
+        return ""
+
+    def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
+        """Begin the plan, with tables that are filled by all homes at once."""
+        assert isinstance(target, ScotConfiguration)
+        core, interests = self._core, self._interests
+        # Whose home is lost comes again by itself, in a new stay.
+        moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
+        homes = {
+            one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
+        }
+        older = core.tables[core.epoch]
+        lost = change_asked(command, older.configuration).lost
+        tables = ScotTables(self.broker, target, lost=lost)
+        under_way = ScotPlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
+        core.begin_plan(under_way, tables)
+        core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They come back.
+        for peer in core.lost_peers.intersection(tables.neighbours):
+            tables.lose_peer(peer)
+        coming = {name: move.home_from for name, move in moves.items() if move.home_to == self.broker}
+        under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
+        effects: list[Effect] = []
+        goes_to = homes.get(self.broker, "")
+        for name, local in sorted(interests.locals.items()):
+            if goes_to and not local.has_ended:
+                under_way.going.add(name)
+                effects.append(SubscriberMoves(name, goes_to, under_way.epoch_to))
+            elif not tables.is_outside:
+                if not local.is_confirmed:
+                    local.unconfirmed_epochs.add(tables.epoch)
+                under_way.waiting_for.add(name)
+                effects += interests.issue(tables, name)
+        return effects + self._move_publishers(under_way, older, tables)
+
+    def _move_publishers(self, under_way: ScotPlanUnderWay, older: ScotTables, tables: ScotTables) -> list[Effect]:
+        """Advertise publishers that stay in the new epoch, and announce those that move to their next homes."""
+        effects: list[Effect] = []
+        for name, one in sorted(older.hosted.items()):
+            if not self._leaves(under_way, name) and not tables.is_outside:
+                effects += self._interests.host(tables, name, one.filter_, one.connection)
+                under_way.waiting_for.add(name)
+        for name, move in sorted(under_way.moves.items()):
+            if move.home_from == self.broker and move.home_to != self.broker:
+                known = older.hosted.get(name)
+                filter_, connection = (None, -1) if known is None else (known.filter_, known.connection)
+                effects += self._announce(under_way, name, connection, filter_)
+        return effects
+
+    def _leaves(self, under_way: ScotPlanUnderWay, publisher: str) -> bool:
+        move = under_way.moves.get(publisher)
+        return move is not None and move.home_from == self.broker and move.home_to != self.broker
+
+    def _announce(self, under_way: ScotPlanUnderWay, name: str, connection: int, filter_: object) -> list[Effect]:
+        """Tell a publisher's next home of it, by the overlay that both homes are in."""
+        home = under_way.moves[name].home_to
+        both = [one for one in (under_way.epoch_to, under_way.epoch_from) if self._is_in(one, home)]
+        message = PublisherComes(under_way.epoch_to, name, connection, home, filter_, both[0])  # type: ignore[arg-type]
+        return self.pass_on(message)
+
+    def _is_in(self, epoch: int, home: str) -> bool:
+        overlay = self._core.tables[epoch].configuration.neighbours
+        return self.broker in overlay and home in overlay
+
+    def pass_on(self, message: PublisherComes) -> list[Effect]:
+        """Send an announcement one step further on its way."""
+        way = self._core.tables[message.epoch_of_way].configuration.static_way(self.broker, message.home)
+        return [Send(way[1], message)]
+
+    def see_coming(self, message: PublisherComes, now_ms: float) -> list[Effect]:
+        """Become the home of a publisher that comes here, or know that it does not."""
+        if message.home != self.broker:
+            return self.pass_on(message) if message.epoch_of_way in self._core.tables else []
+        under_way, tables, effects = self._core.under_way, self._core.tables[message.epoch], list[Effect]()
+        if message.filter_ is not None:
+            effects += self._interests.host(tables, message.publisher, message.filter_, message.connection)
+        elif message.connection >= 0:
+            effects += self._interests.unhost(tables, message.publisher, message.connection)
+        if under_way is not None and message.publisher in under_way.expected:
+            del under_way.expected[message.publisher]
+            if message.filter_ is not None:
+                under_way.waiting_for.add(message.publisher)
+        return effects + self._core.tell_prepared(now_ms)
+
+    def is_ready_to_switch(self, under_way: ScotPlanUnderWay) -> bool:
+        """Return True if all homes' subscriptions and publishers are known in the new epoch."""
+        under_way.waiting_for = {name for name in under_way.waiting_for if self._is_waited_for(under_way, name)}
+        return not under_way.waiting_for and not under_way.expected and self._have_gone(under_way)
+
+    def _is_waited_for(self, under_way: ScotPlanUnderWay, name: str) -> bool:
+        tables = self._core.tables[under_way.epoch_to]
+        entry, hosted = tables.entries.get(name), tables.hosted.get(name)
+        return (entry is not None and not entry.is_confirmed) or (hosted is not None and bool(hosted.awaited))
+
+    def _have_gone(self, under_way: ScotPlanUnderWay) -> bool:
+        """Return True if each subscription that is to go stands here and there, or has ended."""
+        here = {name: self._interests.locals.get(name) for name in under_way.going}
+        return all(
+            one is None or one.has_ended or (one.is_confirmed and name in under_way.ready) for name, one in here.items()
+        )
+
+    # --- subscribers that move ---------------------------------------------------------------------------------------
+
+    def arrive(self, request: ArriveRequest, now_ms: float) -> list[Effect]:
+        """Take a subscription that the plan under way brings here; of another plan it comes in vain."""
+        under_way, name = self._core.under_way, request.subscription
+        if request.epoch not in self._core.tables:
+            return self._core.keep_early(request.epoch, None, request)
+        is_expected = (
+            under_way is not None and request.epoch == under_way.epoch_to and name not in self._interests.locals
+        )
+        if under_way is None or not is_expected or self.broker not in under_way.homes.values():
+            return []
+        under_way.come.add(name)
+        return self._interests.bring(self._core.tables[request.epoch], request) + self._core.tell_prepared(now_ms)
+
+    def see_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
+        """Take note that the next home of a subscription has it."""
+        under_way = self._core.under_way
+        if under_way is not None and under_way.epoch_to == request.epoch:
+            under_way.ready.add(request.subscription)
+        return self._core.tell_prepared(now_ms)
+
+    # --- publishers that come and end --------------------------------------------------------------------------------
+
+    def advertise(self, request: AdvertiseRequest) -> list[Effect]:
+        """Be the home of a publisher in all live epochs."""
+        effects: list[Effect] = []
+        for tables in self._core.epochs():
+            effects += self._interests.host(tables, request.publisher, request.filter_, request.connection)
+        return effects
+
+    def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """Forget a publisher that has ended; where it is on its way to another home, let that know."""
+        under_way, effects = self._core.under_way, self.see_leave(request, now_ms)
+        self._interests.may_publish.discard((request.publisher, request.connection))
+        if under_way is not None and self._leaves(under_way, request.publisher):
+            effects += self._announce(under_way, request.publisher, request.connection, None)
+        for tables in self._core.epochs():
+            effects += self._interests.unhost(tables, request.publisher, request.connection)
+        return effects + self._core.tell_prepared(now_ms)
+
+    # --- switching and draining --------------------------------------------------------------------------------------
+
+    def begin_switch(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
+        """Tell the publishers that are to move to leave; switch at once where there are none."""
+        if under_way.leaving is not None:
+            return []  # The answer follows when the publishers have left.
+        older = self._core.tables[under_way.epoch_from]
+        here = {name: one for name, one in sorted(older.hosted.items()) if self._leaves(under_way, name)}
+        under_way.leaving = dict.fromkeys(here, now_ms)
+        if not under_way.leaving:
+            return self._core.switch(under_way, now_ms)
+        return [PublisherLeaves(name, under_way.moves[name].home_to, one.connection) for name, one in here.items()]
+
+    def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
+        """Take note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
+        under_way = self._core.under_way
+        if under_way is None or not under_way.leaving:
+            return []
+        known = self._core.tables[under_way.epoch_from].hosted.get(request.publisher)
+        if known is None or known.connection != request.connection:
+            return []
+        if under_way.leaving.pop(request.publisher, None) is None or under_way.leaving:
+            return []
+        return self._core.switch(under_way, now_ms)
+
+    def drop_silent(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
+        """End the stay of publishers that have not left in time: what they hand over from now on is not taken."""
+        if not under_way.leaving:
+            return []
+        effects: list[Effect] = []
+        for publisher in self._core.take_late(dict(under_way.leaving), now_ms):
+            connection = self._core.tables[under_way.epoch_from].hosted[publisher].connection
+            effects.append(ClientDropped(publisher, connection))
+            effects += self.unadvertise(UnadvertiseRequest(publisher, connection), now_ms)
+        return effects
+
+    def taken_over(self, under_way: ScotPlanUnderWay) -> list[Effect]:
+        """Tell the clients that come here that this is their home."""
+        hosted = self._core.tables[under_way.epoch_to].hosted
+        coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
+        taken: list[Effect] = []
+        for name in coming:
+            if name in hosted and name not in self._core.tables[under_way.epoch_from].hosted:
+                self._interests.may_publish.add((name, hosted[name].connection))
+                taken.append(PublisherTaken(name, hosted[name].connection))
+        return taken + [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.come)]
+
+    def drain_on(self, under_way: ScotPlanUnderWay) -> list[Effect]:
+        """Send the markers that are due."""
+        old = self._core.tables[under_way.epoch_from]
+        return [Send(peer, FlowEnd(old.epoch, crossings)) for peer, crossings in old.ends_due()]
+
+    def is_drained(self, under_way: ScotPlanUnderWay) -> bool:
+        """Return True if nothing of the old epoch can come any more."""
+        return self._core.tables[under_way.epoch_from].is_drained
+
+    def see_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
+        """Take note that a neighbour sends nothing more with so few crossings."""
+        tables.ended[source] = max(tables.ended.get(source, 0), message.crossings + 1)
+        return self._core.drain(now_ms) + self._core.release_held()
+
+    def finish_moves(self, under_way: ScotPlanUnderWay) -> None:
+        """Hold back nothing any more for subscriptions that have moved here."""
+        for name in under_way.come & self._interests.locals.keys():
+            self._interests.locals[name].has_come = False
+
+    def forget_epoch(self, gone: ScotTables, under_way: ScotPlanUnderWay | None, now_ms: float) -> list[Effect]:
+        """Wait for no confirmation of the epoch; forget subscriptions that have their home elsewhere."""
+        effects: list[Effect] = []
+        if under_way is not None:
+            away = under_way.going if gone.epoch < self._core.epoch else under_way.come
+            for name in sorted(away & self._interests.locals.keys()):
+                local = self._interests.locals.pop(name)
+                effects += [Cancelled(name)] if local.has_ended else []
+        for name in list(self._interests.locals):
+            effects += self._interests.confirm_in(gone.epoch, name)
+        for publisher in list(gone.hosted):
+            effects += self._interests.allow(publisher)
+        self._interests.forget_departed()
+        return effects
+
+    def is_of_plan(self, message: Message, under_way: ScotPlanUnderWay) -> bool:
+        """Return True for the markers and for whatever fills the new tables."""
+        return isinstance(message, FlowEnd) or getattr(message, "epoch", None) == under_way.epoch_to

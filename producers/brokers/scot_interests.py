@@ -1,0 +1,275 @@
+"""What one broker of a structured cyclic overlay knows of subscriptions and publishers, and how that travels.
+
+In: requests of local clients and control messages of neighbours. Out: effects. A subscription goes to all brokers of
+its cluster, an advertisement to those of the region of its home and no further. Every table belongs to an epoch; while
+two are live, both are kept, and each is filled by messages of its own. Notifications belong to
+:mod:`producers.brokers.scot_routing`, the change from one epoch to the next to :mod:`producers.brokers.scot_change`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from regraft.producers.brokers.broker_messages import (
+    Advertise,
+    AdvertiseAck,
+    AdvertiseConfirmed,
+    ArriveRequest,
+    Cancelled,
+    Confirmed,
+    Effect,
+    Send,
+    Subscribe,
+    SubscribeAck,
+    SubscriberAwaited,
+    SubscribeRequest,
+    Unadvertise,
+    Unsubscribe,
+)
+from regraft.producers.brokers.match_content import Filter, intersects
+from regraft.producers.brokers.scot_messages import VectorAck, VectorBit
+from regraft.producers.brokers.scot_tables import (
+    LOCAL,
+    Entry,
+    Hosted,
+    LocalSubscription,
+    Remote,
+    ScotCore,
+    ScotTables,
+    Stay,
+)
+from regraft.producers.brokers.two_epochs import ProtocolError
+
+LINGER_MS = 30_000.0  # Longer than the longest way over congested links.
+
+
+class ScotInterests:
+    """Subscriptions and publishers in the tables of all live epochs, and those of local clients over all of them."""
+
+    def __init__(self, core: ScotCore) -> None:
+        self._core = core
+        self.broker = core.broker
+        self.locals: dict[str, LocalSubscription] = {}
+        self.may_publish: set[Stay] = set()  # Local publishers that have been told so.
+        self._ended: deque[tuple[float, str]] = deque()
+
+    @property
+    def ended_count(self) -> int:
+        """How many subscriptions have ended and are served a while longer."""
+        return len(self._ended)
+
+    def clients_here(self) -> dict[str, int]:
+        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        here = {one.client: one.connection for one in self.locals.values() if not one.has_ended}
+        return here | self.publishers_here()
+
+    def publishers_here(self) -> dict[str, int]:
+        """Return the publishers whose home this broker is in the epoch that it stamps."""
+        return {name: one.connection for name, one in self._core.tables[self._core.epoch].hosted.items()}
+
+    # --- local subscriptions -----------------------------------------------------------------------------------------
+
+    def subscribe(self, request: SubscribeRequest) -> list[Effect]:
+        """Issue a subscription of a local client in all live epochs."""
+        name = request.subscription
+        if name in self.locals:
+            raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
+        epochs = set(self._core.tables)
+        self.locals[name] = LocalSubscription(request.filter_, request.client, request.connection, epochs)
+        return [effect for tables in self._core.epochs() for effect in self.issue(tables, name)]
+
+    def bring(self, tables: ScotTables, request: ArriveRequest) -> list[Effect]:
+        """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
+        local = LocalSubscription(request.filter_, request.client, request.connection, {tables.epoch}, has_come=True)
+        self.locals[request.subscription] = local
+        return self.issue(tables, request.subscription)
+
+    def issue(self, tables: ScotTables, name: str) -> list[Effect]:
+        """Let a local subscription be known in the cluster of an epoch."""
+        return self.learn(tables, LOCAL, name, self.locals[name].filter_, self.broker)
+
+    def cancel(self, subscription: str, now_ms: float) -> list[Effect]:
+        """Serve a subscription that its client has ended a while longer."""
+        local = self.locals.get(subscription)
+        if local is not None and not local.has_ended:
+            local.has_ended = True
+            self._ended.append((now_ms, subscription))
+        return []
+
+    def release_ended(self, now_ms: float) -> list[Effect]:
+        """Forget subscriptions that ended long ago, everywhere."""
+        effects: list[Effect] = []
+        while self._ended and now_ms - self._ended[0][0] > LINGER_MS:
+            subscription = self._ended.popleft()[1]
+            if self.locals.pop(subscription, None) is None:
+                continue  # It has gone elsewhere.
+            for tables in self._core.epochs():
+                effects += self.forget(tables, LOCAL, subscription)
+            effects.append(Cancelled(subscription))
+        return effects
+
+    # --- subscriptions of the cluster --------------------------------------------------------------------------------
+
+    def learn(self, tables: ScotTables, source: str, name: str, filter_: Filter, home: str) -> list[Effect]:
+        """Install a subscription, pass it on in the cluster, and let the hosts of publishers it meets know."""
+        beyond = {peer for peer in tables.within if peer != source and peer not in tables.dead}
+        tables.index.add(name, filter_, source)
+        entry = tables.entries[name] = Entry(filter_, source, set(beyond), set())
+        message = Subscribe(tables.epoch, name, home, filter_, tables.epoch)
+        effects: list[Effect] = [Send(peer, message) for peer in sorted(beyond)]
+        for stay, remote in tables.remotes.items():
+            if intersects(remote.filter_, filter_):
+                effects += [] if remote.is_wanted else self.tell_wanted(tables, stay)
+                if remote.unanswered:
+                    entry.awaited_bits.add(stay)
+        return effects + self.acknowledge(tables, name)
+
+    def accept_ack(self, tables: ScotTables, source: str, name: str) -> list[Effect]:
+        """Take note that a subscription has reached all brokers beyond a neighbour, and the homes that it concerns."""
+        if name in tables.entries:
+            tables.entries[name].awaited.discard(source)
+        return self.acknowledge(tables, name)
+
+    def acknowledge(self, tables: ScotTables, name: str) -> list[Effect]:
+        """Tell whoever the subscription came from when nothing is awaited for it any more, once."""
+        entry = tables.entries.get(name)
+        if entry is None or entry.is_confirmed or entry.awaited or entry.awaited_bits:
+            return []
+        entry.is_confirmed = True
+        if entry.source == LOCAL:
+            return self.confirm_in(tables.epoch, name)
+        return [Send(entry.source, SubscribeAck(tables.epoch, name))]
+
+    def confirm_in(self, epoch: int, name: str) -> list[Effect]:
+        """Take note that an epoch has confirmed a local subscription, or confirms nothing any more."""
+        local = self.locals.get(name)
+        if local is None or local.is_confirmed:
+            return []
+        local.unconfirmed_epochs.discard(epoch)
+        if local.unconfirmed_epochs:
+            return []
+        local.is_confirmed = True
+        if local.has_come:
+            return [SubscriberAwaited(name, epoch)]
+        return [Confirmed(name)]
+
+    def forget(self, tables: ScotTables, source: str, name: str) -> list[Effect]:
+        """Forget a subscription that has ended, here and beyond, in one epoch."""
+        if tables.entries.pop(name, None) is None:
+            return []
+        tables.index.remove(name)
+        message = Unsubscribe(tables.epoch, name)
+        effects: list[Effect] = [Send(peer, message) for peer in tables.within if peer not in (source, *tables.dead)]
+        for stay in tables.remotes:
+            effects += self.tell_wanted(tables, stay)
+        return effects
+
+    # --- publishers at home here -------------------------------------------------------------------------------------
+
+    def host(self, tables: ScotTables, publisher: str, filter_: Filter, connection: int) -> list[Effect]:
+        """Be the home of a publisher in an epoch, and tell its region."""
+        peers = {peer for peer in tables.region if peer != self.broker and peer not in tables.dead}
+        tables.hosted[publisher] = Hosted(filter_, connection, awaited=set(peers))
+        message = Advertise(tables.epoch, publisher, connection, self.broker, filter_)
+        return [*(Send(peer, message) for peer in sorted(peers)), *self.allow(publisher)]
+
+    def unhost(self, tables: ScotTables, publisher: str, connection: int) -> list[Effect]:
+        """Be its home no longer in an epoch."""
+        known = tables.hosted.get(publisher)
+        if known is None or known.connection != connection:
+            return []
+        del tables.hosted[publisher]
+        message = Unadvertise(tables.epoch, publisher, connection)
+        return [Send(peer, message) for peer in tables.region if peer not in (self.broker, *tables.dead)]
+
+    def see_heard(self, tables: ScotTables, source: str, publisher: str, connection: int) -> list[Effect]:
+        """Take note that a broker of the region knows a publisher and has said whether its cluster wants it."""
+        known = tables.hosted.get(publisher)
+        if known is None or known.connection != connection:
+            return []
+        known.awaited.discard(source)
+        return self.allow(publisher)
+
+    def allow(self, publisher: str) -> list[Effect]:
+        """Let a publisher publish, once, when its region knows it in all live epochs in which it is at home here."""
+        hosted = [one for tables in self._core.epochs() if (one := tables.hosted.get(publisher)) is not None]
+        if not hosted or any(one.awaited for one in hosted):
+            return []
+        stay = publisher, hosted[-1].connection
+        is_coming = publisher not in self._core.tables[min(self._core.tables)].hosted and len(self._core.tables) > 1
+        if stay in self.may_publish or (is_coming and publisher in self._moves()):
+            return []  # Who moves here by the plan under way may publish already.
+        self.may_publish.add(stay)
+        return [AdvertiseConfirmed(*stay)]
+
+    def forget_departed(self) -> None:
+        """Forget who was told that it may publish and is at home here no longer."""
+        here = {(name, one.connection) for tables in self._core.epochs() for name, one in tables.hosted.items()}
+        self.may_publish &= here
+
+    def _moves(self) -> set[str]:
+        under_way = self._core.under_way
+        return set() if under_way is None else set(under_way.moves)
+
+    def set_bit(self, tables: ScotTables, source: str, message: VectorBit) -> list[Effect]:
+        """Take note whether another cluster wants what a publisher here publishes."""
+        host = tables.hosted.get(message.publisher)
+        if host is not None and host.connection == message.connection and source in tables.region:
+            bit = 1 << tables.region.index(source)
+            host.vector = host.vector | bit if message.is_on else host.vector & ~bit
+        return [Send(source, VectorAck(tables.epoch, message.publisher, message.connection))]
+
+    # --- publishers of the region ------------------------------------------------------------------------------------
+
+    def learn_publisher(self, tables: ScotTables, source: str, message: Advertise) -> list[Effect]:
+        """Take note of a publisher of the region, and say first whether its cluster is wanted."""
+        stay = message.publisher, message.connection
+        tables.remotes[stay] = Remote(message.home, message.filter_)
+        return [*self.tell_wanted(tables, stay), Send(source, AdvertiseAck(tables.epoch, *stay))]
+
+    def tell_wanted(self, tables: ScotTables, stay: Stay) -> list[Effect]:
+        """Tell the host of a publisher whether this cluster wants what it publishes, where that has changed."""
+        remote = tables.remotes[stay]
+        is_wanted = any(intersects(remote.filter_, known.filter_) for known in tables.entries.values())
+        if is_wanted == remote.is_wanted or remote.host in tables.dead:
+            return []
+        remote.is_wanted = is_wanted
+        remote.unanswered += 1
+        return [Send(remote.host, VectorBit(tables.epoch, *stay, is_wanted))]
+
+    def see_bit_set(self, tables: ScotTables, message: VectorAck) -> list[Effect]:
+        """Take note that the host heeds what it was told."""
+        remote = tables.remotes.get((message.publisher, message.connection))
+        if remote is None:
+            return []
+        remote.unanswered -= 1
+        return [] if remote.unanswered else self._stop_awaiting(tables, (message.publisher, message.connection))
+
+    def forget_publisher(self, tables: ScotTables, stay: Stay) -> list[Effect]:
+        """Forget a publisher of the region that has ended, or whose home has died."""
+        if tables.remotes.pop(stay, None) is None:
+            return []
+        return self._stop_awaiting(tables, stay)
+
+    def _stop_awaiting(self, tables: ScotTables, stay: Stay) -> list[Effect]:
+        effects: list[Effect] = []
+        for name, entry in list(tables.entries.items()):
+            if stay in entry.awaited_bits:
+                entry.awaited_bits.discard(stay)
+                effects += self.acknowledge(tables, name)
+        return effects
+
+    # --- deaths ------------------------------------------------------------------------------------------------------
+
+    def mourn(self, tables: ScotTables, peer: str) -> list[Effect]:
+        """Wait for nothing of a broker that is gone, in one epoch."""
+        tables.lose_peer(peer)
+        effects: list[Effect] = []
+        for stay, remote in list(tables.remotes.items()):
+            if remote.host == peer:
+                effects += self.forget_publisher(tables, stay)
+        for name in list(tables.entries):
+            effects += self.acknowledge(tables, name)
+        for publisher in list(tables.hosted):
+            effects += self.allow(publisher)
+        return effects
