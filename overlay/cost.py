@@ -91,3 +91,20 @@ def mean_breakdown(parts: Sequence[CostBreakdown], spans_s: Sequence[float]) -> 
         mean(lambda part: part.brokers_per_s),
         mean(lambda part: part.link_notifications_per_s),
     )
+
+
+def summed_breakdown(parts: Sequence[CostBreakdown]) -> CostBreakdown:
+    """Return the sum of breakdowns; nothing costs anything where there is none."""
+
+    def added(told: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
+        sums: dict[Key, float] = {}
+        for part in parts:
+            for key, value in told(part).items():
+                sums[key] = sums.get(key, 0.0) + value
+        return sums
+
+    return CostBreakdown(
+        added(lambda part: part.links_per_s),
+        added(lambda part: part.brokers_per_s),
+        added(lambda part: part.link_notifications_per_s),
+    )

@@ -11,8 +11,9 @@ from typing import Any
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.scot_configuration import ScotConfiguration
 
-CONFIGURATIONS = (ChordConfiguration, Configuration)
+CONFIGURATIONS = (ChordConfiguration, ScotConfiguration, Configuration)
 KINDS = tuple(sorted(each.KIND for each in CONFIGURATIONS))
 
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.kinds.ring.ring_kind import RingKind
+from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.scot_configuration import ScotConfiguration
 
 
 def tree_kind(inventory: Inventory, settings: ControllerSettings) -> TreeKind:
@@ -23,9 +25,15 @@ def ring_kind(inventory: Inventory, settings: ControllerSettings) -> RingKind:
     return RingKind(inventory, settings.ring_delay_weight, settings.user_load_max)
 
 
+def scot_kind(inventory: Inventory, settings: ControllerSettings) -> ScotKind:
+    """Return the kind; it has neither weights nor caps."""
+    return ScotKind(inventory)
+
+
 KINDS: dict[str, Callable[[Inventory, ControllerSettings], AnyKind]] = {
     Configuration.KIND: tree_kind,
     ChordConfiguration.KIND: ring_kind,
+    ScotConfiguration.KIND: scot_kind,
 }
 
 

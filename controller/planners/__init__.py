@@ -15,4 +15,5 @@ BUILT_IN = (
     "regraft.controller.planners.reassign_ids_ssbr",
     "regraft.controller.planners.reassign_ids_assignment",
     "regraft.controller.planners.place_users_dynatops",
+    "regraft.controller.planners.move_publishers_scot",
 )

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
 from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
@@ -39,22 +40,8 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     degree_max: int
 
     def with_homes(self, present: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
-        """Return the tree with the homes of all publishers of the windows.
-
-        What a window of the present epoch saw is newest; then what the plans set (``present.homes``), for a publisher
-        that has been silent since it was moved; then what was seen before the last transition. A publisher that any of
-        the windows does not tell has none and so stays: of the others everything is known all the same. Who was at a
-        broker that is no longer in the tree has none, either.
-        """
-        untold = frozenset[str]().union(*(window.untold for window in windows))
-        earlier: dict[str, str] = {}
-        since: dict[str, str] = {}
-        for window in windows:
-            (since if window.epoch == present.epoch else earlier).update(window.homes)
-        placed = {name: home for name, home in present.homes if name in earlier or name in since}
-        known = earlier | placed | since
-        here = present.neighbours
-        return present.with_homes({name: at for name, at in known.items() if name not in untold and at in here})
+        """Return the tree with the homes of all publishers of the windows."""
+        return with_publishers(present, windows)
 
     def state_of(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> TreeState:
         """Return what planners of a tree look at."""

@@ -1,5 +1,6 @@
 """Every kind of overlay has its answers everywhere, and the tables agree on which kinds there are."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from regraft.controller.kinds.ring.ring_kind import RingKind
 from regraft.controller.kinds.tree.tree_kind import TreeKind
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.kinds import KINDS, read_configuration
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_cores import CORES
 from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.report_page.kind_pages import KIND_PAGES
@@ -28,7 +30,12 @@ TABLES = {
     "report": KIND_PAGES,
     "summary": MOVED_FIGURES,
 }
-INVENTORIES = [inventory_of(line_of(5), {}), ring_inventory()]
+SCOT = ScotConfiguration(0, (("b00", "b01"), ("b02", "b03")), ((0, 1),))
+INVENTORIES = [
+    inventory_of(line_of(5), {}),
+    ring_inventory(),
+    replace(inventory_of(line_of(4), {}), bootstrap=SCOT),
+]
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
@@ -53,13 +60,13 @@ def test_an_inventory_comes_back_as_the_same_kind(inventory: Inventory) -> None:
 
 def test_an_overlay_of_no_known_kind_is_refused() -> None:
     """The message names the kinds that there are."""
-    with pytest.raises(ValueError, match="no overlay of a kind that is known: ring, tree"):
+    with pytest.raises(ValueError, match="no overlay of a kind that is known: ring, scot, tree"):
         read_configuration(["b00", "b01"], {"mesh": []})
 
 
 def test_weights_and_caps_come_from_the_settings() -> None:
     """Else from the inventory: nobody passes them on."""
-    tree, ring = INVENTORIES
+    tree, ring = INVENTORIES[:2]
     settings = ControllerSettings(
         bootstrap="x:1", inventory_path=Path("i"), degree_max=5, ring_delay_weight=0.25, user_load_max=3.0
     )

@@ -1,0 +1,1 @@
+"""Structured cyclic overlays, as the controller sees them."""

@@ -1,0 +1,72 @@
+"""The structured cyclic overlay that a sequence of proposals leads to, with what it costs in each span.
+
+In: a state and proposals, one after the other. Out: the state that the next planner sees, and costs. Whether a proposal
+is worth it is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from regraft.controller.kinds.overlay_kind import Floats, HomeError, RingIdError
+from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.controller.state.overlay_state import Span
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.schemas.plan import Proposal
+
+
+class ReachedScot:
+    """One overlay on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
+
+    Exact for static routing (:mod:`overlay.scot_costs`). A publisher whose home is not known costs nothing here, before
+    and after alike.
+    """
+
+    def __init__(self, state: ScotState) -> None:
+        self.state = state
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """From when to when each span lasts, in seconds: windows, cut where they are few."""
+        return self.state.spans
+
+    @cached_property
+    def costs_per_s(self) -> Floats:
+        """What the overlay costs in each span, shape (spans,)."""
+        return self.state.costs.at_homes(self.configuration.home_of)
+
+    @property
+    def cost_per_s(self) -> float:
+        """What the overlay costs over all windows."""
+        spans_s = self.state.costs.spans_s
+        return float(self.costs_per_s @ spans_s / spans_s.sum())
+
+    @property
+    def configuration(self) -> ScotConfiguration:
+        """The places, links and homes reached; its epoch is still the present one."""
+        return self.state.configuration
+
+    def after(self, proposal: Proposal) -> ReachedScot:
+        """Return the overlay after the proposal.
+
+        Raises RingIdError when its places and links make no overlay of this kind, KeyError for a broker that is not in
+        it, HomeError for a publisher that is not at the home it is to leave.
+        """
+        reached, present = self.configuration, self.configuration
+        if proposal.id_moves or proposal.links_removed or proposal.links_added:
+            exchanged = proposal.links_removed, proposal.links_added
+            try:
+                changed = present.replaced(present.epoch + 1, proposal.id_moves, *exchanged, BrokerChange())
+            except ValueError as error:
+                raise RingIdError(str(error)) from error
+            reached = changed.at_epoch(present.epoch)
+        homes = dict(reached.home_of)
+        for move in proposal.moves:
+            if homes.get(move.client) != move.home_from:
+                known = homes.get(move.client, "not known")
+                raise HomeError(f"publisher {move.client} is to leave {move.home_from}, but its home is {known}")
+            if move.home_to not in reached.neighbours:
+                raise KeyError(move.home_to)
+            homes[move.client] = move.home_to
+        return ReachedScot(self.state.with_configuration(reached.with_homes(homes)))

@@ -1,0 +1,154 @@
+"""Make a structured cyclic overlay over other brokers than the present one: whoever is gone is stood in for.
+
+In: the present overlay and who joins, leaves or is lost. Out: the overlay over the others, each at the place it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import networkx as nx
+
+from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.schemas.plan import ClientMove, HomeMove
+
+Place = tuple[int, int]
+
+
+def repaired_scot(present: ScotConfiguration, task: RepairTask) -> Repair:
+    """Return the overlay over the brokers after the change; ``present`` names the homes of publishers.
+
+    Who stays keeps its places, who comes back has its own again. The place of who is gone goes to a neighbour in its
+    cluster, which stands in for it. Who joins takes over a place from one that stands in, where the links of its region
+    cost it least; where nobody does, it begins a new region next to the broker that is nearest, and those of that
+    region stand in there for the other clusters. Clients of who is gone go to who has its place. What the traffic costs
+    is not worked out: both costs are 0. Raises ValueError when nobody of a cluster is left.
+    """
+    brokers = task.brokers_after(present)
+    mended = _Mending.of(present, task.fleet)
+    joining = [broker for broker in brokers if broker not in present.places]
+    vacated = mended.vacate(frozenset(present.brokers) - set(brokers), joining)
+    for broker in joining:
+        mended.take_in(broker)
+    target = mended.overlay(present.epoch + 1)
+    heirs = {broker: mended.holders[places[0]] for broker, places in vacated.items()}
+    open_to = [broker for broker in target.brokers if broker not in task.avoided] or list(target.brokers)
+    emptied, homes = task.emptied(present), {name: at for name, at in present.homes if at in target.neighbours}
+    goes_to = {broker: _open_heir(heirs[broker], open_to, task.fleet) for broker in emptied}
+    moves = tuple(ClientMove(name, home, goes_to[home]) for name, home in sorted(present.homes) if home in goes_to)[
+        : task.moves_max
+    ]
+    homes |= {move.client: move.home_to for move in moves}
+    subscribers = tuple(HomeMove(broker, goes_to[broker]) for broker in sorted(task.change.left))
+    reason = _reason(task, target, heirs, joining, moves)
+    return Repair(target.with_homes(homes), task.change, moves, 0.0, 0.0, reason, subscribers)
+
+
+def _open_heir(heir: str, open_to: Collection[str], fleet: Inventory) -> str:
+    if heir in open_to:
+        return heir
+    return min(open_to, key=lambda broker: (fleet.cost_of_link(heir, broker), broker))
+
+
+@dataclass
+class _Mending:
+    """The places of the overlay after the change, step by step."""
+
+    holders: dict[Place, str]
+    tree: nx.Graph[int]
+    cluster_count: int
+    fleet: Inventory
+
+    @classmethod
+    def of(cls, present: ScotConfiguration, fleet: Inventory) -> _Mending:
+        tree: nx.Graph[int] = nx.Graph(present.region_links)
+        holders = {place: broker for broker, places in present.places.items() for place in places}
+        return cls(holders, tree, present.cluster_count, fleet)
+
+    def vacate(self, gone: Collection[str], joining: list[str]) -> Mapping[str, list[Place]]:
+        """Give the places of who is gone to neighbours, or of a cluster that is empty one to who joins."""
+        vacated: dict[str, list[Place]] = {broker: [] for broker in gone}
+        for place, broker in sorted(self.holders.items()):
+            if broker in vacated:
+                vacated[broker].append(place)
+        for places in vacated.values():
+            for place in places:
+                del self.holders[place]
+        for cluster in range(self.cluster_count):
+            self._fill(cluster, joining)
+        return vacated
+
+    def _fill(self, cluster: int, joining: list[str]) -> None:
+        vacant = [region for region in sorted(self.tree) if (region, cluster) not in self.holders]
+        if len(vacant) == len(self.tree):
+            if not joining:
+                raise ValueError(f"nobody of cluster {cluster} is left: start its brokers again, or let others join")
+            self.holders[vacant.pop(0), cluster] = joining.pop(0)
+        while vacant:
+            near = [
+                (len(self._places(self.holders[peer, cluster])), self.holders[peer, cluster], region)
+                for region in vacant
+                for peer in sorted(self.tree[region])
+                if (peer, cluster) in self.holders
+            ]
+            _, holder, region = min(near)
+            self.holders[region, cluster] = holder
+            vacant.remove(region)
+
+    def _places(self, broker: str) -> list[int]:
+        return [region for (region, _), holder in self.holders.items() if holder == broker]
+
+    def take_in(self, broker: str) -> None:
+        """Give a place to a broker that joins."""
+        if broker in self.holders.values():
+            return
+        free = [place for place, holder in sorted(self.holders.items()) if self._may_give(holder, place[0])]
+        if free:
+            self.holders[min(free, key=lambda place: (self._cost_at(broker, place), place))] = broker
+            return
+        region, cluster = min(self.holders, key=lambda place: (self._cost(broker, self.holders[place]), place))
+        number = max(self.tree) + 1
+        self.tree.add_edge(region, number)
+        for other in range(self.cluster_count):
+            self.holders[number, other] = broker if other == cluster else self.holders[region, other]
+
+    def _may_give(self, holder: str, region: int) -> bool:
+        """Return True if a broker that stands in can do without a place: its others are still next to each other."""
+        others = [one for one in self._places(holder) if one != region]
+        return bool(others) and nx.is_connected(self.tree.subgraph(others))
+
+    def _cost_at(self, broker: str, place: Place) -> float:
+        region, cluster = place
+        peers = [self.holders[region, other] for other in range(self.cluster_count) if other != cluster]
+        return sum(self._cost(broker, peer) for peer in peers)
+
+    def _cost(self, broker: str, peer: str) -> float:
+        return self.fleet.cost_of_link(broker, peer)
+
+    def overlay(self, epoch: int) -> ScotConfiguration:
+        """Return the overlay that the places make up."""
+        row = range(self.cluster_count)
+        regions = tuple(tuple(self.holders[region, cluster] for cluster in row) for region in sorted(self.tree))
+        links = tuple(sorted((min(pair), max(pair)) for pair in self.tree.edges))
+        return ScotConfiguration(epoch, regions, links)
+
+
+def _reason(
+    task: RepairTask,
+    target: ScotConfiguration,
+    heirs: Mapping[str, str],
+    joining: list[str],
+    moves: tuple[ClientMove, ...],
+) -> str:
+    said = [change_text(task.change)]
+    if heirs:
+        said.append(named_text([f"{heir} stands in for {broker}" for broker, heir in sorted(heirs.items())]))
+    new = [broker for broker in target.brokers if broker in task.change.joined - task.change.lost]
+    if new:
+        said.append(named_text([f"{one} has the place of region {target.place_of[one][0]}" for one in new]))
+    if moves:
+        said.append(moved_text(moves, ScotConfiguration.CLIENTS))
+    return "; ".join(said)

@@ -1,0 +1,123 @@
+"""ScotKind: what the controller asks of a structured cyclic overlay, whose publishers move and whose places change."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
+from regraft.controller.kinds.place_publishers import with_publishers
+from regraft.controller.kinds.repair import Repair, RepairTask
+from regraft.controller.kinds.scot.evacuate_scot import publishers_leaving
+from regraft.controller.kinds.scot.reached_scot import ReachedScot
+from regraft.controller.kinds.scot.repair_scot import repaired_scot
+from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.planner_interface import PlannerContext
+from regraft.overlay.cost import CostBreakdown, mean_breakdown
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot_costs import scot_breakdown
+from regraft.schemas.plan import Proposal
+
+
+@dataclass(frozen=True, eq=False)
+class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
+    """A structured cyclic overlay over the inventory's brokers. Its links follow from places: no cap of links holds."""
+
+    NEEDS_REGISTER: ClassVar[bool] = False
+    LOST_MOVES_MAX: ClassVar[int] = 500
+
+    inventory: Inventory
+
+    def with_homes(self, present: ScotConfiguration, windows: Sequence[ClosedWindow]) -> ScotConfiguration:
+        """Return the overlay with the homes of all publishers of the windows."""
+        return with_publishers(present, windows)
+
+    def state_of(self, configuration: ScotConfiguration, windows: Sequence[ClosedWindow]) -> ScotState:
+        """Return what planners of this kind look at."""
+        return ScotState(configuration, self.inventory, tuple(windows))
+
+    def planner_context(self, proposals_max: int, settings: DecisionSettings) -> PlannerContext:
+        """Return the bounds of a plan."""
+        return PlannerContext(proposals_max=proposals_max, moves_max=self.moves_max(settings))
+
+    def missing_in(self, state: ScotState) -> str:
+        """Return that what was published is not told from what was delivered, where that is so."""
+        is_known = all(self.can_be_costed(window) for window in state.windows)
+        return "" if is_known else "does not tell what was delivered from what was published"
+
+    def reached(self, state: ScotState) -> ReachedScot:
+        """Return the overlay of the state."""
+        return ReachedScot(state)
+
+    def judge_caps(self, before: ReachedScot, after: ReachedScot) -> Against | None:
+        """Return None: neither links nor loads have a cap on this kind."""
+        return None
+
+    def choices_in(self, proposal: Proposal) -> int:
+        """Return how many homes, places and links between regions change."""
+        return len(proposal.moves) + len(proposal.id_moves) + len(proposal.links_added)
+
+    def alternatives_to(self, proposal: Proposal) -> int:
+        """Return about as many as publishers and brokers have, and as brokers have to exchange places."""
+        return len(self.inventory.brokers) ** 2
+
+    def moves_max(self, settings: DecisionSettings) -> int:
+        """Return how many publishers one plan may move."""
+        return 0 if self.inventory.clients_stay else settings.moves_per_plan_max
+
+    def evacuate(
+        self, state: ScotState, avoided: Collection[str], left: Collection[str], moves_max: int
+    ) -> list[Proposal]:
+        """Return moves of publishers to their cheapest homes elsewhere."""
+        return publishers_leaving(state, avoided, left, moves_max)
+
+    def repaired(self, present: ScotConfiguration, task: RepairTask) -> Repair:
+        """Return the overlay with neighbours standing in for who is gone, and new brokers at places of their own."""
+        known = self.with_homes(present, task.windows) if task.windows else present
+        return repaired_scot(known, task)
+
+    def cost_per_s(self, configuration: ScotConfiguration, window: ClosedWindow) -> float:
+        """Return the one cost of the window's notifications with static routing."""
+        return self._breakdown_of(configuration, window).total_per_s
+
+    def _breakdown_of(self, overlay: ScotConfiguration, window: ClosedWindow) -> CostBreakdown:
+        named = {**window.homes, **overlay.home_of}
+        here = {name: home for name, home in named.items() if home in overlay.neighbours}
+        return scot_breakdown(overlay.with_homes(here), self.inventory, window.sets_at(overlay.home_of))
+
+    def breakdown(self, configuration: ScotConfiguration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
+        """Return the same by link and broker, the mean over the windows, each by its length."""
+        parts = [self._breakdown_of(configuration, window) for window in windows]
+        return mean_breakdown(parts, [window.sets.span_s for window in windows])
+
+    def can_be_costed(self, window: ClosedWindow) -> bool:
+        """Return True if the window tells what was delivered apart from what was published."""
+        return window.sets.delivered is not None
+
+    def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
+        """Return True if all windows do."""
+        return all(self.can_be_costed(window) for window in windows)
+
+    def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
+        """Return None: around congested links notifications take others than the model has."""
+        return None
+
+    def transition_messages_min(self, configuration: ScotConfiguration) -> int:
+        """Return the markers of a drain: each way over every link, for each number of crossings that may come there."""
+        within, clusters = len(configuration.cluster_links), configuration.cluster_count
+        across = len(configuration.links) - within
+        return 2 * within * clusters + 2 * across * (clusters - 1)
+
+    def message_cost(self, configuration: ScotConfiguration) -> float:
+        """Return the cost of a mean link."""
+        return statistics.fmean(self.inventory.cost_of_link(*pair) for pair in configuration.links)
+
+    def followed_homes(self, start_epoch: int) -> FollowedHomes:
+        """Return where publishers are on a shadow overlay."""
+        return FollowedPublishers(start_epoch)

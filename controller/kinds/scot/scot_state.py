@@ -1,0 +1,57 @@
+"""ScotState: what planners of a structured cyclic overlay look at, found on first use and shared between them.
+
+In: an overlay and the windows of the horizon. Out: what publishers cost at all homes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from regraft.controller.state.overlay_state import OverlayState, Span, cut_spans
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot_costs import ScotCosts
+from regraft.overlay.time_slices import time_slices
+
+SPANS_MIN = 16  # As on a tree.
+NOTIFICATIONS_PER_SLICE_MIN = 2
+
+
+@dataclass(frozen=True, eq=False)
+class ScotState(OverlayState):
+    """An overlay with the homes of its publishers, and the windows of the horizon, oldest first."""
+
+    configuration: ScotConfiguration
+
+    @property
+    def can_move_publishers(self) -> bool:
+        """Return True if homes are known, and in every window what was delivered apart from what was published."""
+        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
+
+    @cached_property
+    def slice_count(self) -> int:
+        """In how many spans each window is cut: so many that a short horizon has SPANS_MIN, if publishers are busy."""
+        publishers = len({name for window in self.windows for name, _ in window.sets.columns})
+        count = sum(window.sets.notification_count for window in self.windows)
+        busy = count / max(publishers * len(self.windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
+        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy)), 1)
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """From when to when each span lasts over which the noise of a gain is found, in seconds."""
+        return cut_spans(self.windows, self.slice_count)
+
+    @cached_property
+    def costs(self) -> ScotCosts:
+        """What each publisher costs at each home in each span. Raises ValueError when that is not known."""
+        cut = [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
+        return ScotCosts(self.configuration, self.inventory, cut)
+
+    def with_configuration(self, configuration: ScotConfiguration) -> ScotState:
+        """Return the same windows seen on another overlay; costs do not depend on homes."""
+        seen = ScotState(configuration, self.inventory, self.windows)
+        is_same = configuration.regions == self.configuration.regions
+        if is_same and configuration.region_links == self.configuration.region_links and "costs" in self.__dict__:
+            seen.__dict__["costs"] = self.costs
+        return seen

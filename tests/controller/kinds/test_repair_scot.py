@@ -1,0 +1,87 @@
+"""A structured cyclic overlay over other brokers: who is gone is stood in for, who joins has a place of its own."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from regraft.controller.kinds.repair import RepairTask
+from regraft.controller.kinds.scot.repair_scot import repaired_scot
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.schemas.plan import ClientMove, HomeMove
+from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
+
+NAMES = brokers_named(9)
+FLEET: Inventory = inventory_of(line_of(14), {})
+# Three regions in a line, of three brokers each.
+SCOT = ScotConfiguration(0, (NAMES[0:3], NAMES[3:6], NAMES[6:9]), ((0, 1), (1, 2)), (("p", "b04"), ("q", "b00")))
+
+
+def test_a_neighbour_in_the_cluster_stands_in_for_the_dead() -> None:
+    """It has both places; the publisher of the dead broker comes to it."""
+    repair = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04"})), FLEET))
+    assert isinstance(repair.target, ScotConfiguration)
+    assert repair.target.regions == (NAMES[0:3], ("b03", "b01", "b05"), NAMES[6:9])
+    assert repair.target.cluster_neighbours("b01") == ("b07",)
+    assert repair.moves == (ClientMove("p", "b04", "b01"),)
+    assert repair.target.home_of == {"p": "b01", "q": "b00"}
+
+
+def test_who_comes_back_has_its_place_and_who_joins_takes_one_that_is_stood_in_for() -> None:
+    """After the death of two, one is back and another comes."""
+    gone = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04", "b08"})), FLEET)).target
+    assert isinstance(gone, ScotConfiguration)
+    back = repaired_scot(gone, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET)).target
+    assert isinstance(back, ScotConfiguration)
+    assert len(back.places["b09"]) == 1
+    assert sum(len(places) > 1 for places in back.places.values()) == 1
+    same = repaired_scot(SCOT, RepairTask(BrokerChange(frozenset({"b04"}), lost=frozenset({"b04"})), FLEET)).target
+    assert isinstance(same, ScotConfiguration)
+    assert same.regions == SCOT.regions
+
+
+def test_who_joins_a_full_overlay_begins_a_region() -> None:
+    """Those of the region next to it stand in there."""
+    repair = repaired_scot(SCOT, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET))
+    assert isinstance(repair.target, ScotConfiguration)
+    assert len(repair.target.regions) == 4
+    assert sorted(repair.target.regions[3]) == sorted({"b09"} | (set(repair.target.regions[3]) & set(NAMES)))
+
+
+def test_subscribers_of_a_leaving_broker_go_to_who_has_its_place() -> None:
+    """As publishers do."""
+    repair = repaired_scot(SCOT, RepairTask(BrokerChange(left=frozenset({"b00"})), FLEET))
+    assert repair.subscribers_moved == (HomeMove("b00", "b03"),)
+    assert repair.moves == (ClientMove("q", "b00", "b03"),)
+
+
+def test_a_cluster_without_brokers_is_no_cluster() -> None:
+    """The message says what to do."""
+    with pytest.raises(ValueError, match="nobody of cluster 1 is left"):
+        repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b01", "b04", "b07"})), FLEET))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_changes_leave_an_overlay_and_a_plan_that_leads_there(seed: int) -> None:
+    """Brokers die, leave, come back and join; a plan's change carried out at a broker gives the same overlay."""
+    draw, overlay = random.Random(seed), SCOT
+    for epoch in range(1, 9):
+        present, absent = list(overlay.brokers), sorted(set(FLEET.brokers) - set(overlay.brokers))
+        lost = frozenset(draw.sample(present, draw.randrange(0, 2)))
+        left = frozenset(draw.sample(sorted(set(present) - lost), draw.randrange(0, 2)))
+        joined = frozenset(draw.sample(absent, min(draw.randrange(0, 3), len(absent))))
+        back = lost if draw.random() < 0.3 else frozenset[str]()
+        change = BrokerChange(joined | back, left, lost)
+        try:
+            repair = repaired_scot(overlay, RepairTask(change, FLEET))
+        except ValueError:
+            continue
+        plan = repair.plan(overlay, epoch, 0)
+        target = overlay.target_of(plan)
+        assert set(target.brokers) == change.of(overlay.brokers)
+        exchanged = plan.links_removed, plan.links_added
+        assert overlay.replaced(epoch, plan.id_moves, *exchanged, change).digest == target.digest
+        assert target.origin_of(plan, {}) == replace(overlay, homes=())
+        overlay = target
