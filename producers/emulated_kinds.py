@@ -13,13 +13,17 @@ from typing import Any, Protocol
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
-from regraft.producers.emulator.place_overlay import place_overlay, place_ring
+from regraft.producers.emulator.place_overlay import place_overlay, place_ring, place_scot
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.checkin_workload import CheckinWorkload
-from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.producers.workloads.scot_workload import ScotWorkload
+from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings
 from regraft.producers.workloads.stock_workload import StockWorkload
+
+CLUSTERS = 4  # Of a structured cyclic overlay that is placed for a demo.
 
 
 class Workload(Protocol):
@@ -42,23 +46,22 @@ class EmulatedKind:
     """One kind of overlay as the emulator runs it.
 
     ``place`` puts brokers on measured hosts, told their number, the cap of links and what draws. ``told`` takes the
-    workload's settings out of the emulator's. ``workload`` makes the clients of these; ``counts`` is what the status
-    file says of them.
+    workload's settings out of the emulator's. ``workload`` makes the clients; ``counts`` is what the status file says
+    of them.
     """
 
     place: Callable[[int, int, random.Random], Inventory]
     told: Callable[[EmulatorSettings], WorkloadSettings | CheckinSettings]
-    workload: Callable[[EmulatedOverlay, Any, random.Random], Workload]
-    counts: Callable[[EmulatedOverlay], dict[str, Any]]
+    workload: Callable[[EmulatedOverlay, EmulatorSettings, random.Random], Workload]
+    counts: Callable[[EmulatedOverlay, Workload], dict[str, Any]]
 
 
 def workload_of(overlay: EmulatedOverlay, settings: EmulatorSettings, rng: random.Random) -> Workload:
-    """Return the workload that the kind of overlay asks for: content on a tree, topics on a ring."""
-    kind = EMULATED_KINDS[overlay.inventory.bootstrap.KIND]
-    return kind.workload(overlay, kind.told(settings), rng)
+    """Return the workload that the kind of overlay asks for: topics on a ring, content on others."""
+    return EMULATED_KINDS[overlay.inventory.bootstrap.KIND].workload(overlay, settings, rng)
 
 
-def _user_counts(overlay: EmulatedOverlay) -> dict[str, Any]:
+def _user_counts(overlay: EmulatedOverlay, workload: Workload) -> dict[str, Any]:
     users = overlay.users
     return {
         "users": users.user_count,
@@ -72,17 +75,29 @@ def _user_counts(overlay: EmulatedOverlay) -> dict[str, Any]:
     }
 
 
+def _burst_counts(overlay: EmulatedOverlay, workload: Workload) -> dict[str, Any]:
+    return workload.counts() if isinstance(workload, ScotWorkload) else {}
+
+
 EMULATED_KINDS = {
     Configuration.KIND: EmulatedKind(
         place=place_overlay,
         told=lambda settings: settings.workload,
-        workload=StockWorkload,
-        counts=lambda overlay: {},
+        workload=lambda overlay, settings, rng: StockWorkload(overlay, settings.workload, rng),
+        counts=lambda overlay, workload: {},
     ),
     ChordConfiguration.KIND: EmulatedKind(
         place=lambda brokers, _, rng: place_ring(brokers, rng),
         told=lambda settings: settings.checkins,
-        workload=CheckinWorkload,
+        workload=lambda overlay, settings, rng: CheckinWorkload(overlay, settings.checkins, rng),
         counts=_user_counts,
+    ),
+    ScotConfiguration.KIND: EmulatedKind(
+        place=lambda brokers, _, rng: place_scot(brokers, CLUSTERS, rng),
+        told=lambda settings: settings.workload,
+        workload=lambda overlay, settings, rng: ScotWorkload(
+            overlay, settings.workload, rng, Detours(settings.detours)
+        ),
+        counts=_burst_counts,
     ),
 }

@@ -14,7 +14,7 @@ from regraft.infra.serve_metrics import port_faults
 from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
-from regraft.producers.workloads.stock_settings import WorkloadSettings, too_small
+from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 EMULATED, NATS = "emulated", "nats"
@@ -54,7 +54,8 @@ class EmulatorSettings:
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
     ``security``: Kafka's TLS and SASL. ``agents``: for whose brokers it sends telemetry and answers commands, by the
-    agents of the inventory, as one that is away leaves its brokers silent; none names all.
+    agents of the inventory, as one that is away leaves its brokers silent; none names all. ``detours``: on a structured
+    cyclic overlay, whether notifications go around congested links: always, never, or alternate, in every second burst.
     """
 
     bootstrap: str
@@ -88,6 +89,7 @@ class EmulatorSettings:
     clock: RunClock = field(default_factory=RunClock)
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     agents: tuple[str, ...] = ()
+    detours: str = Detours.ALWAYS
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -124,6 +126,8 @@ class EmulatorSettings:
             found.append(f"link_bytes_per_ms is {self.link_bytes_per_ms:g}: above 0, or none for no limit")
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+        if self.detours not in set(Detours):
+            found.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
         found += self._broker_faults() + self._outage_faults()
         found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]

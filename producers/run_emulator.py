@@ -267,7 +267,7 @@ class WallClockEmulator:
             "publisher_wait_ms_max": round(self.overlay.publishers.moves.wait_ms_max, 1),
             "notifications_kept": self.overlay.publishers.kept_count,
             "notifications_waited": self.overlay.publishers.moves.notifications_waited,
-            **EMULATED_KINDS[self.overlay.inventory.bootstrap.KIND].counts(self.overlay),
+            **EMULATED_KINDS[self.overlay.inventory.bootstrap.KIND].counts(self.overlay, self._workload),
             "notification_hops": self.overlay.hop_count,
             "control_hops": self.overlay.control_count,
             # Subscriptions sent to a neighbour that already had a wider one from here: what covering would save.

@@ -10,7 +10,7 @@ missing, it asks a judge (:mod:`producers.emulator.judge_losses`).
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -123,6 +123,7 @@ class Ledger:
         lingering_count_max: int = LINGERING_COUNT_MAX,
     ) -> None:
         self.excuses: Excuses = _NoExcuses()
+        self.watch: Callable[[Notification, float], None] | None = None  # Told of each delivery that was owed.
         self._settle_ms = settle_ms
         self._overdue_count_max = overdue_count_max
         self._lingering_count_max = lingering_count_max
@@ -237,6 +238,8 @@ class Ledger:
         delivery_ms = now_ms - account.notification.publish_ms
         self._delivery_ms_sum += delivery_ms
         self._delivery_ms_max = max(self._delivery_ms_max, delivery_ms)
+        if self.watch is not None:
+            self.watch(account.notification, now_ms)
         self._check_order(notification, subscription)
 
     def _is_concurrent(self, notification: Notification, subscription: str) -> bool:

@@ -19,7 +19,8 @@ Pair = tuple[str, str]
 class LinkMeter:
     """Measures all links each ``window_ms`` from :meth:`start` to :meth:`stop`, on the overlay's clock.
 
-    ``congested_windows`` counts links and windows in which a broker took its link for congested.
+    ``congested_windows`` counts links and windows in which a broker took its link for congested. ``is_dynamic``: do
+    brokers send notifications around such links?
     """
 
     def __init__(self, overlay: EmulatedOverlay, window_ms: float = WINDOW_MS) -> None:
@@ -28,6 +29,7 @@ class LinkMeter:
         self._before: dict[Pair, tuple[int, int]] = {}  # Messages that have ever entered, and those that wait.
         self._is_running = False
         self.congested_windows = 0
+        self.is_dynamic = True
 
     def start(self) -> None:
         """Begin with the next window."""
@@ -54,6 +56,7 @@ class LinkMeter:
         for pair, end in self._overlay.link_ends.items():
             windows.setdefault(pair[0], {})[pair[1]] = self._window_of(pair, end)
         for name, core in self._cores().items():
+            core.is_dynamic = self.is_dynamic
             core.observe_links(windows.get(name, {}))
             self.congested_windows += len(core.hot)
         self._wait()

@@ -18,6 +18,14 @@ class RegimeChange(StrEnum):
     DAY = "day"
 
 
+class Detours(StrEnum):
+    """When notifications go around congested links."""
+
+    ALWAYS = "always"
+    NEVER = "never"
+    ALTERNATE = "alternate"  # In every second burst; before the first one they do not.
+
+
 @dataclass(frozen=True, slots=True)
 class WorkloadSettings:
     """Who publishes and subscribes what, and when interests shift.

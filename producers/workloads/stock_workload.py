@@ -198,6 +198,7 @@ class StockWorkload:
         self._loads: list[float] = []
         self._popularity: list[float] = []
         self._rate_factor = 1.0  # Above 1 in a burst.
+        self.on_burst: Callable[[bool], None] = lambda has_begun: None  # Told that a burst begins, and that it ends.
         self._symbol_factors: dict[str, float] = {}  # What a regime change has made of a symbol's rate.
         self._day_began_ms: float | None = None
         self.regime_changed_ms: float | None = None
@@ -275,11 +276,13 @@ class StockWorkload:
         if every_s is None or not self._is_running:
             return
         self._rate_factor = self._settings.burst_factor
+        self.on_burst(True)
         self._after(self._settings.burst_s, self._end_burst)
         self._after(every_s, self._begin_burst)
 
     def _end_burst(self) -> None:
         self._rate_factor = 1.0
+        self.on_burst(False)
 
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self._overlay.env.timeout(seconds * SECOND_MS).callbacks.append(lambda _: act())

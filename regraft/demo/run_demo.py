@@ -191,7 +191,7 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
     for name, value in scenario.emulator.items():
         if f"emulator.{name}" not in wanted.chosen:
             merged.setdefault("emulator", {})[name] = value
-    for name, value in scenario.workload.items():
+    for name, value in scenario.workload_for(wanted.demo.running_s).items():
         if f"emulator.workload.{name}" not in wanted.chosen:
             merged.setdefault("emulator", {}).setdefault("workload", {})[name] = value
     if scenario.failing and "emulator.outages" not in wanted.chosen:
@@ -377,6 +377,7 @@ class _DemoRun:
             decision_times=observer.decision_times,
             horizon=observer.horizon,
             users=observer.users,
+            bursts=observer.bursts,
             first_window_cost_per_s=first_full_window_cost(stored, self._kind, observer.traffic_start_ms),
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,

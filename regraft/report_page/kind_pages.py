@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.report_page.html_parts import html_table, number_text
 from regraft.run_records.run_record import RunRecord, ShadowRun
 from regraft.schemas.plan import Plan
@@ -118,6 +119,25 @@ def _moves_in(plans: Sequence[Plan]) -> int:
     return sum(len(plan.moves) for plan in plans)
 
 
+def _burst_part(record: RunRecord) -> str:
+    """Return what bursts took without and with detours around congested links, and the publishers that moved."""
+    bursts = record.bursts
+    if bursts is None:
+        return _move_part(record)
+    rows = [
+        ("delay of what was published in bursts, p95, ms", bursts.static.delay_ms_p95, bursts.dynamic.delay_ms_p95),
+        ("from a burst's end to its last delivery, s", bursts.static.drain_s, bursts.dynamic.drain_s),
+    ]
+    told = [(name, *("none" if value is None else number_text(value, 1) for value in values)) for name, *values in rows]
+    return (
+        f"<p>Brokers left {number_text(bursts.diverted)} clusters to another broker than static routing has for them, "
+        f"as links were congested; {number_text(record.ledger.out_of_order)} deliveries came behind a later "
+        "notification of their publisher.</p>"
+        + html_table(("bursts", "static routing", "with detours"), told, text=1)
+        + _move_part(record)
+    )
+
+
 KIND_PAGES = {
     Configuration.KIND: KindPage(
         cost_text="link costs (ms of one-way delay) and processing costs, per second, summed over all links and "
@@ -128,6 +148,16 @@ KIND_PAGES = {
         move_lines=_publisher_lines,
         moved_title="Publishers that moved",
         moved_part=_move_part,
+    ),
+    ScotConfiguration.KIND: KindPage(
+        cost_text="link costs (ms of one-way delay) and processing costs, per second, summed over all links and "
+        "brokers that each notification crosses by static routing.",
+        exact_text="What a broker delivers does not depend on where publishers are, so its cost on the real traffic "
+        "is exact, as long as nothing goes around congestion.",
+        changes=(CountedChange("publishers moved", _moves_in, lambda shadow: shadow.publishers_moved),),
+        move_lines=_publisher_lines,
+        moved_title="Bursts, and publishers that moved",
+        moved_part=_burst_part,
     ),
     ChordConfiguration.KIND: KindPage(
         cost_text="messages from each topic's rendezvous to the brokers that subscribe to it, those through relays "

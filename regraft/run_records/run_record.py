@@ -144,6 +144,28 @@ class UserFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class RoutingFigures:
+    """What became of bursts with one routing; None where there was no burst."""
+
+    delay_ms_p95: float | None
+    drain_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BurstFigures:
+    """What the emulator says of bursts on a structured cyclic overlay, without and with detours around congestion.
+
+    ``diverted``: clusters that were left to another broker than static routing has for them. ``congested``: links and
+    windows of 50 ms in which a broker took its link for congested.
+    """
+
+    static: RoutingFigures
+    dynamic: RoutingFigures
+    diverted: int
+    congested: int
+
+
+@dataclass(frozen=True, slots=True)
 class HorizonUse:
     """How far the last decision looked back; ``lifetime_s`` is None when too few subscriptions had ended to tell."""
 
@@ -161,7 +183,8 @@ class RunRecord:
     ``changes_found_ms`` is since when traffic was another, as the controller told it. ``links_corrected`` counts the
     links that cost at the end what brokers measured, not what the inventory says.
     ``given_up`` says which services ended for good, by which the run ended, too, in sentences without a full stop.
-    ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None on a tree.
+    ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None but on a ring,
+    ``bursts`` but on a structured cyclic overlay.
     """
 
     seed: int
@@ -180,6 +203,7 @@ class RunRecord:
     decision_times: Mapping[str, DecisionTime] = field(default_factory=dict)
     horizon: HorizonUse | None = None
     users: UserFigures | None = None
+    bursts: BurstFigures | None = None
     first_window_cost_per_s: float | None = None
     comparison: OverlayComparison | None = None
     regime_change_ms: int | None = None

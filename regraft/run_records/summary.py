@@ -11,6 +11,7 @@ from typing import Any
 
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.run_records.run_record import OverlayComparison, RunRecord, ShadowRun
 from regraft.schemas.plan import Plan, PlanPhase
 
@@ -74,6 +75,8 @@ def failures(summary: dict[str, Any]) -> list[str]:
     What a run was too short to show counts as not shown: its sentence says so.
     """
     faults = {**summary, "lost": summary["lost"] - summary["lost_to_deaths"]}
+    if summary.get("clusters_diverted"):
+        faults["out_of_order"] = 0  # Copies that go around congestion may overtake each other (docs/scot.md).
     found = list(summary["given_up"])
     found += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
     if not summary["ledger_final"]:
@@ -185,7 +188,26 @@ def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
     }
 
 
-MOVED_FIGURES = {Configuration.KIND: _publisher_figures, ChordConfiguration.KIND: _user_figures}
+def _burst_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    """Return how many publishers moved, and what detours around congestion made of bursts."""
+    bursts = record.bursts
+    return {
+        **_publisher_figures(record, completed),
+        "places_changed": sum(len(plan.id_moves) for plan in completed),
+        "clusters_diverted": bursts.diverted if bursts else None,
+        "congested_link_windows": bursts.congested if bursts else None,
+        "delay_ms_p95_static": bursts.static.delay_ms_p95 if bursts else None,
+        "delay_ms_p95_dynamic": bursts.dynamic.delay_ms_p95 if bursts else None,
+        "drain_s_static": bursts.static.drain_s if bursts else None,
+        "drain_s_dynamic": bursts.dynamic.drain_s if bursts else None,
+    }
+
+
+MOVED_FIGURES = {
+    Configuration.KIND: _publisher_figures,
+    ChordConfiguration.KIND: _user_figures,
+    ScotConfiguration.KIND: _burst_figures,
+}
 
 
 def _shift_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:

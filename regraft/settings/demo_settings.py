@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regraft.settings.scenarios import SCENARIOS, STOCKS
+from regraft.settings.scenarios import SCENARIOS, SCOT, STOCKS
+
+SCOT_CLUSTERS = 4  # As producers.emulated_kinds places them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +14,8 @@ class DemoSettings:
     """The demo's overlay and its course.
 
     ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails),
-    chord (mobile users of a city on a Chord ring) or nats (the quotes over real NATS servers, of which one node dies).
+    chord (mobile users of a city on a Chord ring), nats (the quotes over real NATS servers, of which one node dies) or
+    scot (the quotes in bursts on a structured cyclic overlay of four clusters).
     ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts; where nobody says otherwise 20
     with nats. ``degree_max``: links a broker
     of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
@@ -39,6 +42,11 @@ class DemoSettings:
         found = []
         if self.scenario not in SCENARIOS:
             found.append(f"scenario is {self.scenario!r}: one of {', '.join(SCENARIOS)}")
+        if self.scenario == SCOT and (self.brokers % SCOT_CLUSTERS or self.brokers < 2 * SCOT_CLUSTERS):
+            found.append(
+                f"brokers is {self.brokers}: with scenario scot a multiple of {SCOT_CLUSTERS}, the clusters, and at "
+                f"least {2 * SCOT_CLUSTERS}"
+            )
         if self.brokers < 3:
             found.append(f"brokers is {self.brokers}: at least 3, with fewer there is no link to swap")
         if self.degree_max < 2:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
+from regraft.overlay.scot_configuration import ScotConfiguration
 
-STOCKS, CHORD, OUTAGE, NATS = "stocks", "chord", "outage", "nats"
+STOCKS, CHORD, OUTAGE, NATS, SCOT = "stocks", "chord", "outage", "nats", "scot"
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Scenario:
 
     ``kind`` is that of the overlay. ``has_shift``: whether interests shift in the course of the demo. ``failing``: how
     many brokers that are close together die, ``failing_from`` when and ``failing_for`` for how long, as shares of it.
+    ``bursts``: how many bursts of publications there are in its course, at equal distances.
     """
 
     kind: str
@@ -27,11 +29,16 @@ class Scenario:
     failing: int = 0
     failing_from: float = 1 / 3
     failing_for: float = 1 / 3
+    bursts: int = 0
     controller: Mapping[str, object] = field(default_factory=dict)
     planners: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     demo: Mapping[str, object] = field(default_factory=dict)
     emulator: Mapping[str, object] = field(default_factory=dict)
     workload: Mapping[str, object] = field(default_factory=dict)
+
+    def workload_for(self, running_s: float) -> Mapping[str, object]:
+        """Return what it sets of the workload in a course of this length; the last burst is drained before its end."""
+        return {**self.workload, "burst_every_s": running_s / (self.bursts + 0.9)} if self.bursts else self.workload
 
 
 SCENARIOS = {
@@ -73,6 +80,16 @@ SCENARIOS = {
         demo={
             "shadow_planners": ("place_users_dynatops+reassign_ids_ssbr", "reassign_ids_assignment"),
         },
+    ),
+    # Few publishers of quotes on a structured cyclic overlay, whose links two bursts fill: the first with static
+    # routing, the second with detours.
+    SCOT: Scenario(
+        ScotConfiguration.KIND,
+        bursts=2,
+        controller={"planner": "move_publishers_scot"},
+        demo={"shadow_planners": ()},
+        emulator={"link_bytes_per_ms": 20.0, "detours": "alternate"},
+        workload={"publisher_count": 10, "notifications_per_s": 8.0, "burst_s": 10.0, "burst_factor": 6.0},
     ),
 }
 

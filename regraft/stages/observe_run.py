@@ -15,9 +15,11 @@ from typing import Any
 
 from regraft.run_records.outage_story import OutageStory, last_deaths, outage_story
 from regraft.run_records.run_record import (
+    BurstFigures,
     DecisionTime,
     DeliveryLedger,
     HorizonUse,
+    RoutingFigures,
     ServiceUse,
     ShadowRun,
     UserFigures,
@@ -143,6 +145,19 @@ class RunObserver:
             wait_ms_max=float(document["user_wait_ms_max"]),
             subscription_changes=now[0] - before[0],
             subscription_changes_at_first_homes=now[1] - before[1],
+        )
+
+    @property
+    def bursts(self) -> BurstFigures | None:
+        """What there is to say of bursts on a structured cyclic overlay; None on others."""
+        document = self.emulator
+        if "clusters_diverted" not in document:
+            return None
+        return BurstFigures(
+            static=RoutingFigures(document["delay_ms_p95_static"], document["drain_s_static"]),
+            dynamic=RoutingFigures(document["delay_ms_p95_dynamic"], document["drain_s_dynamic"]),
+            diverted=int(document["clusters_diverted"]),
+            congested=int(document["congested_link_windows"]),
         )
 
     @property

@@ -98,7 +98,7 @@ BROKEN = """
     ("name", "fault"),
     [
         ("number", "it is a int, a PlannerSpec is wanted"),
-        ("mesh", "it is for overlays of kind 'mesh', known are ring, tree"),
+        ("mesh", "it is for overlays of kind 'mesh', known are ring, scot, tree"),
         ("other", "it calls itself 'another', its entry point must have the same name"),
         ("typed", "the types of its settings cannot be read at run time, name 'Sequence' is not defined"),
         ("needy", "its settings wanted have no default"),

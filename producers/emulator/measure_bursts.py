@@ -1,0 +1,72 @@
+"""Measure how long what is published in bursts takes, apart for bursts with and without detours around congestion.
+
+In: when bursts begin and end, and deliveries. Out: figures for the status file. Nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from regraft.producers.brokers.broker_messages import Notification
+
+DELAY_MS_MAX = 600_000  # What takes longer counts as this; delays are counted by the ms.
+BURSTS_MAX = 1_000
+
+
+@dataclass
+class Burst:
+    """One burst: from when to when it was published, and what became of it."""
+
+    is_dynamic: bool
+    from_ms: float
+    to_ms: float = float("inf")
+    last_ms: float = 0.0
+    delays_ms: Counter[int] = field(default_factory=Counter)
+
+
+class BurstMeter:
+    """Told of bursts and deliveries; ``figures`` says what came of it so far."""
+
+    def __init__(self) -> None:
+        self._bursts: list[Burst] = []
+
+    def begin(self, now_ms: float, *, is_dynamic: bool) -> None:
+        """A burst begins; of very many bursts the later ones are not measured."""
+        if len(self._bursts) < BURSTS_MAX:
+            self._bursts.append(Burst(is_dynamic, now_ms))
+
+    def end(self, now_ms: float) -> None:
+        """The burst is over."""
+        if self._bursts:
+            self._bursts[-1].to_ms = min(self._bursts[-1].to_ms, now_ms)
+
+    def take(self, notification: Notification, now_ms: float) -> None:
+        """A notification was delivered."""
+        for burst in reversed(self._bursts):
+            if notification.publish_ms >= burst.from_ms:
+                if notification.publish_ms <= burst.to_ms:
+                    burst.last_ms = now_ms
+                    burst.delays_ms[min(round(now_ms - notification.publish_ms), DELAY_MS_MAX)] += 1
+                return
+
+    def figures(self) -> dict[str, float | None]:
+        """Return p95 of the delays and the mean time from a burst's end to its last delivery, None without a burst."""
+        found: dict[str, float | None] = {}
+        for name, is_dynamic in (("static", False), ("dynamic", True)):
+            bursts = [one for one in self._bursts if one.is_dynamic is is_dynamic and one.delays_ms]
+            ended = [one for one in bursts if one.to_ms < float("inf")]
+            delays_ms: Counter[int] = sum((one.delays_ms for one in bursts), Counter())
+            drains_s = [max(one.last_ms - one.to_ms, 0.0) / 1000 for one in ended]
+            found[f"delay_ms_p95_{name}"] = _percentile_95(delays_ms)
+            found[f"drain_s_{name}"] = round(sum(drains_s) / len(drains_s), 3) if drains_s else None
+        return found
+
+
+def _percentile_95(counted: Counter[int]) -> float | None:
+    left = 0.95 * counted.total()
+    for value, count in sorted(counted.items()):
+        left -= count
+        if left <= 0:
+            return float(value)
+    return None
