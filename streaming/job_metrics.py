@@ -6,6 +6,7 @@ with a report belongs to :mod:`streaming.run_job`.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from regraft.infra.serve_metrics import Health, Pulse
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 TURN_SILENCE_S_MAX = 60.0  # Starting a query takes up to half of that on a busy machine.
+FLOOR_BATCHES = 100
+FURTHEST_BEHIND = "maxOffsetsBehindLatest"  # Spark's name of it, among what a source of Kafka reports.
 BATCH_SILENCE_S_MAX = 180.0  # Spark tells of an idle query each 10 s; a batch may wait a minute for Kafka.
 
 
@@ -25,7 +28,9 @@ class JobMetrics:
     def __init__(self) -> None:
         self.stage = StageMetrics("streaming")
         self.registry = self.stage.registry
+        self._recent_batch_ms: deque[int] = deque(maxlen=FLOOR_BATCHES)
         self._add_progress()
+        self._add_state()
         self._add_results()
 
     def _add_progress(self) -> None:
@@ -35,10 +40,17 @@ class JobMetrics:
         self.batch_part_ms = gauge(
             "batch_part_ms", "How long the parts of the last micro-batch took, by Spark's name of the part.", ["part"]
         )
+        self.batch_floor_ms = gauge(
+            "batch_floor_ms",
+            f"The shortest of the last {FLOOR_BATCHES} micro-batches: what one costs however little it reads.",
+        )
         self.input_rows_per_s = gauge("input_rows_per_s", "Records that came per second before the last micro-batch.")
         self.processed_rows_per_s = gauge("processed_rows_per_s", "Records that the last micro-batch read per second.")
         self.closing_lag_ms = gauge(
             "closing_lag_ms", "How far the end of the last closed window is behind the newest event time."
+        )
+        self.window_delay_ms = gauge(
+            "window_delay_ms", "How long after its end the newest window was written, by this machine's clock."
         )
         self.settle_ms = gauge(
             "settle_ms", "How long windows wait after all brokers have gone past, for what comes late."
@@ -50,9 +62,23 @@ class JobMetrics:
         self.backlog_records = gauge(
             "backlog_records", "Records of telemetry that were not read after the last micro-batch."
         )
+        self.backlog_partition_max = gauge(
+            "backlog_partition_max", "The same of the partition that is furthest behind, by Spark's own report."
+        )
         self.catching_up = gauge("catching_up", "1 while a backlog is read with the longer grace.")
+
+    def _add_state(self) -> None:
+        gauge = self.stage.gauge
         self.state_rows = gauge("state_rows", "Parts of batches that are kept of open windows.")
         self.state_bytes = gauge("state_bytes", "Size of what is kept of open windows, as it is in Spark's state.")
+        self.state_store_bytes = gauge(
+            "state_store_bytes", "Memory that Spark's state store takes for it, with versions kept."
+        )
+        self.state_part_ms = gauge(
+            "state_part_ms",
+            "How long Spark updated and committed the state of the last micro-batch, of all tasks together.",
+            ["part"],
+        )
         self.shard_skew = gauge("shard_skew", "How many times the mean the state of the largest shard is.")
         self.heap_bytes = gauge("heap_bytes", "Heap of the Java process in use.")
         self.heap_live_bytes = gauge(
@@ -91,9 +117,18 @@ class JobMetrics:
         self.batches.inc()
         for part, duration_ms in progress.durationMs.items():
             self.batch_part_ms.labels(part).set(duration_ms)
-        self.batch_ms.observe(progress.durationMs.get("triggerExecution", 0))
+        batch_ms = progress.durationMs.get("triggerExecution", 0)
+        self.batch_ms.observe(batch_ms)
+        self._recent_batch_ms.append(batch_ms)
+        self.batch_floor_ms.set(min(self._recent_batch_ms))
         self.input_rows_per_s.set(_finite(progress.inputRowsPerSecond))
         self.processed_rows_per_s.set(_finite(progress.processedRowsPerSecond))
+        for source in progress.sources:
+            self.backlog_partition_max.set(float(source.metrics.get(FURTHEST_BEHIND, 0)))
+        for state in progress.stateOperators:
+            self.state_store_bytes.set(state.memoryUsedBytes)
+            self.state_part_ms.labels("update").set(state.allUpdatesTimeMs)
+            self.state_part_ms.labels("commit").set(state.commitTimeMs)
 
     def show_heap(self, spark: SparkSession) -> None:
         """Ask the Java process how full its heap is, now and after its last full collection."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from regraft.streaming.job_metrics import JobHealth, JobMetrics
+from regraft.streaming.job_metrics import FLOOR_BATCHES, JobHealth, JobMetrics
 
 
 def progress(**changes: Any) -> Any:
@@ -13,6 +13,8 @@ def progress(**changes: Any) -> Any:
         "durationMs": {"triggerExecution": 300, "addBatch": 250},
         "inputRowsPerSecond": 100.0,
         "processedRowsPerSecond": 400.0,
+        "sources": [SimpleNamespace(metrics={"maxOffsetsBehindLatest": "7", "avgOffsetsBehindLatest": "2.5"})],
+        "stateOperators": [SimpleNamespace(memoryUsedBytes=5_000, allUpdatesTimeMs=40, commitTimeMs=60)],
     }
     return SimpleNamespace(**(values | changes))
 
@@ -28,6 +30,17 @@ def test_a_report_sets_what_prometheus_sees() -> None:
     assert (value("batches_total"), value("batch_ms_sum")) == (1, 300)
     assert value("batch_part_ms", part="addBatch") == 250
     assert (value("input_rows_per_s"), value("processed_rows_per_s")) == (100, 400)
+    assert (value("backlog_partition_max"), value("state_store_bytes")) == (7, 5_000)
+    assert (value("state_part_ms", part="update"), value("state_part_ms", part="commit")) == (40, 60)
+
+
+def test_the_floor_is_the_shortest_of_the_recent_micro_batches() -> None:
+    """It falls at once, and rises when so many have gone by since the short one."""
+    metrics, found = JobMetrics(), []
+    for duration_ms in (300, 120, 500, *[400] * FLOOR_BATCHES):
+        metrics.show_progress(progress(durationMs={"triggerExecution": duration_ms}))
+        found.append(metrics.registry.get_sample_value("regraft_streaming_batch_floor_ms"))
+    assert (found[0], found[1], found[2], found[-1]) == (300, 120, 120, 400)
 
 
 @pytest.mark.parametrize("rate", [float("nan"), float("inf")])

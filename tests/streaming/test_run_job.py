@@ -184,6 +184,11 @@ def check_scrape(settings: StreamingSettings) -> None:
     assert found['regraft_streaming_query_starts_total{grace="live"}'] >= 1
     assert found["regraft_streaming_batches_total"] > 2
     assert found["regraft_streaming_heap_bytes"] > 1_000_000
+    assert found["regraft_streaming_state_store_bytes"] > 0
+    assert found["regraft_streaming_batch_floor_ms"] > 0
+    assert found["regraft_streaming_backlog_partition_max"] == 0
+    assert found["regraft_streaming_window_delay_ms"] > 0
+    assert found['regraft_streaming_state_part_ms{part="commit"}'] > 0
 
 
 def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
