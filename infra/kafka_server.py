@@ -7,7 +7,7 @@ same ports and data again. Topics belong to create_topics.py.
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -168,10 +168,11 @@ def start_kafka_service(
 
     def prepare(again: bool) -> tuple[KafkaAddress, Service]:
         address = _choose_address(files, port, again=again)
-        _write_settings(files, address, secured, more_properties)
-        _format(files, java, class_path, secured)
+        write_settings(files, address, secured, more_properties)
+        format_data(files, java, class_path, secured)
         access = KafkaAccess(address.bootstrap, security=secured.login() if secured else KafkaSecurity())
-        return address, _service(files, access, address.port, _java_command(files, java, class_path, heap_mb))
+        command = java_command(files, java, class_path, heap_mb)
+        return address, kafka_process(files, command, lambda: is_listening(address.port) and is_kafka_ready(access))
 
     return start_on_port(supervisor, "Kafka", port, prepare)
 
@@ -252,7 +253,7 @@ def _read_address(files: KafkaFiles) -> KafkaAddress | None:
     return None
 
 
-def _write_settings(
+def write_settings(
     files: KafkaFiles, address: KafkaAddress, secured: SecuredKafka | None, more: Mapping[str, str] | None
 ) -> None:
     """Write the settings for this user's eyes only: a secured server's hold its own password."""
@@ -266,7 +267,8 @@ def _write_settings(
     files.log_settings.write_text(LOG_PROPERTIES.replace("{log_dir}", str(files.root)))
 
 
-def _java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb: int) -> tuple[str, ...]:
+def java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb: int) -> tuple[str, ...]:
+    """Return the command that runs a class of Kafka with so much heap, but for the class."""
     return (
         str(java.executable),
         f"-Xmx{heap_mb}m",
@@ -278,18 +280,27 @@ def _java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb
     )
 
 
-def _format(files: KafkaFiles, java: JavaRuntime, class_path: str, secured: SecuredKafka | None) -> None:
-    """Write the broker's identity and users into a fresh data directory; an existing one is left as it is."""
+def new_cluster_id() -> str:
+    """Return the id of a new cluster."""
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def format_data(
+    files: KafkaFiles, java: JavaRuntime, class_path: str, secured: SecuredKafka | None, cluster_id: str = ""
+) -> None:
+    """Write the broker's identity and users into a fresh data directory; an existing one is left as it is.
+
+    All brokers of one cluster have its id; a broker on its own makes one.
+    """
     if (files.data / "meta.properties").is_file():
         return
-    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     # One word, since an id may start with a dash and would be taken for an option.
-    arguments = ["--ignore-formatted", f"--cluster-id={cluster_id}", "-c", str(files.properties)]
+    arguments = ["--ignore-formatted", f"--cluster-id={cluster_id or new_cluster_id()}", "-c", str(files.properties)]
     arguments += secured.format_arguments() if secured else []
     # A command line can be read by everyone on this machine.
     write_private(files.format_arguments, "\n".join(arguments).encode())
     command = [
-        *_java_command(files, java, class_path, heap_mb=128),
+        *java_command(files, java, class_path, heap_mb=128),
         *("-XX:TieredStopAtLevel=1", "kafka.tools.StorageTool", "format", f"@{files.format_arguments}"),
     ]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
@@ -299,14 +310,15 @@ def _format(files: KafkaFiles, java: JavaRuntime, class_path: str, secured: Secu
         raise KafkaError(f"Kafka's data directory {files.data} could not be prepared ({lines[0]}): see its disk.")
 
 
-def _service(files: KafkaFiles, access: KafkaAccess, port: int, java_command: tuple[str, ...]) -> Service:
+def kafka_process(files: KafkaFiles, command: tuple[str, ...], ready: Callable[[], bool]) -> Service:
+    """Return the service of one broker, by ``java_command``; it is started again when it dies."""
     return Service(
         name="kafka",
-        command=(*java_command, "kafka.Kafka", str(files.properties)),
+        command=(*command, "kafka.Kafka", str(files.properties)),
         log_file=files.log,
         environment={"MALLOC_ARENA_MAX": "2"},  # of glibc: many threads otherwise hold many half-empty arenas
         inherited=SERVER_VARIABLES,
-        ready=lambda: is_listening(port) and is_kafka_ready(access),
+        ready=ready,
         ready_timeout_s=READY_TIMEOUT_S,
         grace_s=20.0,
         restart=RestartPolicy(),

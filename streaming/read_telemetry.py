@@ -34,6 +34,8 @@ from regraft.streaming.streaming_settings import SECOND_MS, EventBounds, Streami
 
 RECORD = "TelemetryBatch"
 NEVER_MS = -1
+KAFKA_ANSWER_MS_MAX = 15_000
+KAFKA_TRIES = 12
 TOLD = ("deliveries", "seconds")  # What a batch tells of times other than its own: single cells, or packed by second.
 
 _BATCH_SCHEMA: dict[str, Any] = json.loads(latest_schema(RECORD).text)
@@ -63,6 +65,11 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
         "kafka.max.partition.fetch.bytes": 8 << 20,
         "kafka.fetch.max.bytes": 64 << 20,
         "kafka.max.poll.records": 20_000,
+        # The client that asks how far topics go waits for a broker that has died until its time is up, although others
+        # lead by then: it is told to give up sooner, and asked more often, which is as patient in all.
+        "kafka.default.api.timeout.ms": KAFKA_ANSWER_MS_MAX,
+        "kafka.request.timeout.ms": KAFKA_ANSWER_MS_MAX,
+        "fetchOffset.numRetries": KAFKA_TRIES,
     }
     return spark.readStream.format("kafka").options(**options).load()
 

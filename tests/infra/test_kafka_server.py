@@ -155,7 +155,7 @@ def test_no_kafka_for_topics_is_one_sentence(
 def test_address_is_read_back_from_the_settings(tmp_path: Path) -> None:
     """The ports written into the broker's settings are the ports that the next run in the directory tries first."""
     files, address = KafkaFiles(tmp_path / "kafka"), KafkaAddress(*module.choose_ports(2))
-    module._write_settings(files, address, None, None)
+    module.write_settings(files, address, None, None)
     assert module._choose_address(files, None, again=False) == address
     assert module._choose_address(files, None, again=True) != address
 
@@ -172,6 +172,6 @@ def test_a_cluster_id_that_starts_with_a_dash_is_no_option(tmp_path: Path, monke
 def test_further_properties_win_over_the_usual_ones(tmp_path: Path) -> None:
     """They stand last, and Kafka takes the last of two equal names."""
     files = KafkaFiles(tmp_path)
-    module._write_settings(files, KafkaAddress(19092, 19093), None, {"log.segment.bytes": "1048576"})
+    module.write_settings(files, KafkaAddress(19092, 19093), None, {"log.segment.bytes": "1048576"})
     lines = [line for line in files.properties.read_text().splitlines() if line.startswith("log.segment.bytes=")]
     assert lines == ["log.segment.bytes=67108864", "log.segment.bytes=1048576"]
