@@ -1,0 +1,226 @@
+"""What the Spark job and Kafka take of telemetry that comes as fast as so many brokers send it, without an emulator.
+
+    python -m benchmarks.bench_fed_job [--sizes 40,400,1000,4000] [--seconds S] [--rate R] [--json FILE]
+
+For each size an overlay runs on the virtual clock first, a little in the future: every batch that its brokers would
+send, 4 a second each, is kept as its bytes. Then they go to a real Kafka when their time has come, and ``regraft
+stream`` (local[2], with the settings that a fleet of this size gets by itself) makes windows of 5 s of them. Prints CPU
+and memory of both, how long after its end a window was in Kafka, and whether the job kept up. Asserts that no window is
+missing, incomplete or written twice, and that no row was late.
+"""
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from benchmarks.stage_meter import (
+    MB,
+    MarkerReader,
+    StageSample,
+    cores_taken,
+    percentile,
+    rss_bytes_max,
+    sample_stages,
+)
+from regraft.infra.create_topics import create_topics
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_producer
+from regraft.infra.kafka_server import start_kafka
+from regraft.infra.measured_figures import Figure, run_facts, write_figures
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.codec import encode
+from regraft.schemas.state import WindowClosed
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import TELEMETRY, topic_name
+
+SEED = 1
+DEGREE_MAX = 8
+PROCESSING_MS = (0.5, 1.5)
+CONNECT_MS = 5_000.0  # All clients connect at once; what brokers send meanwhile is not fed.
+PROBES_PER_S = 40.0  # As the emulator has it.
+WINDOW_MS = 5_000
+WARM_UP_WINDOWS = 3
+START_S_MAX = 120.0
+AHEAD_S, AHEAD_S_PER_BROKER = 15.0, 0.06  # How far in the future telemetry is made: it must be done by then.
+CLOSING_S_MAX = 60.0
+STREAMING, KAFKA = "streaming", "kafka"
+
+Sent = tuple[int, str, bytes]  # when, by whom, what
+
+
+@dataclass
+class Batches:
+    """Keeps the bytes of what brokers send from a time on."""
+
+    from_ms: float
+    sent: list[Sent]
+
+    def send_batch(self, batch: TelemetryBatch) -> None:
+        """Keep the batch."""
+        if batch.time_ms >= self.from_ms:
+            self.sent.append((batch.time_ms, batch.broker, encode(batch.packed())))
+
+
+def make_telemetry(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> list[Sent]:
+    """Return what so many brokers send from some time in the future on, and leave their inventory in the folder."""
+    inventory = place_overlay(brokers, DEGREE_MAX, random.Random(SEED), PROCESSING_MS)
+    inventory.save(folder / "inventory.json")
+    begin_ms = (time.time() + AHEAD_S + AHEAD_S_PER_BROKER * brokers) // 5 * WINDOW_MS
+    batches = Batches(begin_ms, [])
+    settings = VirtualSettings(seed=SEED, start_ms=begin_ms - CONNECT_MS, candidate_probes_per_s=PROBES_PER_S)
+    workload = WorkloadSettings(notifications_per_s=rate_per_s)
+    overlay = VirtualOverlay(inventory, workload, settings, batches)
+    overlay.run_until(begin_ms + seconds * 1_000)
+    if time.time() * 1_000 > begin_ms:
+        raise RuntimeError(f"{brokers} brokers were emulated too late: raise AHEAD_S_PER_BROKER")
+    return batches.sent
+
+
+def feed(kafka: KafkaAccess, sent: Sequence[Sent], stop: threading.Event) -> None:
+    """Send each batch when its time has come."""
+    producer = open_producer(kafka, {"linger.ms": 20, "compression.type": "lz4", "batch.size": 1 << 20})
+    topic = topic_name(TELEMETRY)
+    for time_ms, broker, value in sent:
+        while (early_s := time_ms / 1_000 - time.time()) > 0:
+            if stop.is_set():
+                return
+            producer.poll(0)
+            time.sleep(min(early_s, 0.05))
+        while True:
+            with suppress(BufferError):
+                producer.produce(topic, value, key=broker)
+                break
+            producer.poll(0.1)
+    producer.flush(60)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was seen of one size; ``behind``: records not read, after each micro-batch that was seen."""
+
+    samples: list[StageSample]
+    markers: list[tuple[WindowClosed, int]]
+    batch_ms: list[int]
+    behind: list[int]
+    status: dict[str, Any]
+
+
+def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path) -> Outcome:
+    """Feed the job and watch it until its last window is closed or too late."""
+    status_file = folder / "streaming.json"
+    with start_kafka(folder) as kafka:
+        create_topics(kafka.access)
+        command = [sys.executable, "-m", "regraft", "stream"]
+        for setting in (f"kafka.bootstrap={kafka.bootstrap}", f"run.directory={folder}"):
+            command += ["--set", setting]
+        with (folder / "stream.log").open("wb") as log:
+            job = subprocess.Popen(
+                command, cwd=Path(__file__).parents[1], stdout=log, stderr=log, start_new_session=True
+            )
+        stop = threading.Event()
+        feeder = threading.Thread(target=feed, args=(kafka.access, sent, stop))
+        feeder.start()
+        try:
+            return _watch(job, kafka.access, sent[0][0] + seconds * 1_000, status_file)
+        finally:
+            stop.set()
+            job.send_signal(signal.SIGTERM)
+            feeder.join(60)
+            with suppress(subprocess.TimeoutExpired):
+                job.wait(60)
+            job.kill()
+
+
+def _watch(job: subprocess.Popen[bytes], kafka: KafkaAccess, end_ms: float, status_file: Path) -> Outcome:
+    seen, own = Outcome([], [], [], [], {}), psutil.Process()
+    last_ms = end_ms - WINDOW_MS  # The last window has nothing after it, and stays open.
+    with closing(MarkerReader(kafka)) as reader:
+        while time.time() < end_ms / 1_000 + CLOSING_S_MAX:
+            seen.markers += reader.read()
+            assert job.poll() is None, f"the job ended with {job.returncode}: see its log"
+            if seen.markers and seen.markers[-1][0].window_end_ms >= last_ms:
+                break
+            if len(seen.markers) >= WARM_UP_WINDOWS and time.time() * 1_000 < end_ms:
+                seen.samples.append(sample_stages(own))
+                seen.status = json.loads(status_file.read_text(encoding="utf-8"))
+                seen.batch_ms.append(seen.status["batch_ms"])
+                seen.behind.append(seen.status["records_behind"])
+    return seen
+
+
+def check(seen: Outcome, brokers: int, seconds: float) -> None:
+    """Raise AssertionError when a window is missing, incomplete or written twice, or a row was late."""
+    markers = [marker for marker, _ in seen.markers]
+    windows = int(seconds * 1_000 // WINDOW_MS) - 1
+    starts = [marker.window_start_ms for marker in markers]
+    expected = [starts[0] + place * WINDOW_MS for place in range(windows)] if starts else []
+    assert starts[:windows] == expected, f"of {windows} windows these were closed: {starts}"
+    for marker in markers[:windows]:
+        told = {entry.broker for entry in marker.brokers if entry.received == entry.expected}
+        assert len(told) == brokers, f"window {marker.window_start_ms} has {len(told)} of {brokers} brokers whole"
+    assert sum(marker.late_rows for marker in markers) == 0, "rows were late"
+    assert len(seen.samples) > 1, "too few windows to measure: give more --seconds"
+
+
+def figures_of(seen: Outcome, brokers: int, rate_per_s: float, sent: Sequence[Sent]) -> list[Figure]:
+    where: dict[str, str | int | float] = {"brokers": brokers, "notifications_per_s": 49 * rate_per_s}
+    delays_ms = [kafka_ms - marker.window_end_ms for marker, kafka_ms in seen.markers[WARM_UP_WINDOWS:]]
+    fed_s = (sent[-1][0] - sent[0][0]) / 1_000
+    found: dict[str, tuple[float, str]] = {
+        "records_per_s": (round(len(sent) / fed_s), "1/s"),
+        "bytes_per_s": (round(sum(len(value) for _, _, value in sent) / fed_s), "bytes/s"),
+        "cells_per_record": (round(seen.status["cells"] / max(seen.status["records"], 1), 2), "cells"),
+        "cores_job": (round(cores_taken(seen.samples, STREAMING), 2), "cores"),
+        "cores_kafka": (round(cores_taken(seen.samples, KAFKA), 2), "cores"),
+        "rss_mb_job_java": (rss_bytes_max(seen.samples, STREAMING, "java") // MB, "MB"),
+        "rss_mb_job_python": (rss_bytes_max(seen.samples, STREAMING, "python") // MB, "MB"),
+        "rss_mb_kafka": (rss_bytes_max(seen.samples, KAFKA) // MB, "MB"),
+        "micro_batch_ms_median": (median(seen.batch_ms), "ms"),
+        "micro_batch_ms_max": (max(seen.batch_ms), "ms"),
+        "records_behind_median": (median(seen.behind), "records"),
+        "window_end_to_kafka_ms_p50": (percentile(delays_ms, 0.5), "ms"),
+        "window_end_to_kafka_ms_p95": (percentile(delays_ms, 0.95), "ms"),
+        "windows_measured": (len(delays_ms), "windows"),
+    }
+    return [Figure(name, where, value, unit) for name, (value, unit) in found.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="40,400,1000,4000", help="numbers of brokers, with commas")
+    parser.add_argument("--rate", type=float, default=0.5, help="notifications per second of each of 49 publishers")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long telemetry is fed, a multiple of 5")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    given = parser.parse_args()
+    figures: list[Figure] = []
+    for brokers in map(int, given.sizes.split(",")):
+        with tempfile.TemporaryDirectory(prefix="bench-fed-job-") as folder:
+            sent = make_telemetry(brokers, given.rate, given.seconds, Path(folder))
+            seen = run_job_on(sent, given.seconds, Path(folder))
+            found = figures_of(seen, brokers, given.rate, sent)
+            for figure in found:
+                print(f"{brokers:>5} brokers  {figure.name:<30} {figure.value:>12,.6g} {figure.unit}", flush=True)
+            check(seen, brokers, given.seconds)
+            figures += found
+    if given.json is not None:
+        write_figures(given.json, run_facts({"seconds": given.seconds, "rate_per_s": given.rate}, SEED), figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""What the services of one run take, and when its windows were written, from the outside.
+
+In: the process that supervises them, a way to Kafka. Out: samples of CPU time and memory, markers. Each service leads a
+session of its own, with all that it starts. What is run does not belong here.
+"""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import psutil
+from confluent_kafka import TopicPartition
+
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_consumer
+from regraft.schemas.codec import decode
+from regraft.schemas.state import WindowClosed
+from regraft.schemas.topics import WINDOWS, topic_name
+
+MB = 1 << 20
+
+# How a service is known by the words of its command line.
+STAGES = {"kafka": ("kafka.Kafka",), "streaming": ("regraft", "stream"), "controller": ("regraft", "control"),
+          "emulator": ("regraft", "emulate")}  # fmt: skip
+
+
+@dataclass(slots=True)
+class StageUse:
+    """CPU time so far in s, and memory now, of one stage; ``parts``: memory by kind of process (java, python)."""
+
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
+    parts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+
+@dataclass(frozen=True, slots=True)
+class StageSample:
+    """What all stages had taken at one time."""
+
+    at_s: float
+    stages: Mapping[str, StageUse]
+
+
+def sample_stages(supervisor: psutil.Process) -> StageSample:
+    """Look at all stages once; a process that ends meanwhile is left out."""
+    sessions: dict[int, str] = {}
+    found = {stage: StageUse() for stage in STAGES}
+    for process in sorted(supervisor.children(recursive=True), key=lambda process: process.create_time()):
+        try:
+            session, words = os.getsid(process.pid), process.cmdline()
+            stage = sessions.get(session) or _stage_of(words)
+            if stage is None:
+                continue
+            sessions[session] = stage
+            spent, rss_bytes = process.cpu_times(), process.memory_info().rss
+        except (psutil.NoSuchProcess, psutil.ZombieProcess, ProcessLookupError):
+            continue
+        use = found[stage]
+        use.cpu_s += spent.user + spent.system
+        use.rss_bytes += rss_bytes
+        use.parts["java" if "java" in words[0] else "python"] += rss_bytes
+    return StageSample(time.monotonic(), found)
+
+
+def cores_taken(samples: list[StageSample], stage: str) -> float:
+    """Return how many cores a stage took on average; what a process of it took last before its end is left out."""
+    spent_s = [sample.stages[stage].cpu_s for sample in samples]
+    rises_s = sum(max(after - before, 0.0) for before, after in pairwise(spent_s))
+    return rises_s / (samples[-1].at_s - samples[0].at_s)
+
+
+def rss_bytes_max(samples: list[StageSample], stage: str, part: str = "") -> int:
+    """Return the most memory that a stage, or its processes of one kind, had in any sample."""
+    uses = [sample.stages[stage] for sample in samples]
+    return max(use.parts.get(part, 0) if part else use.rss_bytes for use in uses)
+
+
+def _stage_of(words: list[str]) -> str | None:
+    return next((stage for stage, known in STAGES.items() if set(known) <= set(words)), None)
+
+
+class MarkerReader:
+    """Reads the markers of closed windows while a run goes on; close it at the end."""
+
+    def __init__(self, kafka: KafkaAccess) -> None:
+        self._consumer = open_consumer(kafka)
+        self._consumer.assign([TopicPartition(topic_name(WINDOWS), 0, 0)])
+
+    def read(self, wait_s: float = 1.0) -> list[tuple[WindowClosed, int]]:
+        """Return the markers that have come since, each with the time at which Kafka had it."""
+        deadline_s, found = time.monotonic() + wait_s, []
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            for message in self._consumer.consume(100, timeout=left_s):
+                if message.error() is None:
+                    found.append((decode(message.value() or b"", WindowClosed), message.timestamp()[1]))
+        return found
+
+    def close(self) -> None:
+        """Read no more."""
+        self._consumer.close()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that so large a share of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
