@@ -1,9 +1,9 @@
 """Telemetry cells per second from Kafka to state in Kafka: the Spark job, and others that do the same work.
 
-``python -m benchmarks.bench_streaming [--cells N] [--local N] [--plain] [--json FILE]``. A real Kafka is filled with N
-cells of 100 brokers in batches as live ones (``streaming_input``). Then the whole job catches up: Kafka -> Spark
-(``--local 1`` or ``2`` cores) -> state rows and markers in Kafka. With ``--plain`` a loop of confluent-kafka, fastavro
-and dicts does the same from the same topic.
+``python -m benchmarks.bench_streaming [--cells N] [--local N] [--yardstick] [--plain] [--json FILE]``. A real Kafka is
+filled with N cells of 100 brokers in batches as live ones (``streaming_input``). Then the whole job catches up: Kafka
+-> Spark (``--local 1`` or ``2`` cores) -> state rows and markers in Kafka. With ``--yardstick`` three programs of Kafka
+Streams do the same from the same topic (``streams_yardstick``), with ``--plain`` a loop of confluent-kafka and dicts.
 
 All must account for every delivery and drop nothing as late, and their delivery rows must be the same, decoded and byte
 for byte; of the plain loop all rows. The job writes them packed, the others one by one.
@@ -26,6 +26,7 @@ from benchmarks.process_costs import apart, cpu_s, java_children, peak_mb
 from benchmarks.streaming_input import BROKERS, PUBLISHERS, SEED, WINDOW_MS, Written, seconds_for, write_telemetry
 from benchmarks.streaming_programs import JOB, LOOP, JobSizes, Outlay, run_loop, run_spark
 from benchmarks.streaming_rows import Outcome, differences, read_outcome
+from benchmarks.streams_yardstick import PROGRAMS, compile_yardstick, run_streams
 from regraft.infra.create_topics import create_topics
 from regraft.infra.kafka_server import RunningKafka, start_kafka
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
@@ -65,15 +66,21 @@ class Runs:
         return peak_mb(self._broker)
 
 
-def measure(cells: int, sizes: JobSizes, others: Sequence[str], directory: Path) -> tuple[list[Figure], list[str]]:
+def measure(
+    cells: int, sizes: JobSizes, others: Sequence[str], directory: Path, class_path: str = ""
+) -> tuple[list[Figure], list[str]]:
     """Fill Kafka, run the programs, compare; return the figures and what is wrong."""
     with start_kafka(directory) as kafka:
         create_topics(kafka.access, [TELEMETRY])
         print(f"writing {cells:,} cells into Kafka", flush=True)
         runs = Runs(kafka, apart(write_telemetry, kafka.bootstrap, seconds_for(cells)))
         runs.run(JOB, run_spark, directory, sizes)
-        if LOOP in others:
-            runs.run(LOOP, run_loop)
+        for name in others:
+            if name == LOOP:
+                runs.run(LOOP, run_loop)
+            else:
+                given = (name, class_path, sizes.cores, sizes.driver_memory_mb, directory)
+                runs.run(name, run_streams, *given, has_markers=False)
         return figures_of(runs.measured, runs.written, runs.kafka_mb()), faults_of(runs.measured, runs.written)
 
 
@@ -81,22 +88,20 @@ def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float)
     """Return the figures of all programs, and the job's ratio to each other one."""
     where: dict[str, str | int | float] = {"brokers": BROKERS, "publishers": PUBLISHERS, "cells": written.cells}
     figures: list[Figure] = []
-    rates: dict[str, tuple[float, float]] = {}
     for name, each in measured.items():
         outlay = each.outlay
-        whole_run_s = outlay.start_s + outlay.total_s
-        rates[name] = outlay.completed_per_s(written.cells), written.cells / whole_run_s
         used_s = sum(outlay.cpu_s.values())
         plain = (
-            ("completed_cells_per_s", round(rates[name][0]), "1/s"),
-            ("whole_run_s", round(whole_run_s, 2), "s"),
-            ("whole_run_cells_per_s", round(rates[name][1]), "1/s"),
+            ("completed_cells_per_s", round(outlay.completed_per_s(written.cells)), "1/s"),
+            ("whole_run_s", round(outlay.whole_run_s, 2), "s"),
+            ("whole_run_cells_per_s", round(written.cells / outlay.whole_run_s), "1/s"),
             ("session_start_s", round(outlay.start_s, 2), "s"),
             ("cpu_s_per_million_cells", round(used_s / written.cells * 1e6, 2), "s"),
             ("completed_cpu_s_per_million", round(outlay.completed_cpu_s_per_million(written.cells), 2), "s"),
             ("kafka_cpu_s", round(outlay.kafka_cpu_s, 1), "s"),
             ("late_rows", outlay.late_rows, "rows"),
             ("rows", len(each.outcome.digests), "rows"),
+            ("rows_written", outlay.rows_written, "rows"),
             ("peak_rss_mb", round(sum(outlay.peak_mb.values())), "MB"),
         )
         figures += [Figure(figure, where | {"by": name}, value, unit) for figure, value, unit in plain]
@@ -104,12 +109,22 @@ def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float)
             for process, value in values.items():
                 figures.append(Figure(figure, where | {"by": name, "process": process}, round(value, 1), unit))
     figures.append(Figure("peak_rss_mb", where | {"by": "all", "process": "kafka (Java)"}, round(kafka_mb), "MB"))
-    for name, (completed, whole_run) in rates.items():
+    for name, each in measured.items():
         if name != JOB:
-            by = where | {"by": name}
-            figures.append(Figure("completed_ratio", by, round(rates[JOB][0] / completed, 2), f"{JOB} / {name}"))
-            figures.append(Figure("whole_run_ratio", by, round(rates[JOB][1] / whole_run, 2), f"{JOB} / {name}"))
+            figures += _ratios(measured[JOB].outlay, each.outlay, written.cells, where | {"by": name})
     return figures
+
+
+def _ratios(job: Outlay, other: Outlay, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
+    """Return the job's figures as multiples of another program's."""
+    pairs = {
+        "completed_ratio": (job.completed_per_s(cells), other.completed_per_s(cells)),
+        "whole_run_ratio": (other.whole_run_s, job.whole_run_s),
+        "cpu_ratio": (sum(job.cpu_s.values()), sum(other.cpu_s.values())),
+        "memory_ratio": (sum(job.peak_mb.values()), sum(other.peak_mb.values())),
+    }
+    unit = f"{JOB} / {where['by']}"
+    return [Figure(name, where, round(first / second, 2), unit) for name, (first, second) in pairs.items()]
 
 
 def faults_of(measured: dict[str, Measured], written: Written) -> list[str]:
@@ -132,19 +147,31 @@ def faults_of(measured: dict[str, Measured], written: Written) -> list[str]:
     return faults
 
 
+def _prepare_yardstick(directory: Path) -> str:
+    """Return the class path of the yardstick, or say why there is none and return nothing."""
+    try:
+        return compile_yardstick(directory / "yardstick")
+    except StackError as error:
+        sys.stderr.write(f"The yardstick is skipped: {str(error).rstrip('.')}.\n")
+        return ""
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=8_000_000, help="Delivery cells to read, at least 4 million")
     parser.add_argument("--records-per-trigger", type=int, default=20_000, help="bound of one micro-batch")
     parser.add_argument("--driver-memory-mb", type=int, default=DRIVER_MEMORY_MB, help="heap of Spark's driver")
-    parser.add_argument("--local", type=int, default=2, help="cores of Spark's local master, and shards")
-    parser.add_argument("--plain", action="store_true", help="also a plain Python loop, some 40 s a million cells")
+    parser.add_argument("--local", type=int, default=2, help="cores of Spark's local master, shards, Streams' threads")
+    parser.add_argument("--yardstick", action="store_true", help="also Kafka Streams, where there is a JDK")
+    parser.add_argument("--plain", action="store_true", help="also a plain Python loop, some 8 s a million cells")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="bench-streaming-"))
     sizes = JobSizes(given.records_per_trigger, given.driver_memory_mb, given.local)
+    class_path = _prepare_yardstick(directory) if given.yardstick else ""
+    others = [*(PROGRAMS if class_path else ()), *([LOOP] if given.plain else ())]
     try:
-        figures, faults = measure(given.cells, sizes, [LOOP] if given.plain else [], directory)
+        figures, faults = measure(given.cells, sizes, others, directory, class_path)
     except StackError as error:
         sys.stderr.write(f"Not measured: {error}.\n")
         return 1

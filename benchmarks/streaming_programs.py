@@ -56,6 +56,11 @@ class Outlay:
     kafka_cpu_s: float = 0.0
     rows_written: int = 0
 
+    @property
+    def whole_run_s(self) -> float:
+        """How long it was from the program's start to its last row."""
+        return self.start_s + self.total_s
+
     def completed_per_s(self, cells: int) -> float:
         """Return the rate over the last part of the cells, from a micro-batch that was completed until all is written.
 
