@@ -125,9 +125,13 @@ class ScotChange:
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
         """Return which move cannot be, or who is still here when this broker is to leave, else empty."""
+        present = self._core.tables[self._core.epoch].configuration
         for move in command.moves:
             if move.home_to not in target.brokers:
                 return f"{move.client} cannot move to {move.home_to}: it is not in the overlay"
+            both = {move.home_from, move.home_to}
+            if not (both <= set(target.brokers) or both <= set(present.brokers) or move.home_from != self.broker):
+                return f"{move.client} cannot move to {move.home_to}: no overlay has both that and {self.broker}"
         for one in command.subscribers_moved:
             if one.home_to not in target.brokers:
                 return f"subscribers of {one.home_from} cannot move to {one.home_to}: it is not in the overlay"
@@ -159,7 +163,9 @@ class ScotChange:
         effects: list[Effect] = []
         goes_to = homes.get(self.broker, "")
         for name, local in sorted(interests.locals.items()):
-            if goes_to and not local.has_ended:
+            if local.has_ended:
+                continue  # What it is owed is in queues of homes before any broker switches: it is of the old epoch.
+            if goes_to:
                 under_way.going.add(name)
                 effects.append(SubscriberMoves(name, goes_to, under_way.epoch_to))
             elif not tables.is_outside:
@@ -172,20 +178,21 @@ class ScotChange:
     def _move_publishers(self, under_way: ScotPlanUnderWay, older: ScotTables, tables: ScotTables) -> list[Effect]:
         """Advertise publishers that stay in the new epoch, and announce those that move to their next homes."""
         effects: list[Effect] = []
+        going = {
+            name
+            for name, move in under_way.moves.items()
+            if move.home_from == self.broker and move.home_to != self.broker
+        }
         for name, one in sorted(older.hosted.items()):
-            if not self._leaves(under_way, name) and not tables.is_outside:
+            if name not in going and not tables.is_outside:
                 effects += self._interests.host(tables, name, one.filter_, one.connection)
                 under_way.waiting_for.add(name)
-        for name, move in sorted(under_way.moves.items()):
-            if move.home_from == self.broker and move.home_to != self.broker:
-                known = older.hosted.get(name)
-                filter_, connection = (None, -1) if known is None else (known.filter_, known.connection)
-                effects += self._announce(under_way, name, connection, filter_)
+        for name in sorted(going):
+            known = older.hosted.get(name)
+            filter_, connection = (None, -1) if known is None else (known.filter_, known.connection)
+            under_way.announced[name] = connection
+            effects += self._announce(under_way, name, connection, filter_)
         return effects
-
-    def _leaves(self, under_way: ScotPlanUnderWay, publisher: str) -> bool:
-        move = under_way.moves.get(publisher)
-        return move is not None and move.home_from == self.broker and move.home_to != self.broker
 
     def _announce(self, under_way: ScotPlanUnderWay, name: str, connection: int, filter_: object) -> list[Effect]:
         """Tell a publisher's next home of it, by the overlay that both homes are in."""
@@ -264,13 +271,13 @@ class ScotChange:
         effects: list[Effect] = []
         for tables in self._core.epochs():
             effects += self._interests.host(tables, request.publisher, request.filter_, request.connection)
-        return effects
+        return effects + self._interests.allow(request.publisher)
 
     def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
         """Forget a publisher that has ended; where it is on its way to another home, let that know."""
         under_way, effects = self._core.under_way, self.see_leave(request, now_ms)
         self._interests.may_publish.discard((request.publisher, request.connection))
-        if under_way is not None and self._leaves(under_way, request.publisher):
+        if under_way is not None and under_way.announced.get(request.publisher) == request.connection:
             effects += self._announce(under_way, request.publisher, request.connection, None)
         for tables in self._core.epochs():
             effects += self._interests.unhost(tables, request.publisher, request.connection)
@@ -283,7 +290,8 @@ class ScotChange:
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
         older = self._core.tables[under_way.epoch_from]
-        here = {name: one for name, one in sorted(older.hosted.items()) if self._leaves(under_way, name)}
+        announced = under_way.announced
+        here = {name: one for name, one in sorted(older.hosted.items()) if announced.get(name) == one.connection}
         under_way.leaving = dict.fromkeys(here, now_ms)
         if not under_way.leaving:
             return self._core.switch(under_way, now_ms)
@@ -350,7 +358,10 @@ class ScotChange:
             for name in sorted(away & self._interests.locals.keys()):
                 local = self._interests.locals.pop(name)
                 effects += [Cancelled(name)] if local.has_ended else []
-        for name in list(self._interests.locals):
+        for name, local in list(self._interests.locals.items()):
+            if local.has_ended and not any(name in tables.entries for tables in self._core.epochs()):
+                del self._interests.locals[name]
+                effects.append(Cancelled(name))
             effects += self._interests.confirm_in(gone.epoch, name)
         for publisher in list(gone.hosted):
             effects += self._interests.allow(publisher)

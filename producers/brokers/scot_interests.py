@@ -112,6 +112,8 @@ class ScotInterests:
 
     def learn(self, tables: ScotTables, source: str, name: str, filter_: Filter, home: str) -> list[Effect]:
         """Install a subscription, pass it on in the cluster, and let the hosts of publishers it meets know."""
+        if name in tables.entries:
+            return []  # Of another plan to the same epoch, by a rival: both will be aborted.
         beyond = {peer for peer in tables.within if peer != source and peer not in tables.dead}
         tables.index.add(name, filter_, source)
         entry = tables.entries[name] = Entry(filter_, source, set(beyond), set())
@@ -167,11 +169,15 @@ class ScotInterests:
     # --- publishers at home here -------------------------------------------------------------------------------------
 
     def host(self, tables: ScotTables, publisher: str, filter_: Filter, connection: int) -> list[Effect]:
-        """Be the home of a publisher in an epoch, and tell its region."""
+        """Be the home of a publisher in an epoch, and tell its region; whether it may publish is asked afterwards."""
+        known = tables.hosted.get(publisher)
+        if known is not None and known.connection >= connection:
+            return []  # An earlier stay that is told of behind a later one.
+        effects = [] if known is None else self.unhost(tables, publisher, known.connection)
         peers = {peer for peer in tables.region if peer != self.broker and peer not in tables.dead}
         tables.hosted[publisher] = Hosted(filter_, connection, awaited=set(peers))
         message = Advertise(tables.epoch, publisher, connection, self.broker, filter_)
-        return [*(Send(peer, message) for peer in sorted(peers)), *self.allow(publisher)]
+        return [*effects, *(Send(peer, message) for peer in sorted(peers))]
 
     def unhost(self, tables: ScotTables, publisher: str, connection: int) -> list[Effect]:
         """Be its home no longer in an epoch."""

@@ -73,7 +73,8 @@ class ScotPlanUnderWay(PlanUnderWay):
     """The plan under way; ``moves`` are of publishers that leave or come here.
 
     ``homes``: by broker the one that all its subscribers go to. ``waiting_for``: own subscriptions and publishers that
-    must be confirmed in the new epoch first; ``expected``: publishers that are to come. ``leaving``: publishers that
+    must be confirmed in the new epoch first; ``expected``: publishers that are to come, ``announced`` those that leave,
+    with the number of the stay that ends here. ``leaving``: publishers that
     must still leave before it is active, with when they were told, None until then. ``going`` are the subscriptions
     that move elsewhere, ``ready`` those of them that their next home has, ``come`` those that it has brought here.
     """
@@ -81,6 +82,7 @@ class ScotPlanUnderWay(PlanUnderWay):
     homes: Mapping[str, str] = field(default_factory=dict)
     waiting_for: set[str] = field(default_factory=set)
     expected: dict[str, str] = field(default_factory=dict)  # With their old home.
+    announced: dict[str, int] = field(default_factory=dict)
     leaving: dict[str, float] | None = None
     going: set[str] = field(default_factory=set)
     ready: set[str] = field(default_factory=set)

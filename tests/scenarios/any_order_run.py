@@ -23,15 +23,16 @@ from tests.scenarios.any_order_leaders import RIVALS, SUCCESSORS
 from tests.scenarios.any_order_members import MEMBERS
 from tests.scenarios.any_order_ring import AnyOrderRing, random_ring_inventory
 from tests.scenarios.any_order_schedules import SCHEDULES, schedule_of
+from tests.scenarios.any_order_scot import AnyOrderScot, scot_inventory
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
 
-TREE, RING = "tree", "ring"
+OVERLAYS = TREE, RING, SCOT = "tree", "ring", "scot"
 SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
 MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
 MOVERS_SHARE = 0.7  # Of the runs on trees: those in which subscribers move.
-DEATHS_SHARE = {TREE: 0.4, RING: 0.4}  # Of the runs: those in which brokers die.
+DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # Of the runs: those in which brokers die.
 REPAIRS_MAX = 70  # Until one is executed: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is executed: others may have used up some epochs.
 IDLE_ROUNDS_MAX = 6  # Times that the controller asks again without any effect before a plan counts as stuck.
@@ -126,6 +127,11 @@ class Driver:
             inventory = tree_inventory(spec.broker_count, self.rng)
             self.overlay = AnyOrderTree(inventory, limits, account, spec.rival, spec.spares)
             self.overlay.subscribers_move = "movers" in spec.features
+            self.deeds = TreeDeeds(self.overlay, self.rng, spec.features)
+        elif spec.overlay == SCOT:
+            inventory = scot_inventory(spec.broker_count, self.rng)
+            account = Account(replace(rules or AccountRules(), orders_stays=False))
+            self.overlay = AnyOrderScot(inventory, limits, account, spec.rival, spec.spares)
             self.deeds = TreeDeeds(self.overlay, self.rng, spec.features)
         else:
             inventory = random_ring_inventory(spec.broker_count, self.rng)

@@ -23,7 +23,7 @@ from typing import Any
 from tests.scenarios.any_order_deeds import DEATHS, FEATURES, MOVERS
 from tests.scenarios.any_order_leaders import RIVALS
 from tests.scenarios.any_order_members import MEMBERS
-from tests.scenarios.any_order_run import RING, TREE, RunResult, RunSpec, run
+from tests.scenarios.any_order_run import OVERLAYS, RunResult, RunSpec, run
 from tests.scenarios.any_order_schedules import SCHEDULES
 from tests.scenarios.shrink_run import RunShrinker, trace_of
 from tests.scenarios.trace_run import record_of, text_of
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Search as the command line says; return the exit code."""
     told = _parser().parse_args(arguments)
     without = tuple(name for name in told.without.split(",") if name)
-    overlays = (TREE, RING) if told.overlay == "both" else (told.overlay,)
+    overlays = OVERLAYS if told.overlay == "all" else (told.overlay,)
     jobs: Iterator[Job] = (
         (seed, overlay, without, told.schedule)
         for seed in ([told.seed] if told.seed is not None else itertools.count(told.seed_first))
@@ -176,7 +176,7 @@ def _parser() -> argparse.ArgumentParser:
     features = "; ".join(f"{name}: {text}" for name, text in (FEATURES | DEATHS | MOVERS | RIVALS | MEMBERS).items())
     parser = argparse.ArgumentParser(prog="python -m tests.scenarios.search", description=__doc__)
     parser.add_argument("--minutes", type=float, default=1.0, help="how long to search")
-    parser.add_argument("--overlay", choices=(TREE, RING, "both"), default="both")
+    parser.add_argument("--overlay", choices=(*OVERLAYS, "all"), default="all")
     parser.add_argument("--seed-first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="do this seed only")
     parser.add_argument("--schedule", choices=SCHEDULES, help="this schedule instead of the seed's")

@@ -23,7 +23,7 @@ from tests.scenarios.any_order import KEPT_EMPTY, OF_CLIENTS, OF_TABLES, PATIENT
 from tests.scenarios.any_order_account import Account, AccountRules, BrokenPromiseError
 from tests.scenarios.any_order_controller import AWAY, UNACKNOWLEDGED, UP
 from tests.scenarios.any_order_ring import random_ring_inventory
-from tests.scenarios.any_order_run import RING, TREE, RunSpec, gentle_spec, run
+from tests.scenarios.any_order_run import OVERLAYS, SCOT, TREE, RunSpec, gentle_spec, run
 from tests.scenarios.any_order_schedules import PRIORITIES, SCHEDULES
 from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
 from tests.scenarios.core_parts import parts_of
@@ -168,10 +168,11 @@ def test_nothing_is_sent_while_plans_cannot_be_stored() -> None:
         assert len(overlay.sent_commands) == (3 if state == UP else 0)
 
 
-@pytest.mark.parametrize("overlay", [TREE, RING])
+@pytest.mark.parametrize("overlay", OVERLAYS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_every_schedule_carries_out_plans(overlay: str, schedule: str) -> None:
     runs = [run(RunSpec.of(seed, overlay, ("early", "return"), schedule)) for seed in range(8)]
+    assert [one.kind for one in runs if overlay == SCOT and one.kind] == []
     assert sum(one.counts["plans"] for one in runs) >= 8
     assert sum(one.counts["owed"] for one in runs) >= 100
 
@@ -200,7 +201,7 @@ def test_the_search_tells_what_it_found(monkeypatch: pytest.MonkeyPatch, capsys:
 
 def digest_of_runs() -> str:
     """Return a digest of all that happens in a few runs."""
-    runs = [run(RunSpec.of(seed, overlay), is_traced=True) for seed in range(12) for overlay in (TREE, RING)]
+    runs = [run(RunSpec.of(seed, overlay), is_traced=True) for seed in range(12) for overlay in OVERLAYS]
     return hashlib.sha256("\n".join(line for one in runs for line in one.overlay.trace or ()).encode()).hexdigest()
 
 

@@ -35,7 +35,9 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask) -> Repair:
         mended.take_in(broker)
     target = mended.overlay(present.epoch + 1)
     heirs = {broker: mended.holders[places[0]] for broker, places in vacated.items()}
-    open_to = [broker for broker in target.brokers if broker not in task.avoided] or list(target.brokers)
+    # A publisher is announced at its next home by an overlay that has both.
+    known = [broker for broker in target.brokers if broker in present.places] or list(target.brokers)
+    open_to = [broker for broker in known if broker not in task.avoided] or known
     emptied, homes = task.emptied(present), {name: at for name, at in present.homes if at in target.neighbours}
     goes_to = {broker: _open_heir(heirs[broker], open_to, task.fleet) for broker in emptied}
     moves = tuple(ClientMove(name, home, goes_to[home]) for name, home in sorted(present.homes) if home in goes_to)[
