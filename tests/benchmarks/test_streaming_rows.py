@@ -2,9 +2,10 @@
 
 import pytest
 
-from benchmarks.streaming_input import BATCHES_PER_S, BROKERS, WINDOW_MS, Telemetry
-from benchmarks.streaming_programs import Outlay
-from benchmarks.streaming_rows import differences, outcome_of
+from benchmarks.bench_streaming import Measured, faults_of
+from benchmarks.streaming_input import BATCHES_PER_S, BROKERS, WINDOW_MS, Telemetry, Written
+from benchmarks.streaming_programs import JOB, Outlay
+from benchmarks.streaming_rows import Outcome, differences, outcome_of
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.state import WindowClosed
 from regraft.schemas.telemetry import TelemetryBatch
@@ -65,3 +66,20 @@ def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]],
     outlay = Outlay(9.0, 5.0, 0, progress, {"a": 8.0, "b": 2.0}, {})
     assert outlay.completed_per_s(100) == pytest.approx(rate)
     assert outlay.completed_cpu_s_per_million(100) == pytest.approx(cpu * 1e6)
+
+
+def test_program_that_says_something_else_is_told() -> None:
+    """A wrong row, a lost delivery, a late row and a marker that counts another row are faults, of whoever has them."""
+    outlay = Outlay(1.0, 1.0, 0, [], {}, {})
+    row = {b"5/delivery/p|a": b"1"}
+    job = Measured(outlay, Outcome({**row, b"5/interest/a": b"2"}, 7, 2))
+    written = Written(records=1, cells=1, local_deliveries=7, windows=1)
+    assert faults_of({JOB: job, "good": Measured(outlay, Outcome(row, 7, None))}, written) == []
+    late = Outlay(1.0, 1.0, 3, [], {}, {})
+    wrong = Measured(late, Outcome({b"5/delivery/p|a": b"3"}, 6, 4))
+    assert faults_of({JOB: job, "bad": wrong}, written) == [
+        "bad accounts for 6 of 7 deliveries",
+        "bad dropped 3 rows as late",
+        "bad: the markers announce 4 rows, 1 are there",
+        "spark and bad: they disagree on 1 rows, for example 5/delivery/p|a",
+    ]
