@@ -28,11 +28,11 @@ EXAMPLES_MAX = 3
 class Outcome:
     """What one program wrote: a digest of each row by its key, and what delivery rows add up to.
 
-    ``announced``: how many rows the markers count, None where there are none.
+    ``announced``: how many rows the markers count. Without markers neither is known: such rows are compared alone.
     """
 
     digests: Mapping[bytes, bytes]
-    local_deliveries: int
+    local_deliveries: int | None
     announced: int | None
     late_rows: int = 0
 
@@ -60,7 +60,7 @@ def outcome_of(rows: Mapping[bytes, bytes], markers: list[WindowClosed], *, has_
             packed.setdefault(row.window_start_ms, []).append(row)
             continue
         digests[key] = _digest(value)
-        handed_over += _local_deliveries(value) if kind == UNPACKED else 0
+        handed_over += _local_deliveries(value) if has_markers and kind == UNPACKED else 0
     announced = 0
     for marker in markers:
         single, counted = unpack_window(packed.get(marker.window_start_ms, ()), marker)
@@ -69,7 +69,7 @@ def outcome_of(rows: Mapping[bytes, bytes], markers: list[WindowClosed], *, has_
             digests[state_key(row.window_start_ms, row.kind, row.entity)] = _digest(encode(row))
             handed_over += row.delivery.local_deliveries if row.delivery else 0
     late_rows = sum(marker.late_rows for marker in markers)
-    return Outcome(digests, handed_over, announced if has_markers else None, late_rows)
+    return Outcome(digests, *((handed_over, announced) if has_markers else (None, None)), late_rows)
 
 
 def differences(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> list[str]:

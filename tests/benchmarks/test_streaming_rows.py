@@ -74,7 +74,7 @@ def test_program_that_says_something_else_is_told() -> None:
     row = {b"5/delivery/p|a": b"1"}
     job = Measured(outlay, Outcome({**row, b"5/interest/a": b"2"}, 7, 2))
     written = Written(records=1, cells=1, local_deliveries=7, windows=1)
-    assert faults_of({JOB: job, "good": Measured(outlay, Outcome(row, 7, None))}, written) == []
+    assert faults_of({JOB: job, "good": Measured(outlay, Outcome(row, None, None))}, written) == []
     late = Outlay(1.0, 1.0, 3, [], {}, {})
     wrong = Measured(late, Outcome({b"5/delivery/p|a": b"3"}, 6, 4))
     assert faults_of({JOB: job, "bad": wrong}, written) == [
