@@ -121,13 +121,15 @@ class Outcome:
     status: dict[str, Any]
 
 
-def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path) -> Outcome:
+def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path, driver_memory_mb: int | None) -> Outcome:
     """Feed the job and watch it until its last window is closed or too late."""
     status_file = folder / "streaming.json"
     with start_kafka(folder) as kafka:
         create_topics(kafka.access)
         command = [sys.executable, "-m", "regraft", "stream"]
-        for setting in (f"kafka.bootstrap={kafka.bootstrap}", f"run.directory={folder}"):
+        told = [f"kafka.bootstrap={kafka.bootstrap}", f"run.directory={folder}"]
+        told += [] if driver_memory_mb is None else [f"spark.driver_memory_mb={driver_memory_mb}"]
+        for setting in told:
             command += ["--set", setting]
         with (folder / "stream.log").open("wb") as log:
             job = subprocess.Popen(
@@ -206,13 +208,14 @@ def main() -> None:
     parser.add_argument("--sizes", default="40,400,1000,4000", help="numbers of brokers, with commas")
     parser.add_argument("--rate", type=float, default=0.5, help="notifications per second of each of 49 publishers")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long telemetry is fed, a multiple of 5")
+    parser.add_argument("--driver-memory-mb", type=int, help="heap of Spark's driver; default: the rule for the size")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     figures: list[Figure] = []
     for brokers in map(int, given.sizes.split(",")):
         with tempfile.TemporaryDirectory(prefix="bench-fed-job-") as folder:
             sent = make_telemetry(brokers, given.rate, given.seconds, Path(folder))
-            seen = run_job_on(sent, given.seconds, Path(folder))
+            seen = run_job_on(sent, given.seconds, Path(folder), given.driver_memory_mb)
             found = figures_of(seen, brokers, given.rate, sent)
             for figure in found:
                 print(f"{brokers:>5} brokers  {figure.name:<30} {figure.value:>12,.6g} {figure.unit}", flush=True)
