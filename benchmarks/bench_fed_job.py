@@ -5,8 +5,9 @@
 For each size an overlay runs on the virtual clock first, a little in the future: every batch that its brokers would
 send, 4 a second each, is kept as its bytes. Then they go to a real Kafka when their time has come, and ``regraft
 stream`` (local[2], with the settings that a fleet of this size gets by itself) makes windows of 5 s of them. Prints CPU
-and memory of both, how long after its end a window was in Kafka, and whether the job kept up. Asserts that no window is
-missing, incomplete or written twice, and that no row was late.
+and memory of both, how long after its end a window was in Kafka, and whether the job kept up. Exponents are
+slopes through the logarithms of all sizes. Asserts that no window is missing, incomplete or written twice, and that no
+row was late.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.bench_growth import exponent
 from benchmarks.stage_meter import (
     MB,
     MarkerReader,
@@ -203,6 +205,22 @@ def figures_of(seen: Outcome, brokers: int, rate_per_s: float, sent: Sequence[Se
     return [Figure(name, where, value, unit) for name, (value, unit) in found.items()]
 
 
+GROWING = ("cores_", "rss_", "micro_batch_")
+
+
+def exponents_of(figures: Sequence[Figure]) -> list[Figure]:
+    """Return how what a job takes grows from the smallest size to the largest; nothing of one size."""
+    names = list(dict.fromkeys(figure.name for figure in figures if figure.name.startswith(GROWING)))
+    found = []
+    for name in names:
+        mine = [(int(figure.where["brokers"]), figure.value) for figure in figures if figure.name == name]
+        sizes, values = zip(*mine, strict=True)
+        if len(mine) > 1:
+            where: dict[str, str | int | float] = {"sizes": ",".join(map(str, sizes))}
+            found.append(Figure(f"exponent of {name}", where, round(exponent(sizes, values), 2), "1"))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="40,400,1000,4000", help="numbers of brokers, with commas")
@@ -221,6 +239,9 @@ def main() -> None:
                 print(f"{brokers:>5} brokers  {figure.name:<30} {figure.value:>12,.6g} {figure.unit}", flush=True)
             check(seen, brokers, given.seconds)
             figures += found
+    for figure in (grown := exponents_of(figures)):
+        print(f"{'':>14} {figure.name:<30} {figure.value:>12,.2f}")
+    figures += grown
     if given.json is not None:
         write_figures(given.json, run_facts({"seconds": given.seconds, "rate_per_s": given.rate}, SEED), figures)
 

@@ -4,8 +4,10 @@ import math
 
 import pytest
 
+from benchmarks.bench_fed_job import exponents_of
 from benchmarks.bench_growth import breaks_at, exponent, run_size
 from benchmarks.stage_meter import StageSample, StageUse, cores_taken, rss_bytes_max
+from regraft.infra.measured_figures import Figure
 
 SIZES = (40, 400, 4_000)
 
@@ -16,6 +18,15 @@ def test_a_power_of_the_size_has_its_exponent_and_breaks_where_it_meets_its_limi
     assert exponent(SIZES, values) == pytest.approx(2.0)
     assert breaks_at(SIZES, values, 1.0) == pytest.approx(math.sqrt(0.5e6))
     assert breaks_at(SIZES, values, 72.0) == pytest.approx(6_000)
+
+
+def test_a_fed_job_has_an_exponent_for_what_it_takes_and_none_of_one_size() -> None:
+    """Ten times the brokers take ten times the cores; delays are no such thing."""
+    figures = [
+        Figure(name, {"brokers": size}, size / 100, "cores") for name in ("cores_job", "delay_ms") for size in (40, 400)
+    ]
+    assert [(found.name, found.value) for found in exponents_of(figures)] == [("exponent of cores_job", 1.0)]
+    assert exponents_of(figures[:1]) == []
 
 
 def test_what_does_not_grow_never_breaks() -> None:
