@@ -144,7 +144,7 @@ def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path, driver_memory
         feeder = threading.Thread(target=feed, args=(kafka.access, sent, stop))
         feeder.start()
         try:
-            return _watch(job, kafka.access, sent[0][0] + seconds * 1_000, status_file)
+            return _watch(job, kafka.access, sent[0][0], seconds, status_file)
         finally:
             stop.set()
             job.send_signal(signal.SIGTERM)
@@ -154,12 +154,16 @@ def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path, driver_memory
             job.kill()
 
 
-def _watch(job: subprocess.Popen[bytes], kafka: KafkaAccess, end_ms: float, status_file: Path) -> Outcome:
+def _watch(
+    job: subprocess.Popen[bytes], kafka: KafkaAccess, first_ms: int, seconds: float, status_file: Path
+) -> Outcome:
     seen, own = Outcome([], [], [], [], [], {}), psutil.Process()
+    begin_ms = first_ms // WINDOW_MS * WINDOW_MS  # First batches tell of deliveries before it, too.
+    end_ms = begin_ms + seconds * 1_000
     last_ms = end_ms - WINDOW_MS  # The last window has nothing after it, and stays open.
     with closing(MarkerReader(kafka)) as reader:
         while time.time() < end_ms / 1_000 + CLOSING_S_MAX:
-            seen.markers += reader.read()
+            seen.markers += [each for each in reader.read() if each[0].window_start_ms >= begin_ms]
             assert job.poll() is None, f"the job ended with {job.returncode}: see its log"
             if len(seen.markers) >= WARM_UP_WINDOWS and status_file.exists():
                 seen.ends_ms.append(seen.markers[-1][0].window_end_ms)
