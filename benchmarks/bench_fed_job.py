@@ -1,6 +1,6 @@
 """What the Spark job and Kafka take of telemetry that comes as fast as so many brokers send it, without an emulator.
 
-    python -m benchmarks.bench_fed_job [--sizes 40,400,1000,4000] [--seconds S] [--rate R] [--json FILE]
+    python -m benchmarks.bench_fed_job [--sizes N,N] [--seconds S] [--rate R] [--set NAME=VALUE] [--json FILE]
 
 For each size an overlay runs on the virtual clock first, a little in the future: every batch that its brokers would
 send, 4 a second each, is kept as its bytes. Then they go to a real Kafka when their time has come, and ``regraft
@@ -58,6 +58,7 @@ CONNECT_MS = 5_000.0  # All clients connect at once; what brokers send meanwhile
 PROBES_PER_S = 40.0  # As the emulator has it.
 WINDOW_MS = 5_000
 WARM_UP_WINDOWS = 2
+WARM_UP_SHARE = 1 / 3
 AHEAD_S, AHEAD_S_PER_BROKER = 15.0, 0.06  # How far in the future telemetry is made: it must be done by then.
 CLOSING_S_MAX = 240.0
 STREAMING, KAFKA = "streaming", "kafka"
@@ -115,26 +116,24 @@ def feed(kafka: KafkaAccess, sent: Sequence[Sent], stop: threading.Event) -> Non
 class Outcome:
     """What was seen of one size from its warm-up on.
 
-    ``behind``: records not read, after each micro-batch that was seen. ``ends_ms``: of the last window at each sample.
+    ``behind``: records not read, after each micro-batch that was seen. ``records``: those that were, at each sample.
     """
 
     samples: list[StageSample]
-    ends_ms: list[int]
+    records: list[int]
     markers: list[tuple[WindowClosed, int]]
     batch_ms: list[int]
     behind: list[int]
     status: dict[str, Any]
 
 
-def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path, driver_memory_mb: int | None) -> Outcome:
+def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path, settings: Sequence[str]) -> Outcome:
     """Feed the job and watch it until its last window is closed or too late."""
     status_file = folder / "streaming.json"
     with start_kafka(folder) as kafka:
         create_topics(kafka.access)
         command = [sys.executable, "-m", "regraft", "stream"]
-        told = [f"kafka.bootstrap={kafka.bootstrap}", f"run.directory={folder}"]
-        told += [] if driver_memory_mb is None else [f"spark.driver_memory_mb={driver_memory_mb}"]
-        for setting in told:
+        for setting in (f"kafka.bootstrap={kafka.bootstrap}", f"run.directory={folder}", *settings):
             command += ["--set", setting]
         with (folder / "stream.log").open("wb") as log:
             job = subprocess.Popen(
@@ -165,18 +164,15 @@ def _watch(
         while time.time() < end_ms / 1_000 + CLOSING_S_MAX:
             seen.markers += [each for each in reader.read() if each[0].window_start_ms >= begin_ms]
             assert job.poll() is None, f"the job ended with {job.returncode}: see its log"
-            if len(seen.markers) >= WARM_UP_WINDOWS and status_file.exists():
-                seen.ends_ms.append(seen.markers[-1][0].window_end_ms)
-                seen.samples.append(sample_stages(own))
+            if status_file.exists():
                 seen.status = json.loads(status_file.read_text(encoding="utf-8"))
+                seen.samples.append(sample_stages(own))
+                seen.records.append(seen.status["records"])
                 seen.batch_ms.append(seen.status["batch_ms"])
                 seen.behind.append(seen.status["records_behind"])
-                if seen.ends_ms[-1] >= last_ms:
-                    break
-    assert len(set(seen.ends_ms)) > 1, (
-        f"windows that were closed {CLOSING_S_MAX:g} s after the end: {len(seen.markers)}"
-    )
-    return seen
+            if seen.samples and seen.markers and seen.markers[-1][0].window_end_ms >= last_ms:
+                return seen
+    raise AssertionError(f"{CLOSING_S_MAX:g} s after the end only {len(seen.markers)} windows are closed")
 
 
 def check(seen: Outcome, brokers: int, seconds: float) -> None:
@@ -192,10 +188,17 @@ def check(seen: Outcome, brokers: int, seconds: float) -> None:
     assert sum(marker.late_rows for marker in markers) == 0, "rows were late"
 
 
-def cores_needed(seen: Outcome, stage: str) -> float:
-    """Return the CPU time that a stage takes for each second of telemetry, whether it has it in time or not."""
-    told_s = (seen.ends_ms[-1] - seen.ends_ms[0]) / 1_000
-    return cores_taken(seen.samples, stage) * (seen.samples[-1].at_s - seen.samples[0].at_s) / told_s
+def cores_needed(seen: Outcome, stage: str, records_per_s: float) -> float:
+    """Return the CPU time that a stage takes for each second of telemetry, whether it has it in time or not.
+
+    The first third of the records is warm-up.
+    """
+    first = next(place for place, count in enumerate(seen.records) if count >= seen.records[-1] * WARM_UP_SHARE)
+    samples, told_s = seen.samples[first:], (seen.records[-1] - seen.records[first]) / records_per_s
+    assert told_s > 0, (
+        "all was read in a single micro-batch: give more --seconds, or --set streaming.records_per_broker_max=20"
+    )
+    return cores_taken(samples, stage) * (samples[-1].at_s - samples[0].at_s) / told_s
 
 
 def figures_of(seen: Outcome, brokers: int, rate_per_s: float, sent: Sequence[Sent]) -> list[Figure]:
@@ -203,12 +206,13 @@ def figures_of(seen: Outcome, brokers: int, rate_per_s: float, sent: Sequence[Se
     where: dict[str, str | int | float] = {"brokers": brokers, "notifications_per_s": 49 * rate_per_s}
     delays_ms = [kafka_ms - marker.window_end_ms for marker, kafka_ms in seen.markers[WARM_UP_WINDOWS:]]
     fed_s = (sent[-1][0] - sent[0][0]) / 1_000
+    records_per_s = len(sent) / fed_s
     found: dict[str, tuple[float, str]] = {
-        "records_per_s": (round(len(sent) / fed_s), "1/s"),
+        "records_per_s": (round(records_per_s), "1/s"),
         "bytes_per_s": (round(sum(len(value) for _, _, value in sent) / fed_s), "bytes/s"),
         "cells_per_record": (round(seen.status["cells"] / max(seen.status["records"], 1), 2), "cells"),
-        "cores_job": (round(cores_needed(seen, STREAMING), 2), "cores"),
-        "cores_kafka": (round(cores_needed(seen, KAFKA), 2), "cores"),
+        "cores_job": (round(cores_needed(seen, STREAMING, records_per_s), 2), "cores"),
+        "cores_kafka": (round(cores_needed(seen, KAFKA, records_per_s), 2), "cores"),
         "rss_mb_job_java": (rss_bytes_max(seen.samples, STREAMING, "java") // MB, "MB"),
         "rss_mb_job_python": (rss_bytes_max(seen.samples, STREAMING, "python") // MB, "MB"),
         "rss_mb_kafka": (rss_bytes_max(seen.samples, KAFKA) // MB, "MB"),
@@ -243,14 +247,14 @@ def main() -> None:
     parser.add_argument("--sizes", default="40,400,1000,4000", help="numbers of brokers, with commas")
     parser.add_argument("--rate", type=float, default=0.5, help="notifications per second of each of 49 publishers")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long telemetry is fed, a multiple of 5")
-    parser.add_argument("--driver-memory-mb", type=int, help="heap of Spark's driver; default: the rule for the size")
+    parser.add_argument("--set", action="append", default=[], help="a setting of the job, as regraft stream takes it")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     figures: list[Figure] = []
     for brokers in map(int, given.sizes.split(",")):
         with tempfile.TemporaryDirectory(prefix="bench-fed-job-") as folder:
             sent = make_telemetry(brokers, given.rate, given.seconds, Path(folder))
-            seen = run_job_on(sent, given.seconds, Path(folder), given.driver_memory_mb)
+            seen = run_job_on(sent, given.seconds, Path(folder), given.set)
             found = figures_of(seen, brokers, given.rate, sent)
             for figure in found:
                 print(f"{brokers:>5} brokers  {figure.name:<30} {figure.value:>12,.6g} {figure.unit}", flush=True)
@@ -260,7 +264,9 @@ def main() -> None:
         print(f"{'':>14} {figure.name:<30} {figure.value:>12,.2f}")
     figures += grown
     if given.json is not None:
-        write_figures(given.json, run_facts({"seconds": given.seconds, "rate_per_s": given.rate}, SEED), figures)
+        write_figures(
+            given.json, run_facts({"seconds": given.seconds, "rate_per_s": given.rate, "set": given.set}, SEED), figures
+        )
 
 
 if __name__ == "__main__":
