@@ -40,6 +40,8 @@ SPARK_SETTINGS: dict[str, str] = {
     ),
     # Python takes this many parts at a time; each has many deliveries.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # Forks Python workers that do less for each task.
+    "spark.python.daemon.module": "regraft.streaming.fork_workers",
     "spark.sql.streaming.numRecentProgressUpdates": "200",
     # What Spark remembers of each micro-batch for its pages, with the page off too: by default of the last 1000, some
     # 100 kB of heap each. None of it is read here.

@@ -1,0 +1,28 @@
+"""The process that forks Python workers; that a real query runs with it, every test marked ``spark`` shows."""
+
+import importlib
+import sys
+
+import pytest
+
+from regraft.streaming.fork_workers import PathWatch
+from regraft.streaming.streaming_settings import SPARK_SETTINGS
+
+
+def test_a_task_looks_at_files_anew_only_where_the_path_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that brings a file along changes the path, and finds it; the next one has nothing to look for."""
+    looks: list[int] = []
+    monkeypatch.setattr(importlib, "invalidate_caches", lambda: looks.append(1))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    watch = PathWatch()
+    watch.invalidate_caches()
+    assert not looks
+    sys.path.insert(1, "/brought/along.zip")
+    watch.invalidate_caches()
+    watch.invalidate_caches()
+    assert len(looks) == 1
+
+
+def test_spark_forks_workers_by_this_module() -> None:
+    """What the settings name can be imported."""
+    importlib.import_module(SPARK_SETTINGS["spark.python.daemon.module"])
