@@ -18,6 +18,7 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import TELEMETRY, topic_name
 
 SEPARATOR = ","
+PRINTABLE_ASCII = " -~"
 PEERS = ("queues.peer", "probes.peer")
 
 Refusal = tuple[Column, Column]
@@ -82,14 +83,20 @@ def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
 def _is_torn(second: Column) -> Column:
     """Tell whether a packed second is not as its layout says (:mod:`schemas.packed_cells`)."""
     names = second["publishers"]
-    # Not by `translate`, which takes longer than everything else that is done to a batch.
-    count = F.octet_length(names) - F.octet_length(F.replace(names, F.lit(LINE_END), F.lit(""))) + 1
-    name = f"[^{UNCLEAN}]{{1,{NAME_LENGTH_MAX}}}+"
-    torn = ~names.rlike(rf"^{name}(?:{LINE_END}{name})*+\z")
+    # By one character Java splits at once; `translate` and `replace` look at each byte by itself.
+    count = F.size(F.split(names, LINE_END))
+    # Nearly all names are of printable ASCII, one range of characters, which is found ten times as fast.
+    torn = ~(names.rlike(_lines_of(PRINTABLE_ASCII)) | names.rlike(_lines_of(f"^{UNCLEAN}")))
     for name in ("blocks", "local_deliveries", "bytes"):
         torn |= F.length(second[name]) != count * COUNT_BYTES
     torn |= F.length(second["masks"]) != count * MASK_BYTES
     return torn | ~F.length(second["published"]).isin(F.lit(0), count * MASK_BYTES)
+
+
+def _lines_of(characters: str) -> str:
+    """Return the pattern of one or more lines, each a name of these characters."""
+    name = f"[{characters}]{{1,{NAME_LENGTH_MAX}}}+"
+    return rf"^{name}(?:{LINE_END}{name})*+\z"
 
 
 def _is_beyond(least: float, most: float, text: Column) -> Column:
