@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 Longs = NDArray[np.int64]
 
 LONG_BYTES_MAX = 10
+LAST_SHIFT = 7 * (LONG_BYTES_MAX - 1)  # Of the bits in the last byte that a long may have.
+LONG_TEXT_BYTES = 32  # From here on a cut is quicker than an index for each byte.
 PADDING = bytes(16)  # Zeros end every long and every array that runs out of the data.
 
 
@@ -65,10 +68,6 @@ class ColumnWalk:
     def __init__(self, data: bytes, starts: Longs, ends: Longs) -> None:
         self._raw = data + PADDING
         self._bytes: NDArray[np.uint8] = np.frombuffer(self._raw, dtype=np.uint8)
-        is_last = self._bytes < 0x80
-        self._lasts = np.flatnonzero(is_last)
-        self._lasts_before = np.cumsum(is_last, dtype=np.int32)
-        self._overlong_before = self._find_overlong()
         self.at = starts.astype(np.int64, copy=True)
         self._ends = ends
         self.is_bad: NDArray[np.bool_] = np.zeros(starts.size, dtype=np.bool_)
@@ -176,17 +175,19 @@ class ColumnWalk:
         byte = self._bytes[at]
         rest = (byte & 0x7F).astype(np.uint64)
         at += 1
-        begin = at - 1
         more = np.flatnonzero(byte > 0x7F)
         shift = 7
-        while more.size and shift < 7 * LONG_BYTES_MAX:
+        while more.size and shift < LAST_SHIFT:
             byte = self._bytes[np.minimum(at[more], len(self._raw) - 1)]
             rest[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
             at[more] += 1
             more = more[byte > 0x7F]
             shift += 7
-        self.is_bad[rows[more]] = True
-        self._refuse_overlong(rows, begin, at)
+        if more.size:  # The tenth byte: only one bit is left for it, and nothing may follow.
+            byte = self._bytes[np.minimum(at[more], len(self._raw) - 1)]
+            rest[more] |= (byte & 1).astype(np.uint64) << np.uint64(LAST_SHIFT)
+            at[more] += 1
+            self.is_bad[rows[more[byte > 1]]] = True
         self.at[rows] = at
         return (rest >> np.uint64(1)).view(np.int64) ^ -((rest & np.uint64(1)).view(np.int64))
 
@@ -203,19 +204,28 @@ class ColumnWalk:
     def skip_longs(self, rows: Longs, count: int) -> None:
         """Step over some longs in a row."""
         at = np.minimum(self.at[rows], len(self._raw) - 1)
-        first = self._lasts_before[at] - (self._bytes[at] < 0x80)
-        end = self._lasts[np.minimum(first + count - 1, self._lasts.size - 1)] + 1
+        first = self._ends_of_longs.before[at] - (self._bytes[at] < 0x80)
+        places = self._ends_of_longs.places
+        end = places[np.minimum(first + count - 1, places.size - 1)] + 1
         self._refuse_overlong(rows, at, end)
         self.at[rows] = end
 
-    def _find_overlong(self) -> NDArray[np.int32] | None:
+    @cached_property
+    def _ends_of_longs(self) -> _EndsOfLongs:
+        """Return where longs would end; only who steps over some asks, as this looks at every byte."""
+        is_last = self._bytes < 0x80
+        return _EndsOfLongs(np.flatnonzero(is_last), np.cumsum(is_last, dtype=np.int32))
+
+    @cached_property
+    def _overlong_before(self) -> NDArray[np.int32] | None:
         """Return how many bytes up to each are too much for a number of 64 bits, if longs stand there; None for none.
 
         Such a byte is the tenth at least of a number, all of those before it say that more follows, and only the
         lowest bit is left for it.
         """
-        before = self._lasts_before[LONG_BYTES_MAX - 2 : -1].copy()
-        before[1:] -= self._lasts_before[: before.size - 1]
+        lasts_before = self._ends_of_longs.before
+        before = lasts_before[LONG_BYTES_MAX - 2 : -1].copy()
+        before[1:] -= lasts_before[: before.size - 1]
         found = np.zeros(self._bytes.size, dtype=np.bool_)
         found[LONG_BYTES_MAX - 1 :] = (before == 0) & (self._bytes[LONG_BYTES_MAX - 1 :] > 1)
         return np.cumsum(found, dtype=np.int32) if found.any() else None
@@ -233,9 +243,7 @@ class ColumnWalk:
             return pa.array(values.numbers, type=pa.int64() if _is_long(kind) else pa.float64())
         offsets = np.zeros(values.numbers.size + 1, dtype=np.int64)
         np.cumsum(values.lengths, out=offsets[1:])
-        begins = np.repeat(values.numbers - offsets[:-1], values.lengths)
-        gathered = self._bytes[begins + np.arange(int(offsets[-1]))]
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(gathered)]
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self._gathered(values.numbers, values.lengths, offsets))]
         found = pa.Array.from_buffers(pa.large_binary(), values.numbers.size, buffers)
         if kind == "bytes":
             return found
@@ -250,6 +258,22 @@ class ColumnWalk:
         if wrong:
             self.is_bad[owner[np.isin(coded.indices.to_numpy(), wrong)]] = True
         return pa.DictionaryArray.from_arrays(coded.indices, pa.array(texts, type=pa.string()))
+
+    def _gathered(self, begins: Longs, lengths: Longs, offsets: Longs) -> bytes | NDArray[np.uint8]:
+        """Return texts in a row: short ones gathered byte by byte, all at once; long ones cut out one by one."""
+        total = int(offsets[-1])
+        if total > LONG_TEXT_BYTES * begins.size:
+            cuts = zip(begins.tolist(), (begins + lengths).tolist(), strict=True)
+            return b"".join([self._raw[begin:end] for begin, end in cuts])
+        return self._bytes[np.repeat(begins - offsets[:-1], lengths) + np.arange(total)]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _EndsOfLongs:
+    """Bytes that end a long, if longs stand there: their places, and how many there are up to each byte."""
+
+    places: Longs
+    before: NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
