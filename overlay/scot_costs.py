@@ -116,15 +116,18 @@ class ScotCosts:
                 total += self.costs_per_s[:, place, self._column_of[homes[name]]]
         return total
 
+    def total_per_s(self, homes: Mapping[str, str]) -> float:
+        """Return what all publishers cost over all spans at these homes."""
+        return float(self.at_homes(homes) @ self.spans_s / self.spans_s.sum())
+
+    def at_home(self, publisher: str, home: str) -> float:
+        """Return what a publisher costs over all spans at one broker."""
+        return float(self.by_home(publisher)[self._column_of[home]])
+
     def by_home(self, publisher: str) -> Floats:
         """Return what a publisher costs over all spans at each broker, shape (brokers,)."""
         weights = self.spans_s / self.spans_s.sum()
         return np.asarray(weights @ self.costs_per_s[:, self.place_of[publisher], :])
-
-    def in_spans(self, publisher: str, home: str) -> Floats:
-        """Return what a publisher costs in each span at one broker, shape (spans,)."""
-        found: Floats = self.costs_per_s[:, self.place_of[publisher], self._column_of[home]]
-        return found
 
 
 def _cluster_part(sets: DeliverySets, members: Sequence[str]) -> DeliverySets:

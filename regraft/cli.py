@@ -122,8 +122,8 @@ def demo(
     followed the shift, and the final overlay costs no more than the first; else, or when too short to tell, with 1.
 
     With `--scenario chord` they form a Chord ring that serves mobile users, who are re-placed while ring IDs are
-    reassigned. With `--scenario scot` they form a structured cyclic overlay, whose links two bursts fill: the first
-    with static routing, the second around congested links.
+    reassigned. With `--scenario scot` they form a structured cyclic overlay, whose links three bursts fill: the first
+    and the last with static routing, the second around congested links.
 
     With `--secure` every connection is encrypted and every client logs in, as at a site that has such servers (it is
     refused with servers of your own); other commands reach them with `--settings DIR/run/security/client.toml`.

@@ -19,7 +19,13 @@ from regraft.controller.decide.judge_proposals import (
     judge_state,
 )
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import EVACUATION, HomeError, Reached, RingIdError
+from regraft.controller.kinds.overlay_kind import (
+    NEEDS_NO_GAIN,
+    HomeError,
+    Reached,
+    RingIdError,
+    needs_no_gain,
+)
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.configuration import NotATreeError
 from regraft.overlay.overlay_configuration import OverlayConfiguration
@@ -123,7 +129,7 @@ class PlanDraft:
                 proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
             )
             against = situation.kind.judge_caps(reached, after)
-            if against is None and proposal.planner != EVACUATION:  # A person has asked for it, whatever it costs.
+            if against is None and proposal.planner not in NEEDS_NO_GAIN:
                 against = judge_change(proposal, reached, after, situation, self._settings)
                 against = against or judge_congestion(situation.kind, situation.hot, reached, after)
                 against = against or self._judge_frailty(proposal.gain_per_s, reached, after)
@@ -147,8 +153,8 @@ class PlanDraft:
         )
 
     def _judge_whole(self, start: Reached, reached: Reached) -> tuple[Verdict, str] | None:
-        """Return why all that is accepted is together not worth a plan, None when it is or a person asked for it."""
-        if any(one.planner == EVACUATION for one in self._chosen):
+        """Return why all that is accepted is together not worth a plan, None when it is or need not be."""
+        if needs_no_gain(self._chosen):
             return None
         saved_per_s = start.cost_per_s - reached.cost_per_s
         price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * start.cost_per_s
@@ -212,13 +218,13 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
             except (NotATreeError, HomeError, RingIdError, KeyError) as error:
                 return Verdict.CONFLICT, f"the overlay has changed: {error}"
             against = situation.kind.judge_caps(reached, after)
-            if proposal.planner != EVACUATION:
+            if proposal.planner not in NEEDS_NO_GAIN:
                 against = against or judge_congestion(situation.kind, situation.hot, reached, after)
             reached = after
         if against is not None:
             return against
     saved_per_s, price_per_s = start.cost_per_s - reached.cost_per_s, situation.price_per_s
-    if saved_per_s <= price_per_s and not any(one.planner == EVACUATION for one in plan.proposals):
+    if saved_per_s <= price_per_s and not needs_no_gain(plan.proposals):
         return Verdict.GAIN_BELOW_PRICE, f"it saves {saved_per_s:.4g}/s now, its price is {price_per_s:.4g}/s"
     return None
 

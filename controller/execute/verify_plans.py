@@ -15,7 +15,7 @@ from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
 from regraft.controller.execute.carry_out_plan import PlanRunner
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
-from regraft.controller.kinds.overlay_kind import AnyKind, is_evacuation
+from regraft.controller.kinds.overlay_kind import AnyKind, needs_no_gain
 from regraft.controller.kinds.repair import is_membership
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
@@ -95,7 +95,7 @@ class PlanVerifier:
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
         found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s)
-        is_to_save = not plan.undoes and not is_evacuation(plan)
+        is_to_save = not plan.undoes and not needs_no_gain(plan.proposals)
         is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
         if is_worse and followed_by.plan == plan.plan:
             if self._runner.is_busy:

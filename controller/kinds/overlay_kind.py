@@ -23,18 +23,20 @@ from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.user_interests import UserInterests
-from regraft.schemas.plan import Plan, Proposal, Verdict
+from regraft.schemas.plan import Proposal, Verdict
 
 Floats = NDArray[np.float64]
 Against = tuple[Verdict, str]  # A verdict against a proposal, and why.
 HomesBefore = Callable[[int], Mapping[str, str]]  # Where clients were before the plans to epochs later than this one.
 
 EVACUATION = "evacuate_brokers"  # The planner's name of moves away from brokers in maintenance.
+RELIEF = "relieve_links_scot"  # That of moves away from links that have been congested for long.
+NEEDS_NO_GAIN = frozenset({EVACUATION, RELIEF})  # A person asked for it, or the cost knows nothing of its purpose.
 
 
-def is_evacuation(plan: Plan) -> bool:
-    """Return True if a plan moves clients away from a broker in maintenance: then it was not made to save anything."""
-    return any(proposal.planner == EVACUATION for proposal in plan.proposals)
+def needs_no_gain(proposals: Iterable[Proposal]) -> bool:
+    """Return True if something among proposals was not made to save anything, so that the whole need not."""
+    return any(proposal.planner in NEEDS_NO_GAIN for proposal in proposals)
 
 
 class HomeError(ValueError):

@@ -16,4 +16,5 @@ BUILT_IN = (
     "regraft.controller.planners.reassign_ids_assignment",
     "regraft.controller.planners.place_users_dynatops",
     "regraft.controller.planners.move_publishers_scot",
+    "regraft.controller.planners.relieve_links_scot",
 )

@@ -39,7 +39,7 @@ def move_publishers_scot(
         if by_home[best] < now:
             found.append((now - float(by_home[best]), now, ClientMove(name, home, overlay.brokers[best])))
     found.sort(key=lambda one: (-one[0], one[2]))
-    cost_per_s = float(costs.at_homes(overlay.home_of) @ costs.spans_s / costs.spans_s.sum())
+    cost_per_s = costs.total_per_s(overlay.home_of)
     proposals = []
     for gain_per_s, now, move in found[: min(context.proposals_max, context.moves_max)]:
         reason = f"costs {now - gain_per_s:.4g} instead of {now:.4g}/s there"

@@ -38,7 +38,10 @@ class Scenario:
 
     def workload_for(self, running_s: float) -> Mapping[str, object]:
         """Return what it sets of the workload in a course of this length; the last burst is drained before its end."""
-        return {**self.workload, "burst_every_s": running_s / (self.bursts + 0.9)} if self.bursts else self.workload
+        if not self.bursts:
+            return self.workload
+        every_s = running_s / (self.bursts + 0.9)
+        return {**self.workload, "burst_every_s": every_s, "burst_s": 0.2 * every_s}
 
 
 SCENARIOS = {
@@ -81,15 +84,15 @@ SCENARIOS = {
             "shadow_planners": ("place_users_dynatops+reassign_ids_ssbr", "reassign_ids_assignment"),
         },
     ),
-    # Few publishers of quotes on a structured cyclic overlay, whose links two bursts fill: the first with static
-    # routing, the second with detours.
+    # Few publishers of quotes on a structured cyclic overlay, whose links three bursts fill: the second goes around
+    # congested links, the others do not.
     SCOT: Scenario(
         ScotConfiguration.KIND,
-        bursts=2,
-        controller={"planner": "move_publishers_scot"},
+        bursts=3,
+        controller={"planner": "move_publishers_scot+relieve_links_scot"},
         demo={"shadow_planners": ()},
         emulator={"link_bytes_per_ms": 20.0, "detours": "alternate"},
-        workload={"publisher_count": 10, "notifications_per_s": 8.0, "burst_s": 10.0, "burst_factor": 6.0},
+        workload={"publisher_count": 4, "notifications_per_s": 20.0, "burst_factor": 8.0},
     ),
 }
 

@@ -186,6 +186,23 @@ def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_ot
     assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"] == own["emulator"]
 
 
+def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> None:
+    """Three of them, the last of which is drained before the end; and as many brokers as clusters can share."""
+    scot = {"demo": {"scenario": "scot", "running_s": 78.0}}
+    flags = regraft.demo.run_demo.demo_flags(scot, load_settings(scot))
+    workload = flags["emulator"]["workload"]
+    assert (workload["burst_every_s"], workload["burst_s"]) == (20.0, 4.0)
+    assert (flags["emulator"]["detours"], flags["controller"]["planner"]) == (
+        "alternate",
+        "move_publishers_scot+relieve_links_scot",
+    )
+    own = scot | {"emulator": {"workload": {"burst_every_s": 30.0}}}
+    workload = regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"]["workload"]
+    assert workload["burst_every_s"] == 30.0
+    with pytest.raises(SettingsError, match="brokers is 42: with scenario scot a multiple of 4"):
+        load_settings({"demo": {"scenario": "scot", "brokers": 42}})
+
+
 def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Path) -> None:
     """Fewer of them, a planner of links alone, a death in the last third; whatever is chosen stands."""
     chosen = {"demo": {"scenario": "nats", "running_s": 90.0}, "run": {"directory": str(tmp_path)}}

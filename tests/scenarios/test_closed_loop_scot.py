@@ -6,19 +6,28 @@ import random
 from pathlib import Path
 
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.overlay_kind import RELIEF
+from regraft.controller.planners.relieve_links_scot import ReliefSettings
 from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.producers.emulator.emulate_overlay import inventory_timing
+from regraft.producers.emulator.meter_queues import LinkMeter
 from regraft.producers.emulator.outage_schedule import Outage, OutageKind
 from regraft.producers.emulator.place_overlay import place_scot
+from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.producers.workloads.stock_workload import load_stock_data
 from regraft.schemas.member import MemberState
 from regraft.schemas.order import Order, OrderKind
+from regraft.schemas.plan import Plan
 from regraft.virtual_runs.virtual_loop import VirtualLoop
 from tests.scenarios.test_closed_loop_outages import assert_only_the_excused_is_lost, in_force
 
 QUOTES = WorkloadSettings(
     publisher_count=15, notifications_per_s=4.0, interested_broker_count=5, lifetime_s_mean=10.0, regime_change_s=50.0
 )
+
+BYTES_PER_MS = 10.0  # Of a link, in each direction: 50 quotes a second.
 
 
 def scot_loop(seed: int, *outages: Outage) -> VirtualLoop:
@@ -80,3 +89,42 @@ def test_a_broker_leaves_with_its_subscribers_and_loses_nothing() -> None:
     assert loop.finish()
     account = loop.virtual.finish()
     assert account.is_clean, account
+
+
+def filled(rate_per_s: float, burst_every_s: float | None) -> VirtualLoop:
+    """Let all publishers be at one broker, and fill the links from there always or in bursts."""
+    inventory = place_scot(12, 6, random.Random(5), (0.1, 0.3))
+    told = ControllerSettings(
+        bootstrap="", inventory_path=Path(), dry_run=False, planner="relieve_links_scot", seed=5,
+        planners={"relieve_links_scot": ReliefSettings(congested_windows=5)},
+    )  # fmt: skip
+    workload = WorkloadSettings(
+        publisher_count=6, notifications_per_s=rate_per_s, interested_broker_count=5, lifetime_s_mean=30.0,
+        burst_every_s=burst_every_s, burst_s=4.0, burst_factor=8.0,
+    )  # fmt: skip
+    start = StartingPoint(inventory.bootstrap, homes=dict.fromkeys(load_stock_data().symbols, "b04"))
+    timing = inventory_timing(inventory, 0.05, BYTES_PER_MS)
+    virtual = VirtualSettings(seed=5, timing=timing, settle_ms=300_000.0, start=start)
+    loop = VirtualLoop(inventory, workload, told, virtual)
+    meter = LinkMeter(loop.virtual.overlay)
+    meter.start()
+    loop.run_for(50_000)
+    assert meter.congested_windows > 0
+    return loop
+
+
+def reliefs(loop: VirtualLoop) -> list[Plan]:
+    """Return the plans against what stays congested."""
+    return [plan for plan in loop.plans if any(one.planner == RELIEF for one in plan.proposals)]
+
+
+def test_a_hot_spot_that_stays_leads_to_a_plan_and_one_for_moments_is_left_to_the_brokers() -> None:
+    """Publishers leave the congested links, in the midst of it, and nothing is lost or repeated."""
+    assert reliefs(filled(3.0, 30.0)) == []
+    loop = filled(24.0, None)
+    assert reliefs(loop)[0].proposals[0].reason.startswith("congested for 5 windows: ")
+    assert loop.finish()
+    assert set(present(loop).home_of.values()) - {"b04"}
+    account = loop.virtual.finish(drain_ms_max=300_000.0)
+    assert account.final
+    assert (account.lost, account.repeated, account.unexpected) == (0, 0, 0), account

@@ -21,7 +21,7 @@ def publishers_leaving(
         return []
     costs, homes = state.costs, state.configuration.home_of
     proposals: list[Proposal] = []
-    cost_per_s = float(costs.at_homes(homes) @ costs.spans_s / costs.spans_s.sum())
+    cost_per_s = costs.total_per_s(homes)
     for name in costs.publishers:
         home = homes.get(name)
         if home is None or home not in left or len(proposals) == moves_max:

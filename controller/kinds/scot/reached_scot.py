@@ -39,8 +39,7 @@ class ReachedScot:
     @property
     def cost_per_s(self) -> float:
         """What the overlay costs over all windows."""
-        spans_s = self.state.costs.spans_s
-        return float(self.costs_per_s @ spans_s / spans_s.sum())
+        return self.state.costs.total_per_s(self.configuration.home_of)
 
     @property
     def configuration(self) -> ScotConfiguration:

@@ -1,0 +1,153 @@
+"""Move publishers off links of a structured cyclic overlay that have been congested for long.
+
+In: the state over a horizon. Out: moves of the publishers that load such a link most. Congestion for moments is left to
+the brokers, which send notifications around it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+
+from regraft.controller.kinds.overlay_kind import RELIEF
+from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec, moving_proposal
+from regraft.overlay.configuration import link
+from regraft.overlay.cost import link_crossings
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.schemas.plan import ClientMove, Proposal
+
+Directed = tuple[str, str]  # The broker at whose end of a link the queue is, and its peer.
+
+
+@dataclass(frozen=True)
+class ReliefSettings(PlannerSettings):
+    """When a link is a persistent hot spot.
+
+    ``congested_windows``: in so many windows in a row, the newest among them; with windows of 5 s half a minute, as
+    shorter congestion is left to the brokers. ``congestion_max``: above it a link's queue is congested, as for the veto
+    (controller.decision.link_congestion_max). ``relief_share_min``: what share of its load on such links a publisher
+    must take away by its move.
+    """
+
+    congested_windows: int = 6
+    congestion_max: float = 100.0
+    relief_share_min: float = 0.2
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = []
+        if self.congested_windows < 1:
+            found.append(f"congested_windows is {self.congested_windows}: at least 1")
+        if self.congestion_max <= 0:
+            found.append(f"congestion_max is {self.congestion_max:g}: above 0, or every link is congested")
+        if not 0 < self.relief_share_min <= 1:
+            found.append(f"relief_share_min is {self.relief_share_min:g}: above 0 and at most 1")
+        return found
+
+
+def relieve_links_scot(
+    state: ScotState, settings: ReliefSettings, context: PlannerContext, rng: random.Random
+) -> list[Proposal]:
+    """Return moves that take half of the load off links that have been congested for long, as far as moves can.
+
+    Publishers go by how much they load such links with static routing; each goes where it loads them least, of several
+    such homes to the cheapest, and where no link that is congested now gets more of it. A link is looked at in the
+    direction in which its queue waits. Source: none, Shafique moves nobody. Cost O(brokers * links) for each publisher
+    on such a link. Guarantee: none, heuristic; what is wanted on both sides of a link within a cluster crosses it
+    wherever it is published. The judge asks neither a gain
+    of these moves, as the cost knows no queues, nor whether congested links carry more, as it knows no directions.
+    """
+    persistent = _congested(state, settings, settings.congested_windows)
+    if not persistent or not state.can_move_publishers:
+        return []
+    sets = DeliverySets.joined([window.sets for window in state.windows[-settings.congested_windows :]])
+    relief = _Relief(state, persistent, _congested(state, settings, 1), sets)
+    published = {name for name, _ in sets.columns}
+    homes = {name: home for name, home in state.configuration.homes if name in published}
+    loads = {name: relief.load_per_s(name, home) for name, home in homes.items()}
+    left_per_s = sum(loads.values()) / 2
+    proposals: list[Proposal] = []
+    cost_per_s = state.costs.total_per_s(state.configuration.home_of)
+    for name in sorted(loads, key=lambda name: (-loads[name], name)):
+        if left_per_s <= 0 or len(proposals) == min(context.proposals_max, context.moves_max):
+            break
+        best, load_per_s = relief.best_home(name)
+        if best == homes[name] or load_per_s > (1 - settings.relief_share_min) * loads[name]:
+            continue
+        after_per_s = cost_per_s + state.costs.at_home(name, best) - state.costs.at_home(name, homes[name])
+        reason = (
+            f"congested for {settings.congested_windows} windows: {_named(persistent)}; {name} sends {load_per_s:.4g} "
+            f"instead of {loads[name]:.4g} notifications/s there"
+        )
+        moves = (ClientMove(name, homes[name], best),)
+        proposals.append(moving_proposal(RELIEF, moves, cost_per_s, after_per_s, reason))
+        cost_per_s, left_per_s = after_per_s, left_per_s - (loads[name] - load_per_s)
+    return proposals
+
+
+def _named(directed: frozenset[Directed]) -> str:
+    return ", ".join(f"{broker}>{peer}" for broker, peer in sorted(directed))
+
+
+def _congested(state: ScotState, settings: ReliefSettings, window_count: int) -> frozenset[Directed]:
+    """Return the link ends that have been congested in all of so many newest windows, as (broker, peer)."""
+    if len(state.windows) < window_count:
+        return frozenset()
+    found: set[Directed] | None = None
+    for window in state.windows[-window_count:]:
+        now = {(one.broker, one.peer) for one in window.queues if one.peer and one.congestion > settings.congestion_max}
+        found = now if found is None else found & now
+    here = state.configuration.neighbours
+    return frozenset((broker, peer) for broker, peer in found or () if peer in here.get(broker, ()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Relief:
+    """What publishers send over links at each home: over those congested for long, and those congested now."""
+
+    state: ScotState
+    persistent: frozenset[Directed]
+    hot: frozenset[Directed]
+    sets: DeliverySets
+
+    def load_per_s(self, publisher: str, home: str) -> float:
+        """Return what a publisher at a home sends over all links together that have been congested for long."""
+        loads = self._loads_per_s(publisher, home)
+        return sum(loads.get(pair, 0.0) for pair in self.persistent)
+
+    def _loads_per_s(self, publisher: str, home: str) -> dict[Directed, float]:
+        own = self.sets.of_publishers(frozenset({publisher})).at_homes({publisher: home})
+        tree = self.state.configuration.static_tree(home)
+        crossing, parents = link_crossings(tree, own), tree.parents_from(home)
+        span_s = max(self.sets.span_s, 1e-9)
+        return {
+            (broker, peer): float(np.bitwise_count(crossing[link(broker, peer)]).sum()) / span_s
+            for broker, peer in self.persistent | self.hot
+            if parents.get(peer) == broker
+        }
+
+    def best_home(self, publisher: str) -> tuple[str, float]:
+        """Return where a publisher loads them least, of several such homes the cheapest, and how much."""
+        overlay = self.state.configuration
+        now, found = self._loads_per_s(publisher, overlay.home_of[publisher]), []
+        for home in overlay.brokers:
+            loads = self._loads_per_s(publisher, home)
+            if all(loads.get(pair, 0.0) <= now.get(pair, 0.0) for pair in self.hot):
+                load_per_s = sum(loads.get(pair, 0.0) for pair in self.persistent)
+                found.append((load_per_s, self.state.costs.at_home(publisher, home), home))
+        load_per_s, _, best = min(found)  # It may stay: there it loads nothing more.
+        return best, load_per_s
+
+
+SPEC = PlannerSpec(
+    RELIEF,
+    ScotConfiguration.KIND,
+    relieve_links_scot,
+    ReliefSettings,
+    summary="a publisher's home on a structured cyclic overlay, away from links that stay congested",
+    source="ours",
+)
