@@ -35,12 +35,13 @@ class TelemetryTally:
     _cells: dict[str, dict[tuple[int, str, int], None]] = field(default_factory=dict)
 
     def send_batch(self, batch: TelemetryBatch) -> None:
-        """Encode the batch as it would be sent, with and without its cells, and forget it."""
+        """Encode the batch as it would be sent, packed, with and without its cells, and forget it."""
         self.batches += 1
-        whole = len(encode(batch))
+        packed = batch.packed()
+        whole = len(encode(packed))
         self.bytes_whole += whole
         if batch.deliveries:
-            self.bytes_of_cells += whole - len(encode(msgspec.structs.replace(batch, deliveries=())))
+            self.bytes_of_cells += whole - len(encode(msgspec.structs.replace(packed, seconds=())))
             self._keep(batch)
 
     @property

@@ -62,7 +62,7 @@ def test_telemetry_is_weighed_as_it_is_sent() -> None:
         batches.append(TelemetryBatch("b", 0, second, second * 1_000, 0, deliveries=cells))
         tally.send_batch(batches[-1])
     assert tally.batches == 4
-    assert tally.bytes_whole == sum(len(encode(batch)) for batch in batches)
+    assert tally.bytes_whole == sum(len(encode(batch.packed())) for batch in batches)
     empty = len(encode(TelemetryBatch("b", 0, 0, 0, 0)))
     assert 0 < tally.bytes_of_cells < tally.bytes_whole - 3 * empty
     # Second 0 is forgotten when the last batch comes; second 1 is just still kept.
