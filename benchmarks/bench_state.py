@@ -28,7 +28,7 @@ from regraft.schemas.codec import decode
 from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
 from regraft.schemas.topics import STATE, WINDOWS, Topic, topic_name
 from regraft.streaming.build_rows import Window
-from regraft.streaming.close_windows import JoinedWindow, MaskColumns, ShardSummary, ShardWindow, join_window
+from regraft.streaming.close_windows import JoinedWindow, ShardSummary, ShardWindow, join_window
 from regraft.streaming.encode_rows import encode_shard
 from regraft.streaming.merge_parts import MergedDeliveries
 from regraft.streaming.write_state import StateWriter
@@ -66,7 +66,7 @@ def window_of(number: int, rng: np.random.Generator) -> tuple[ShardWindow, Joine
     window = Window(start_ms, start_ms + WINDOW_MS)
     brokers = tuple(BrokerCompleteness(name, 1, number * 20, number * 20 + 19, 20, 20, 0, 0) for name in NAMES)
     counts = {"delivery": rows, "queue": 0, "rtt": 0, "churn": 0}
-    summary = ShardSummary(start_ms, counts, brokers, (), MaskColumns.of(deliveries, window))
+    summary = ShardSummary(start_ms, counts, brokers, ())
     shard = ShardWindow(window, deliveries, (), summary)
     return shard, join_window([encode_shard(shard).summary], WINDOW_MS)
 

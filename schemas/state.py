@@ -21,7 +21,10 @@ from regraft.schemas.packed_deliveries import PackedDeliveries
 
 
 class Interest(Struct, frozen=True):
-    """Common interest of one broker: I_ii in ``notifications`` and I_ij of each peer, all counts of the window."""
+    """Common interest of one broker: I_ii in ``notifications`` and I_ij of each peer, all counts of the window.
+
+    Read, and written no more: it follows from what was delivered, and nobody used it.
+    """
 
     broker: Name
     notifications: Sum

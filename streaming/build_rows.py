@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from regraft.overlay.link_congestion import PRODUCT, QueueWindow
 from regraft.schemas.packed_deliveries import PackedDeliveries
-from regraft.schemas.state import Churn, Interest, LinkRtt, PublisherDelivery, QueueState, StateRow
+from regraft.schemas.state import Churn, LinkRtt, PublisherDelivery, QueueState, StateRow
 
-ROW_KINDS = ("interest", "delivery", "queue", "rtt", "churn")
+ROW_KINDS = ("delivery", "queue", "rtt", "churn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,6 @@ def state_key(window_start_ms: int, kind: str, entity: str) -> bytes:
 def window_key(window_start_ms: int) -> bytes:
     """Return the Kafka key of a window's marker."""
     return str(window_start_ms).encode()
-
-
-def interest_row(
-    window: Window, broker: str, notifications: int, peers: tuple[str, ...], common: tuple[int, ...]
-) -> StateRow:
-    """Return the row of one broker's common interest; peers with nothing in common are left out by the caller."""
-    body = Interest(broker, notifications, peers, common)
-    return StateRow(window.start_ms, window.end_ms, "interest", broker, interest=body)
 
 
 def delivery_row(window: Window, delivery: PublisherDelivery) -> StateRow:

@@ -2,7 +2,7 @@
 
 In: the rows of a shard, by Spark, and its state. Out: the state, one ShardReport for the driver, and the rows of closed
 windows, acknowledged by Kafka before the report is there. A task that runs again writes the same keys and bytes. What
-takes all shards (interest, markers) belongs to the driver.
+takes all shards, the markers, belongs to the driver.
 """
 
 from __future__ import annotations

@@ -1,17 +1,15 @@
 """Merged figures of whole windows -> state rows and the WindowClosed marker. Pure: same input, same rows, same order.
 
 In: ``merge_parts.MergedWindows``, of all brokers or of one shard's. Out: a ``ShardWindow`` for each window, ascending;
-``join_window`` adds to those of all shards what takes all brokers: interest and the marker. Writing does not belong
+``join_window`` makes the marker of those of all shards. Writing does not belong
 here; delivery rows, by far the most, stay columns until somebody asks for records (``encode_rows`` does not).
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from msgspec import Struct
 
-from regraft.overlay.delivery_sets import DeliverySets
 from regraft.schemas.state import BrokerClock, BrokerCompleteness, PublisherDelivery, StateRow, WindowClosed
 from regraft.streaming.build_rows import (
     ROW_KINDS,
@@ -19,41 +17,11 @@ from regraft.streaming.build_rows import (
     Window,
     churn_row,
     delivery_row,
-    interest_row,
     queue_row,
     rtt_row,
 )
-from regraft.streaming.merge_parts import QUEUE_COUNTERS, Longs, MergedDeliveries, MergedWindows, distinct, window_slice
-from regraft.streaming.streaming_settings import QUERY_VERSION, SECOND_MS
-
-
-class MaskColumns(Struct, frozen=True):
-    """Which bits each broker has of each block: one cell for each (publisher, block, broker), columns as <i4 and <i8.
-
-    ``publisher`` and ``broker`` are positions in the names; ``words`` is of what was delivered or published.
-    """
-
-    publishers: tuple[str, ...]
-    brokers: tuple[str, ...]
-    publisher: bytes
-    broker: bytes
-    blocks: bytes
-    words: bytes
-
-    @classmethod
-    def of(cls, deliveries: MergedDeliveries, window: Window) -> "MaskColumns":
-        """Return those of one window."""
-        rows = deliveries.of_window(window.start_ms)
-        cells = slice(int(deliveries.starts[rows.start]), int(deliveries.starts[rows.stop]))
-        lengths = np.diff(deliveries.starts[rows.start : rows.stop + 1])
-        return cls(
-            deliveries.publishers,
-            deliveries.brokers,
-            publisher=np.repeat(deliveries.publisher[rows], lengths).astype("<i4").tobytes(),
-            broker=np.repeat(deliveries.broker[rows], lengths).astype("<i4").tobytes(),
-            blocks=deliveries.blocks[cells].astype("<i8").tobytes(),
-            words=(deliveries.masks[cells] | deliveries.published[cells]).astype("<i8").tobytes(),
-        )
+from regraft.streaming.merge_parts import QUEUE_COUNTERS, MergedDeliveries, MergedWindows, window_slice
+from regraft.streaming.streaming_settings import QUERY_VERSION
 
 
 class ShardSummary(Struct, frozen=True):
@@ -63,7 +31,6 @@ class ShardSummary(Struct, frozen=True):
     row_counts: dict[str, int]
     brokers: tuple[BrokerCompleteness, ...]
     clocks: tuple[BrokerClock, ...]
-    masks: MaskColumns
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -78,10 +45,9 @@ class ShardWindow:
 
 @dataclass(frozen=True, slots=True)
 class JoinedWindow:
-    """What takes all shards of one window: interest by broker, and the marker that follows all rows."""
+    """What takes all shards of one window: the marker that follows all rows."""
 
     window: Window
-    interest: tuple[StateRow, ...]
     marker: WindowClosed
 
 
@@ -89,7 +55,7 @@ class JoinedWindow:
 class WindowRows:
     """All rows of one window, in the order they are written, and the marker that follows them.
 
-    Row order: interest, delivery, queue, rtt, churn; within a kind by name.
+    Row order: delivery, queue, rtt, churn; within a kind by name.
     """
 
     shard: ShardWindow
@@ -127,7 +93,7 @@ class WindowRows:
 
     def rows(self) -> list[StateRow]:
         """Return all rows as records, in order."""
-        return [*self.joined.interest, *self.delivery_rows(), *self.shard.others]
+        return [*self.delivery_rows(), *self.shard.others]
 
 
 def close_windows(merged: MergedWindows, window_ms: int, late_rows: int = 0) -> list[WindowRows]:
@@ -149,74 +115,31 @@ def shard_windows(merged: MergedWindows, window_ms: int) -> list[ShardWindow]:
         counts = (deliveries.stop - deliveries.start, len(queues), len(rtts), len(churn))
         summary = ShardSummary(
             start_ms,
-            dict(zip(ROW_KINDS[1:], counts, strict=True)),
+            dict(zip(ROW_KINDS, counts, strict=True)),
             tuple(_completeness(merged, window)),
             tuple(_clocks(merged, window)),
-            MaskColumns.of(merged.deliveries, window),
         )
         found.append(ShardWindow(window, merged.deliveries, (*queues, *rtts, *churn), summary))
     return found
 
 
 def join_window(shards: Sequence[ShardSummary], window_ms: int, late_rows: int = 0) -> JoinedWindow:
-    """Return interest and marker of a window from what all shards with rows in it tell of it."""
+    """Return the marker of a window from what all shards with rows in it tell of it."""
     window = Window(shards[0].window_start_ms, shards[0].window_start_ms + window_ms)
-    interest = tuple(_interest_rows([shard.masks for shard in shards], window))
     kinds = dict.fromkeys(kind for shard in shards for kind in shard.row_counts)
     counts = {kind: sum(shard.row_counts.get(kind, 0) for shard in shards) for kind in kinds}
     marker = WindowClosed(
         window_start_ms=window.start_ms,
         window_end_ms=window.end_ms,
         query_version=QUERY_VERSION,
-        row_counts={ROW_KINDS[0]: len(interest)} | counts,
+        row_counts=counts,
         brokers=tuple(
             sorted((one for shard in shards for one in shard.brokers), key=lambda one: (one.broker, one.boot))
         ),
         late_rows=late_rows,
         clocks=tuple(sorted((one for shard in shards for one in shard.clocks), key=lambda one: one.broker)),
     )
-    return JoinedWindow(window, interest, marker)
-
-
-def delivery_sets(shards: Sequence[MaskColumns], window: Window) -> DeliverySets:
-    """Return V(n) of one window over the brokers that published or delivered something in it."""
-    publishers, publisher = _recoded([each.publishers for each in shards], [each.publisher for each in shards])
-    brokers, broker_of_cell = _recoded([each.brokers for each in shards], [each.broker for each in shards])
-    blocks, masks = (
-        np.concatenate([np.frombuffer(getattr(each, name), dtype="<i8") for each in shards])
-        for name in ("blocks", "words")
-    )
-    [broker_codes], broker = distinct([broker_of_cell])
-    [publisher_codes, column_blocks], column = distinct([publisher, blocks])
-    names = zip(publisher_codes.tolist(), column_blocks.tolist(), strict=True)
-    columns = tuple((publishers[code], block) for code, block in names)
-    words = np.zeros((broker_codes.size, len(columns)), dtype=np.uint64)
-    words[broker, column] = masks.view(np.uint64)
-    heard = tuple(brokers[code] for code in broker_codes.tolist())
-    return DeliverySets(heard, columns, words, (window.end_ms - window.start_ms) / SECOND_MS)
-
-
-def _recoded(names: Sequence[tuple[str, ...]], codes: Sequence[bytes]) -> tuple[list[str], Longs]:
-    """Return all names in order, and the codes of all shards as positions among them."""
-    everyone = sorted({name for each in names for name in each})
-    place = {name: position for position, name in enumerate(everyone)}
-    found = [
-        np.array([place[name] for name in each], dtype=np.int64)[np.frombuffer(code, dtype="<i4")]
-        for each, code in zip(names, codes, strict=True)
-    ]
-    return everyone, np.concatenate(found)
-
-
-def _interest_rows(masks: Sequence[MaskColumns], window: Window) -> Iterator[StateRow]:
-    sets = delivery_sets(masks, window)
-    common = sets.interest()
-    names = np.array(sets.brokers, dtype=object)
-    for position, broker in enumerate(sets.brokers):
-        counts = common[position].copy()
-        own = int(counts[position])
-        counts[position] = 0
-        peers = np.flatnonzero(counts)
-        yield interest_row(window, broker, own, tuple(names[peers].tolist()), tuple(counts[peers].tolist()))
+    return JoinedWindow(window, marker)
 
 
 def _queue_rows(merged: MergedWindows, window: Window) -> Iterator[StateRow]:

@@ -18,7 +18,6 @@ from regraft.streaming.build_rows import (
     Window,
     churn_row,
     delivery_row,
-    interest_row,
     queue_row,
     rtt_row,
 )
@@ -235,7 +234,6 @@ def _window_of(window: Window, cells: _Cells, late_rows: int) -> ReferenceWindow
         total = sums.setdefault((publisher, broker), [0, 0])
         total[0] += local
         total[1] += size
-    interest = _interest(window, masks)
     deliveries = [_delivery(window, name, masks[name], sums[name]) for name in sorted(masks)]
     queues = [_queue(window, name, cells.queues[name]) for name in sorted(cells.queues)]
     rtts = [rtt_row(window, *name, cells.probes[name][0], cells.probes[name][2]) for name in sorted(cells.probes)]
@@ -243,7 +241,7 @@ def _window_of(window: Window, cells: _Cells, late_rows: int) -> ReferenceWindow
         churn_row(window, broker, len(changes), len({client for client, _ in changes}))
         for broker, changes in sorted(cells.changes.items())
     ]
-    kinds = (interest, deliveries, queues, rtts, churn)
+    kinds = (deliveries, queues, rtts, churn)
     marker = WindowClosed(
         window_start_ms=window.start_ms,
         window_end_ms=window.end_ms,
@@ -257,27 +255,6 @@ def _window_of(window: Window, cells: _Cells, late_rows: int) -> ReferenceWindow
         ),
     )
     return ReferenceWindow(tuple(row for rows in kinds for row in rows), marker)
-
-
-def _interest(window: Window, masks: Mapping[tuple[str, str], Mapping[int, tuple[int, int]]]) -> list[StateRow]:
-    """Return I_ij by one long integer of bits for each broker, 64 of them for each (publisher, block)."""
-    columns = sorted({(publisher, block) for (publisher, _), blocks in masks.items() for block in blocks})
-    place = {column: position for position, column in enumerate(columns)}
-    words: dict[str, list[int]] = {}
-    for (publisher, broker), blocks in masks.items():
-        row = words.setdefault(broker, [0] * len(columns))
-        for block, (mask, published) in blocks.items():
-            row[place[publisher, block]] = (mask | published) & UNSIGNED
-    bits = {
-        broker: int.from_bytes(b"".join(word.to_bytes(8, "little") for word in row), "little")
-        for broker, row in sorted(words.items())
-    }
-    rows = []
-    for broker, own in bits.items():
-        common = {peer: (own & other).bit_count() for peer, other in bits.items() if peer != broker}
-        common = {peer: count for peer, count in common.items() if count}
-        rows.append(interest_row(window, broker, own.bit_count(), tuple(common), tuple(common.values())))
-    return rows
 
 
 def _delivery(

@@ -1,8 +1,8 @@
 """The one query: telemetry in Kafka -> whole windows -> state rows and markers in Kafka.
 
 Executors decode and judge records (Spark's own expressions), keep open windows as state, and merge, encode and write
-the rows of closed ones, by shards of brokers (:mod:`streaming.close_shard`). The driver joins what takes all brokers
-and writes interest and markers, when all rows are acknowledged. ``start_query`` starts it on a session that is passed
+the rows of closed ones, by shards of brokers (:mod:`streaming.close_shard`). The driver writes the
+markers, when all rows are acknowledged. ``start_query`` starts it on a session that is passed
 in; running it until told to stop belongs to :mod:`streaming.run_job`.
 """
 

@@ -1,6 +1,6 @@
 """Closed windows and dead letters -> Kafka: every row acknowledged, then the markers, all keys deterministic.
 
-Executors write the rows of their shards, the driver what takes all of them. A micro-batch that is run again writes the
+Executors write the rows of their shards, the driver the markers. A micro-batch that is run again writes the
 same keys with the same rows, so readers that keep the newest value of a key see no difference. What the rows say does
 not belong here.
 """
@@ -19,7 +19,7 @@ from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.topics import DEAD_LETTERS, EVENTS, STATE, WINDOWS, Topic, topic_name
 from regraft.streaming.close_windows import JoinedWindow
-from regraft.streaming.encode_rows import Message, encode_marker, encode_rows
+from regraft.streaming.encode_rows import Message, encode_marker
 
 QUEUE_MESSAGES_MAX = 200_000
 POLL_S = 0.1
@@ -59,8 +59,7 @@ class StateWriter:
         self._acknowledge(STATE)
 
     def write_windows(self, windows: Sequence[JoinedWindow]) -> None:
-        """Write the interest of windows whose other rows are acknowledged, and then their markers; raise alike."""
-        self.write_rows([message for window in windows for message in encode_rows(window.interest)])
+        """Write the markers of windows whose rows are acknowledged; raise StateWriteError like ``write_rows``."""
         self._send(WINDOWS, [encode_marker(window.marker) for window in windows])
         self._acknowledge(WINDOWS)
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from regraft.streaming.close_windows import WindowRows, join_window
-from regraft.streaming.encode_rows import Message, encode_marker, encode_rows, encode_shard
+from regraft.streaming.encode_rows import Message, encode_marker, encode_shard
 
 
 @dataclass(frozen=True)
@@ -18,4 +18,4 @@ def encode_window(window: WindowRows) -> EncodedWindow:
     """Return the messages of a window, as of one shard."""
     shard, span = encode_shard(window.shard), window.window
     joined = join_window([shard.summary], span.end_ms - span.start_ms, window.marker.late_rows)
-    return EncodedWindow([*encode_rows(joined.interest), *shard.messages], encode_marker(joined.marker))
+    return EncodedWindow(shard.messages, encode_marker(joined.marker))

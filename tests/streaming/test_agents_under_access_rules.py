@@ -133,8 +133,10 @@ def test_an_agent_reports_for_its_own_brokers_alone(spark: SparkSession, site: S
     )
     for marker in site.read(WINDOWS, WindowClosed):
         assert [(each.broker, each.boot, each.received) for each in marker.brokers] == [("b00", 1, 1), ("b01", 1, 1)]
-    interests = [row for row in site.read(STATE, StateRow) if row.interest is not None]
-    assert {(row.entity, row.interest.notifications) for row in interests if row.interest} == {("b00", 1), ("b01", 1)}
+    packed = [row.packed_deliveries.columns() for row in site.read(STATE, StateRow) if row.packed_deliveries]
+    told = [zip(each.broker.tolist(), each.notifications.tolist(), strict=True) for each in packed]
+    named = {(each.brokers[broker], count) for each, rows in zip(packed, told, strict=True) for broker, count in rows}
+    assert named == {("b00", 1), ("b01", 1)}
     letters = site.read(DEAD_LETTERS, DeadLetter)
     assert all("a broker of another agent: b01 is spoken for by east" in letter.reason for letter in letters)
     assert {letter.topic for letter in letters} == {west}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regraft.schemas.bounds import SUM_MAX, TOTAL_MAX
 from regraft.schemas.codec import decode, encode
-from regraft.schemas.state import BrokerCompleteness, Churn, Interest, PublisherDelivery, StateRow, WindowClosed
+from regraft.schemas.state import BrokerCompleteness, Churn, PublisherDelivery, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from regraft.schemas.unpack_state import unpack_window
 from regraft.streaming.build_rows import state_key, window_key
@@ -78,23 +78,6 @@ def test_what_is_written_unpacks_to_the_rows(seed: int) -> None:
         found, told = unpack_window(records, marker)
         assert sorted(found, key=str) == sorted(window.rows(), key=str)
         assert encode(told) == encode(window.marker)
-
-
-def test_interest_counts_common_notifications_of_all_pairs() -> None:
-    """I_ii is what a broker published or delivered, I_ij what both did; brokers with nothing in common are left out."""
-    rows = rows_of(
-        "interest",
-        batch(
-            "b1", deliveries=(Delivery("p", 0, SECOND, 0b0011, 3, 30, 0b0110), Delivery("q", 9, SECOND, -1, 64, 640))
-        ),
-        batch("b2", deliveries=(Delivery("p", 0, SECOND, 0b1100, 2, 20),)),
-        batch("b3", deliveries=(Delivery("p", 1, SECOND, 0b0111, 3, 30),)),
-    )
-    assert [row.interest for row in rows] == [
-        Interest("b1", 67, ("b2",), (1,)),
-        Interest("b2", 2, ("b1",), (1,)),
-        Interest("b3", 3, (), ()),
-    ]
 
 
 def test_a_cell_sent_early_and_again_counts_once() -> None:
@@ -215,7 +198,7 @@ def test_completeness_is_batches_received_of_the_span() -> None:
         BrokerCompleteness("b1", 1, 5, 70, 2, 66, 3, 3),
         BrokerCompleteness("b1", 9, 0, 0, 1, 1, 3, 3),
     )
-    assert window.marker.row_counts == {"interest": 0, "delivery": 0, "queue": 0, "rtt": 0, "churn": 0}
+    assert window.marker.row_counts == {"delivery": 0, "queue": 0, "rtt": 0, "churn": 0}
 
 
 def test_late_rows_are_told_once() -> None:

@@ -38,10 +38,10 @@ CLOSING = TelemetryBatch("good-last", 1, 0, BEGIN_MS + 120_000, 1)
 
 
 def of_good(windows: Sequence[Written]) -> dict[int, Any]:
-    """Return what windows say of good brokers alone; who shares an interest with them is another matter."""
+    """Return what windows say of good brokers alone."""
     found = {}
     for start_ms, rows, _, entries, _ in windows:
-        own = [row for row in rows if row.entity.startswith("good-") and row.interest is None]
+        own = [row for row in rows if row.entity.startswith("good-")]
         brokers = [entry for entry in entries if entry.broker.startswith("good-")]
         if own or brokers:
             found[start_ms] = own, brokers
