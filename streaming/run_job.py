@@ -176,6 +176,7 @@ class _Job:
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
         self._stopping = False
+        self._closed: tuple[int, int, ClosedBatch] | None = None
         self.reports = _Reports(health)
         behind = records_behind(settings.kafka, source_topics(settings), self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
@@ -220,13 +221,14 @@ class _Job:
         self._take_reports(0)
 
     def _take_batch(self, batch: ClosedBatch) -> None:
-        """Write interest and markers of what a micro-batch closed, and count what its shards tell."""
+        """Write the markers of what a micro-batch closed, and count what its shards tell."""
         with self._writing:
             if self._stopping:
                 raise RuntimeError("the job is being stopped: this micro-batch runs again at the next start")
-            waits = self._writer.waits
+            waits, rows_ms = self._writer.waits, int(time.time() * 1_000)
             if batch.windows:
                 self._writer.write_windows(batch.windows)
+                self._closed = rows_ms, int(time.time() * 1_000), batch
             self._count(batch, self._writer.waits - waits)
 
     def _count(self, batch: ClosedBatch, waits: int) -> None:
@@ -293,6 +295,7 @@ class _Job:
     def _take(self, progress: StreamingQueryProgress) -> None:
         status = self.status
         status.batch_id, status.batch_time_ms = progress.batchId, _epoch_ms(progress.timestamp)
+        self._tell_closed(status.batch_time_ms)
         observed = _observed(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
@@ -317,6 +320,14 @@ class _Job:
         self._show(progress, observed)
         if self._status_file is not None:
             self._status_file.write(asdict(status))
+
+    def _tell_closed(self, began_ms: int) -> None:
+        """Log when the windows of a micro-batch that began at a time were closed."""
+        if self._closed is None:
+            return
+        (rows_ms, markers_ms, batch), self._closed = self._closed, None
+        told = {"window_ends_ms": [each.window.end_ms for each in batch.windows], "began_ms": began_ms}
+        log.info("windows_closed", **told, rows_ms=rows_ms, markers_ms=markers_ms, settle_ms=batch.reports[0].settle_ms)
 
     def _tell_losses(self, start: Offsets, end: Offsets, records: int) -> None:
         """Say what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
