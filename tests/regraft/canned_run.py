@@ -11,12 +11,15 @@ from regraft.overlay.cost import overlay_cost
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.ring_breakdown import ring_breakdown
+from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.user_interests import UserInterests
 from regraft.run_records.run_record import (
+    BurstFigures,
     DecisionTime,
     DeliveryLedger,
     HorizonUse,
     OverlayComparison,
+    RoutingFigures,
     RunRecord,
     ServiceUse,
     ShadowRun,
@@ -81,6 +84,20 @@ def small_shadow(final_cost_per_s: float | None = 60.0) -> ShadowRun:
         refusals={"gain_within_noise": 4},
         overlay={"links": (("b00", "b01"), ("b00", "b03"), ("b01", "b02"))},
         final_cost_per_s=final_cost_per_s,
+    )
+
+
+def scot_run() -> RunRecord:
+    """Return the record of a run of bursts on a structured cyclic overlay."""
+    record = small_run()
+    overlay = ScotConfiguration(0, (tuple(BROKERS[:2]), tuple(BROKERS[2:])), ((0, 1),))
+    bursts = BurstFigures(RoutingFigures(900.0, 3.5), RoutingFigures(800.0, None), 12, 40)
+    return replace(
+        record,
+        inventory=replace(record.inventory, bootstrap=overlay),
+        expects_regime_change=False,
+        ledger=replace(record.ledger, out_of_order=5),
+        bursts=bursts,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from regraft.report_page.draw_figures import draw_cost_curve, place_brokers
 from regraft.report_page.report import build_report
 from regraft.schemas.plan import ClientMove, PlanPhase, Proposal
-from tests.regraft.canned_run import empty_run, ring_run, small_inventory, small_plan, small_run, small_shadow
+from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_inventory, small_plan, small_run, small_shadow
 
 
 class _Page(HTMLParser):
@@ -135,6 +135,7 @@ def test_report_says_when_a_shadow_failed_or_began_again() -> None:
 
 def test_the_report_of_a_ring_counts_users_and_ids() -> None:
     """Hundreds of users are counted by proposal, not listed; the cost is explained in messages and hops."""
+    assert "Brokers left 12 clusters to another broker" in build_report(scot_run())
     text = build_report(ring_run())
     assert "Users that moved and IDs that were reassigned" in text
     assert "2 users &lt;find&gt; others" in text

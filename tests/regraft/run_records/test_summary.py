@@ -6,7 +6,7 @@ from regraft.demo.seeds_table import main, seeds_table
 from regraft.run_records.run_record import DeliveryLedger
 from regraft.run_records.summary import failures, percentile, summarise
 from regraft.schemas.plan import PlanPhase
-from tests.regraft.canned_run import START_MS, empty_run, ring_run, small_plan, small_run, small_shadow
+from tests.regraft.canned_run import START_MS, empty_run, ring_run, scot_run, small_plan, small_run, small_shadow
 
 KEYS = (
     "notifications_published deliveries_expected deliveries lost repeated out_of_order windows_closed "
@@ -30,6 +30,16 @@ def test_cost_reduction_is_that_of_the_same_traffic() -> None:
     assert summary["cost_initial"] == pytest.approx((16 * (30 + 20) + 16 * 3 * 0.5) / 5, abs=0.01)
     assert summary["cost_final"] == pytest.approx((16 * 10 + 2 * 20 + (16 + 16 + 2) * 0.5) / 5, abs=0.01)
     assert summary["cost_reduction_share"] == pytest.approx(1 - 43.4 / 164.8, abs=1e-4)
+
+
+def test_bursts_are_told_apart_by_routing_and_disorder_is_a_fault_only_without_detours() -> None:
+    """What was not measured is None."""
+    summary = summarise(scot_run())
+    assert (summary["delay_ms_p95_static"], summary["delay_ms_p95_dynamic"]) == (900.0, 800.0)
+    assert (summary["drain_s_static"], summary["drain_s_dynamic"]) == (3.5, None)
+    assert summary["clusters_diverted"] == 12
+    assert failures(summary) == []
+    assert failures({**summary, "clusters_diverted": 0}) == ["5 deliveries out of order: there must be none"]
 
 
 def test_figures_that_were_not_measured_are_none() -> None:
