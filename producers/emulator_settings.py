@@ -15,6 +15,7 @@ from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
+from regraft.schemas.sampled_blocks import sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 EMULATED, NATS = "emulated", "nats"
@@ -56,6 +57,9 @@ class EmulatorSettings:
     ``security``: Kafka's TLS and SASL. ``agents``: for whose brokers it sends telemetry and answers commands, by the
     agents of the inventory, as one that is away leaves its brokers silent; none names all. ``detours``: on a structured
     cyclic overlay, whether notifications go around congested links: always, never, or alternate, in every second burst.
+    ``sample_share``: the share of all blocks of 64 notifications that are reported in full, 1, 0.5, 0.25 and so on, the
+    same at all brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_counts_s``: over how many
+    seconds what was delivered of the other blocks is counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -90,6 +94,8 @@ class EmulatorSettings:
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     agents: tuple[str, ...] = ()
     detours: str = Detours.ALWAYS
+    sample_share: float = 1.0
+    sample_counts_s: int = 5
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -128,6 +134,7 @@ class EmulatorSettings:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
         if self.detours not in set(Detours):
             found.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
+        found += sampling_faults(self.sample_share, self.sample_counts_s)
         found += self._broker_faults() + self._outage_faults()
         found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]

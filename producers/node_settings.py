@@ -11,6 +11,7 @@ from pathlib import Path
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.serve_metrics import port_faults
 from regraft.producers.workloads.stock_settings import too_small
+from regraft.schemas.sampled_blocks import sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 
@@ -36,6 +37,9 @@ class NodeSettings:
     how many of them may wait.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``security``: Kafka's TLS and SASL.
+    ``sample_share``: the share of all blocks of 64 notifications that are reported in full, 1, 0.5, 0.25 and so on, the
+    same at all brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_counts_s``: over how many
+    seconds what was delivered of the other blocks is counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -60,6 +64,8 @@ class NodeSettings:
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
+    sample_share: float = 1.0
+    sample_counts_s: int = 5
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -95,6 +101,7 @@ class NodeSettings:
         )
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
+        found += sampling_faults(self.sample_share, self.sample_counts_s)
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
             found.append("ca_file, certificate_file and key_file are wanted together: mutual TLS needs all three")

@@ -22,6 +22,7 @@ from simpy.rt import RealtimeEnvironment
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.overlay.inventory import Inventory, InventoryError
 from regraft.producers.emulated_kinds import EMULATED_KINDS, workload_of
+from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, inventory_timing
 from regraft.producers.emulator.emulator_metrics import EmulatorHealth, EmulatorMetrics
@@ -42,6 +43,7 @@ from regraft.producers.emulator.play_outages import OutagePlayer
 from regraft.producers.emulator.starting_point import StartingPoint, starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.schemas.broker_topics import BrokerTopics
+from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -133,7 +135,7 @@ def _newcomers(
     overlay: EmulatedOverlay, settings: EmulatorSettings, emitter: TelemetryEmitter, membership: MembershipPort
 ) -> NewcomerPlayer:
     """Return the brokers that the settings let come."""
-    return NewcomerPlayer(overlay, map(newcomer_of, settings.newcomers), emitter, membership, CELLS_KEPT_S)
+    return NewcomerPlayer(overlay, map(newcomer_of, settings.newcomers), emitter, membership)
 
 
 def _client_counts(overlay: EmulatedOverlay) -> dict[str, int]:
@@ -175,7 +177,7 @@ class WallClockEmulator:
             inventory_timing(inventory, settings.control_service_ms, settings.link_bytes_per_ms),
             self._ledger,
             queue_length_max=settings.queue_length_max,
-            cells_kept_s=CELLS_KEPT_S,
+            cells=CellRule(CELLS_KEPT_S, Sampling.of(settings.sample_share, settings.sample_counts_s)),
             start=start,
         )
         self._workload = workload_of(self.overlay, settings, rng)

@@ -40,6 +40,7 @@ from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
 from regraft.schemas.plan import Plan
+from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -156,7 +157,8 @@ class NatsFleet:
         urls = {broker: address.url for broker, address in servers.items()}
         self._clients = FleetClients(urls, self._env, start, _now_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
-        self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms)
+        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s)
+        self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms, sampling)
         rng = random.Random(f"outages {settings.seed}")
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 
@@ -183,7 +185,7 @@ class NatsFleet:
             if len(self._clients.ledger):
                 log.error("account_not_final", waited_s=self._settings.drain_s_max)
             self._phase = "ended"
-            self._nodes.flush()
+            self._nodes.flush(is_last=True)
         finally:
             await self._nodes.close()
             await self._clients.close()

@@ -43,6 +43,7 @@ from regraft.producers.nodes.node_parts import (
     topics_of,
 )
 from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -116,8 +117,9 @@ class _NodeRun:
         self._failure: Exception | None = None
         candidates = candidates_of(inventory, core.broker, self._addresses)
         self._is_member = core.broker in inventory.index
+        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s)
         self._node = BrokerNode(
-            core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates=candidates
+            core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates, sampling
         )
 
     def _links_of(self, node: BrokerNode) -> Links:
@@ -170,7 +172,7 @@ class _NodeRun:
             await node.links.close()
         if self._failure is not None:
             raise NodeError(f"{node.broker} failed and begins anew: {self._failure}") from self._failure
-        node.flush()
+        node.flush(is_last=True)
 
     async def _join(self) -> None:
         """Ask to be a member, if it is none; telemetry of who is none would be refused."""

@@ -19,6 +19,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.chord_parts import RingBroker
 from regraft.producers.brokers.tree_publishers import TreeBroker
+from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from regraft.producers.emulator.emulator_ports import (
@@ -39,6 +40,7 @@ from regraft.producers.workloads.checkin_workload import CheckinWorkload
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
+from regraft.schemas.sampled_blocks import FULL, Sampling
 
 SECOND_MS = 1_000.0
 CELLS_KEPT_S = 120
@@ -57,7 +59,7 @@ class VirtualSettings:
     sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
     ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least. ``candidate_probes_per_s``:
     probes of links that are not in the overlay, of all brokers together. ``newcomers``: brokers that come later and
-    announce themselves.
+    announce themselves. ``sampling``: which blocks brokers report in full.
     """
 
     seed: int = 1
@@ -73,6 +75,7 @@ class VirtualSettings:
     chaos: Chaos | None = None
     candidate_probes_per_s: float = 0.0
     newcomers: tuple[Newcomer, ...] = ()
+    sampling: Sampling = FULL
 
 
 class VirtualOverlay:
@@ -100,7 +103,7 @@ class VirtualOverlay:
             self.settings.timing or inventory_timing(inventory, CONTROL_SERVICE_MS),
             self.ledger,
             queue_length_max=self.settings.queue_length_max,
-            cells_kept_s=CELLS_KEPT_S,
+            cells=CellRule(CELLS_KEPT_S, self.settings.sampling),
             start=self.settings.start,
         )
         self.telemetry = MemoryTelemetry()
@@ -118,7 +121,7 @@ class VirtualOverlay:
             self.emitter.start()
         if self.workload:
             self.workload.start()
-        NewcomerPlayer(self.overlay, self.settings.newcomers, self.emitter, self.membership, CELLS_KEPT_S).start()
+        NewcomerPlayer(self.overlay, self.settings.newcomers, self.emitter, self.membership).start()
         self.outages = self._outages_of(inventory)
         self.outages.start()
 

@@ -1,17 +1,35 @@
 """What one broker delivered and published, gathered in the cells that telemetry carries (schemas.telemetry.Delivery).
 
-In: one notification after the other. Out: the cells that changed since they were last taken. When they are sent
-belongs to :mod:`producers.emulator.emit_telemetry`.
+In: one notification after the other. Out: the cells that changed since they were last taken, and where only a sample
+of the blocks is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`). When they are sent belongs to
+:mod:`producers.emulator.emit_telemetry`.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from regraft.producers.brokers.broker_messages import Notification
+from regraft.schemas.bounds import BLOCK_MAX
+from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLAG, Sampling
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
 SECOND_MS = 1_000
 SIGN_BIT = 1 << (BLOCK_SIZE - 1)
 _CellKey = tuple[int, str, int]  # second, publisher, block
+
+
+@dataclass(frozen=True, slots=True)
+class CellRule:
+    """How each broker keeps its cells: for how long, and what of them it reports in full."""
+
+    keep_s: int
+    sampling: Sampling = FULL
+
+    def new_cells(self) -> DeliveryCells:
+        """Return the cells of a broker that begins."""
+        return DeliveryCells(self.keep_s, self.sampling)
 
 
 class DeliveryCells:
@@ -21,47 +39,75 @@ class DeliveryCells:
     and counts may only be too low.
     """
 
-    def __init__(self, keep_s: int) -> None:
+    def __init__(self, keep_s: int, sampling: Sampling = FULL) -> None:
         self._keep_s = keep_s
+        self._sampling = sampling
         # second -> cell -> [delivered bits, local deliveries, bytes, published bits]
         self._cells: dict[int, dict[_CellKey, list[int]]] = {}
         self._changed: dict[_CellKey, list[int]] = {}
 
     def note_delivered(self, notification: Notification, local_delivery_count: int) -> None:
         """Set the notification's bit among those delivered, and add its hand-overs to local subscriptions."""
-        cell = self._changing_cell(notification)
-        cell[0] |= 1 << notification.sequence % BLOCK_SIZE
+        cell, is_full = self._changing_cell(notification)
+        cell[0] |= is_full << notification.sequence % BLOCK_SIZE
         cell[1] += local_delivery_count
         cell[2] += local_delivery_count * notification.size_bytes
 
     def note_published(self, notification: Notification) -> None:
         """Set the notification's bit among those that a local client published."""
-        self._changing_cell(notification)[3] |= 1 << notification.sequence % BLOCK_SIZE
+        cell, is_full = self._changing_cell(notification)
+        cell[3] |= 1 << notification.sequence % BLOCK_SIZE if is_full else PUBLISHED_FLAG
 
-    def take_changed(self, now_ms: float) -> tuple[Delivery, ...]:
-        """Return the cells that changed since the last call, in order of time, publisher and block."""
+    def take_changed(self, now_ms: float = math.inf) -> tuple[Delivery, ...]:
+        """Return the cells that changed since the last call, in order of time, publisher and block.
+
+        Counts of a span that is not over wait for its end, so that they come once. Without a time, all are returned.
+        """
+        kept = self._kept_until_over(now_ms)
         taken = tuple(
             Delivery(publisher, block, second, _signed(mask), local_deliveries, size_bytes, _signed(published))
             for (second, publisher, block), (mask, local_deliveries, size_bytes, published) in sorted(
                 self._changed.items()
             )
         )
-        self._changed.clear()
-        oldest = int(now_ms) // SECOND_MS - self._keep_s
-        for second in [second for second in self._cells if second < oldest]:
-            del self._cells[second]
+        self._changed = kept
+        if now_ms < math.inf:
+            oldest = int(now_ms) // SECOND_MS - self._keep_s
+            for second in [second for second in self._cells if second < oldest]:
+                del self._cells[second]
         return taken
 
-    def _changing_cell(self, notification: Notification) -> list[int]:
-        second = int(notification.publish_ms) // SECOND_MS
-        key = (second, notification.publisher, notification.sequence // BLOCK_SIZE)
+    def _kept_until_over(self, now_ms: float) -> dict[_CellKey, list[int]]:
+        """Take the counts of spans that are not over out of what has changed, and return them."""
+        if not self._sampling.power:
+            return {}
+        begun = (now_ms / SECOND_MS) - self._sampling.counts_s
+        waiting = [key for key in self._changed if key[2] >= COUNTS_BLOCK_MIN and key[0] > begun]
+        return {key: self._changed.pop(key) for key in waiting}
+
+    def _changing_cell(self, notification: Notification) -> tuple[list[int], bool]:
+        """Return the cell that the notification belongs to, and whether that has bits of its own for it."""
+        second, publisher = int(notification.publish_ms) // SECOND_MS, notification.publisher
+        block, sampling = notification.sequence // BLOCK_SIZE, self._sampling
+        if not sampling.power:
+            return self._cell(second, publisher, block, is_changed=True), True
+        is_full = sampling.takes(publisher, block)
+        span, counts_block = second - second % sampling.counts_s, BLOCK_MAX - sampling.power
+        counts = self._cell(span, publisher, counts_block, is_changed=not is_full)
+        return (self._cell(second, publisher, block, is_changed=True), True) if is_full else (counts, False)
+
+    def _cell(self, second: int, publisher: str, block: int, *, is_changed: bool) -> list[int]:
+        """Return a cell; one that is new has changed."""
+        key = (second, publisher, block)
         cells = self._cells.get(second)
         if cells is None:
             cells = self._cells[second] = {}
         cell = cells.get(key)
         if cell is None:
             cell = cells[key] = [0, 0, 0, 0]
-        self._changed[key] = cell
+            is_changed = True
+        if is_changed:
+            self._changed[key] = cell
         return cell
 
 

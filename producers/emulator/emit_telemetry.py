@@ -6,6 +6,7 @@ counters mean belongs to :mod:`schemas.telemetry`; what happens to a batch, to t
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -62,12 +63,12 @@ class TelemetryEmitter:
         self._overlay.env.timeout(after_ms, broker).callbacks.append(self._on_time)
 
     def flush_all(self) -> None:
-        """Flush every broker now, as before the end."""
+        """Flush every broker now, counts of spans that are not over, too, as before the end."""
         for broker in self._overlay.brokers.values():
             if broker.name in self._speaking and not (broker.is_dead or broker.is_suspended):
-                self.flush(broker)
+                self.flush(broker, is_last=True)
 
-    def flush(self, broker: EmulatedBroker) -> None:
+    def flush(self, broker: EmulatedBroker, *, is_last: bool = False) -> None:
         """Send all that one broker has to say."""
         now_ms = self._overlay.env.now
         sequence = broker.batches_sent
@@ -81,7 +82,7 @@ class TelemetryEmitter:
             sequence=sequence,
             time_ms=int(now_ms),
             epoch=broker.core.epoch,
-            deliveries=broker.cells.take_changed(now_ms),
+            deliveries=broker.cells.take_changed(math.inf if is_last else now_ms),
             queues=self._samples(broker, neighbours),
             probes=tuple(
                 LinkProbe(peer, self._rtt_ms(broker.name, peer))

@@ -38,7 +38,7 @@ from regraft.producers.brokers.broker_messages import (
     control_messages_in,
 )
 from regraft.producers.brokers.match_content import Content, Filter
-from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, LinkEnd, PeerLost, QueueCounters, Served
 from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, passage
 from regraft.producers.emulator.ledger import Ledger
@@ -111,7 +111,7 @@ class EmulatedOverlay:
         ledger: Ledger,
         *,
         queue_length_max: int,
-        cells_kept_s: int,
+        cells: CellRule,
         start: StartingPoint | None = None,
     ) -> None:
         self.env = env
@@ -121,14 +121,14 @@ class EmulatedOverlay:
         self.boot_ms = int(env.now)
         self.start = start or StartingPoint(inventory.bootstrap)
         cores = [self.start.core_of(broker, self.boot_ms) for broker in self.start.brokers_of(inventory)]
-        self.brokers = {core.broker: EmulatedBroker(core, DeliveryCells(cells_kept_s)) for core in cores}
+        self.brokers = {core.broker: EmulatedBroker(core, cells.new_cells()) for core in cores}
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}
         self.listeners: list[OverlayListener] = []
         self.user_listeners: list[UserListener] = []
         self.hop_count = 0  # Notifications handled by brokers: the benchmark's unit.
         self.control_count = 0
         self._queue_length_max = queue_length_max
-        self._cells_kept_s = cells_kept_s
+        self.cells = cells
         self.link_faults = LinkFaults(env)
         self._clients_given: dict[tuple[int, str], set[str]] = {}  # Of lost brokers, by epoch and who is to take them.
         self.judge = ledger.excuses = LossJudge(self.start.configuration)
@@ -250,7 +250,7 @@ class EmulatedOverlay:
         if not dead.is_dead:
             return
         core = self.start.outsider(name, int(self.env.now))
-        back = self.brokers[name] = EmulatedBroker(core, DeliveryCells(self._cells_kept_s))
+        back = self.brokers[name] = EmulatedBroker(core, self.cells.new_cells())
         back.is_outside, back.heard_from_ms, back.known_as = True, dead.heard_from_ms, dead.known_as
         for pair in [pair for pair in self.link_ends if pair[0] == name]:
             del self.link_ends[pair]

@@ -13,7 +13,6 @@ import simpy
 import structlog
 from msgspec.structs import replace
 
-from regraft.producers.emulator.delivery_cells import DeliveryCells
 from regraft.producers.emulator.emit_telemetry import TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay
 from regraft.producers.emulator.emulated_parts import EmulatedBroker
@@ -36,12 +35,10 @@ class NewcomerPlayer:
         newcomers: Iterable[Newcomer],
         emitter: TelemetryEmitter,
         membership: MembershipPort,
-        cells_kept_s: int,
     ) -> None:
         self._overlay = overlay
         self._emitter = emitter
         self._membership = membership
-        self._cells_kept_s = cells_kept_s
         self._newcomers = {one.broker: one for one in newcomers if one.broker not in overlay.brokers}
         self._announced_ms: dict[str, float] = {}
 
@@ -53,7 +50,7 @@ class NewcomerPlayer:
     def _come(self, event: simpy.Event) -> None:
         overlay, name = self._overlay, cast(str, event.value)
         core = overlay.start.outsider(name, int(overlay.env.now))
-        broker = overlay.brokers[name] = EmulatedBroker(core, DeliveryCells(self._cells_kept_s))
+        broker = overlay.brokers[name] = EmulatedBroker(core, overlay.cells.new_cells())
         broker.is_outside = True
         log.info("broker_comes", broker=name)
         self._look(event)

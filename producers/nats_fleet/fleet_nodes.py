@@ -24,6 +24,7 @@ from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.node_parts import candidates_of
 from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.schemas.command import Command
+from regraft.schemas.sampled_blocks import FULL, Sampling
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +43,13 @@ class FleetNodes:
         ports: NodePorts,
         doors_of: Callable[[str], Door],
         now_ms: Callable[[], float],
+        sampling: Sampling = FULL,
     ) -> None:
         self.brokers = inventory.brokers
         self.nodes: dict[str, BrokerNode] = {}
         self.failure: Exception | None = None
         self._inventory, self._start, self._ports = inventory, start, ports
-        self._doors_of, self._now_ms = doors_of, now_ms
+        self._doors_of, self._now_ms, self._sampling = doors_of, now_ms, sampling
         self._proxies: dict[tuple[str, str], LinkProxy] = {}
         self._listening: dict[str, int] = {}
 
@@ -80,7 +82,7 @@ class FleetNodes:
 
         door = self._doors_of(broker)
         candidates = candidates_of(self._inventory, broker, addresses)
-        node = BrokerNode(core, self._ports, door, links_of, self._now_ms, candidates)
+        node = BrokerNode(core, self._ports, door, links_of, self._now_ms, candidates, self._sampling)
         self._listening[broker] = await node.links.start(LOOPBACK, 0)
         self._guarded(node.begin)()
         await door.start(self._guarded(node.note_interest), self._guarded(node.note_message))
@@ -136,10 +138,10 @@ class FleetNodes:
         if node is not None:
             self._guarded(node.obey)(command)
 
-    def flush(self) -> None:
-        """Let all nodes send telemetry."""
+    def flush(self, *, is_last: bool = False) -> None:
+        """Let all nodes send telemetry, the last of it where it is."""
         for node in self.nodes.values():
-            self._guarded(node.flush)()
+            self._guarded(lambda node=node: node.flush(is_last=is_last))()
 
     def status(self) -> Mapping[str, Any]:
         """Return what the status file says of nodes."""

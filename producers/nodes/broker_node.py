@@ -7,6 +7,7 @@ after the other, on one loop; nothing here waits. What a broker does with a mess
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection
@@ -41,6 +42,7 @@ from regraft.producers.nodes.node_clients import NodeClients
 from regraft.producers.nodes.run_links import Links
 from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
+from regraft.schemas.sampled_blocks import FULL, Sampling
 from regraft.schemas.telemetry import ClientChange, LinkProbe, QueueSample, TelemetryBatch
 
 log = structlog.get_logger(__name__)
@@ -69,13 +71,14 @@ class BrokerNode:
         links_of: Callable[[BrokerNode], Links],
         now_ms: Callable[[], float],
         candidates: Collection[str] = (),
+        sampling: Sampling = FULL,
     ) -> None:
         self.core, self.door = core, door
         self.broker = core.broker
         self.counts: Counter[str] = Counter()
         self.counters = QueueCounters()
         self._ports, self._now_ms = ports, now_ms
-        self._cells = DeliveryCells(CELLS_KEPT_S)
+        self._cells = DeliveryCells(CELLS_KEPT_S, sampling)
         self._changes: deque[ClientChange] = deque(maxlen=CHANGES_MAX)
         self._changes_made: Counter[str] = Counter()
         self._batches_sent = 0
@@ -247,8 +250,8 @@ class BrokerNode:
 
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
-    def flush(self) -> None:
-        """Send a batch of telemetry."""
+    def flush(self, *, is_last: bool = False) -> None:
+        """Send a batch of telemetry; the last one has also the counts of spans that are not over."""
         now_ms = self._now_ms()
         sequence, self._batches_sent = self._batches_sent, self._batches_sent + 1
         changes = tuple(self._changes)
@@ -259,7 +262,7 @@ class BrokerNode:
             sequence=sequence,
             time_ms=int(now_ms),
             epoch=self.core.epoch,
-            deliveries=self._cells.take_changed(now_ms),
+            deliveries=self._cells.take_changed(math.inf if is_last else now_ms),
             queues=self._samples(),
             probes=tuple(LinkProbe(*each) for each in self.links.round_trips()),
             clients=changes,

@@ -29,6 +29,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
 )
 from regraft.producers.brokers.match_content import Filter
+from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulate_overlay import EmulatedBroker, EmulatedOverlay
 from regraft.producers.emulator.publisher_clients import ClientError
 from regraft.schemas.client import Role
@@ -69,7 +70,9 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
     ) -> None:
         self.clock = Clock()
         self.account = account or Account()
-        super().__init__(self.clock, inventory, None, self.account, queue_length_max=QUEUE_LENGTH_MAX, cells_kept_s=1)  # type: ignore[arg-type]
+        super().__init__(
+            self.clock, inventory, None, self.account, queue_length_max=QUEUE_LENGTH_MAX, cells=CellRule(1)
+        )  # type: ignore[arg-type]
         self.set_up_controllers(inventory, limits, rival)
         self.set_up_members(spares)
         self.set_up_deaths()

@@ -10,6 +10,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.emulator.delivery_cells import CellRule
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import ClientError
@@ -53,7 +54,7 @@ def chain_overlay(timing: OverlayTiming | None = None, queue_length_max: int = 1
         timing or inventory_timing(chain(), 0.0),
         Ledger(10_000.0),
         queue_length_max=queue_length_max,
-        cells_kept_s=60,
+        cells=CellRule(60),
     )
     listener = Listener()
     overlay.listeners.append(listener)
