@@ -37,8 +37,9 @@ class DeliverySets:
     """V(n) for every notification of a span of time.
 
     ``words`` has shape (brokers, columns), uint64; ``columns[c]`` names (publisher, block); ``span_s`` is the length
-    of the span in seconds. ``delivered`` is the part of ``words`` that was handed to local subscribers, without what a
-    broker only published; None when that is not known.
+    of the span in seconds, times ``share`` where there are only that share of all blocks: counts over it are unbiased
+    estimates of what there was a second. ``delivered`` is the part of ``words`` that was handed to local subscribers,
+    without what a broker only published; None when that is not known.
     """
 
     brokers: tuple[str, ...]
@@ -46,6 +47,7 @@ class DeliverySets:
     words: NDArray[np.uint64]
     span_s: float
     delivered: Words | None = None
+    share: float = 1.0
 
     @classmethod
     def of(

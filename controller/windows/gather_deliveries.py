@@ -1,19 +1,22 @@
 """Delivery rows of one window -> delivery sets, homes of publishers and hand-overs.
 
-In: delivery rows, packed or single, in any order; others are passed over. Out: :class:`WindowDeliveries`. Which rows a
+In: delivery rows, packed or single, in any order; others are passed over. Out: :class:`WindowDeliveries`. Where brokers
+report a sample (:mod:`schemas.sampled_blocks`), only what is in that of the least share counts. Which rows a
 window has and whether they are all there belongs to :mod:`controller.windows.assemble_state`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.controller.windows.take_sample import Sample, take_sample
 from regraft.overlay.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.packed_deliveries import DeliveryColumns
+from regraft.schemas.sampled_blocks import power_of_counts
 from regraft.schemas.state import PublisherDelivery, StateRow
 from regraft.schemas.telemetry import BLOCK_SIZE
 
@@ -98,10 +101,12 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
             known = np.array([index.get(broker, -1) for broker in packed.brokers], dtype=np.int64)
             found.add_packed(packed, known[packed.broker])
             local_deliveries.update(_hand_overs(packed, known))
-    cells, columns = found.joined(), tuple(found.columns)
-    sets = DeliverySets.of_cells(tuple(brokers), columns, cells, span_s)
+    told, named = found.joined(), tuple(found.columns)
+    sample = take_sample(told, named)
+    cells, columns, share = sample.cells, sample.columns, sample.share
+    sets = replace(DeliverySets.of_cells(tuple(brokers), columns, cells, span_s * share), share=share)
     newest = _newest(sets)
-    homes = _homes(cells, columns, brokers)
+    homes = _flagged_homes(sample, newest, brokers) | _homes(told, named, brokers)
     untold = frozenset(name for name, sequence in newest.items() if homes.get(name, (-1, ""))[0] < sequence)
     known_homes = {name: home for name, (_, home) in homes.items() if name not in untold}
     return WindowDeliveries(sets, known_homes, untold, local_deliveries)
@@ -113,6 +118,15 @@ def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[s
     columns = (each[rows].tolist() for each in (packed.publisher, packed.broker, packed.local_deliveries))
     for publisher, broker, count in zip(*columns, strict=True):
         yield (packed.publishers[publisher], packed.brokers[broker]), count
+
+
+def _flagged_homes(sample: Sample, newest: Mapping[str, int], brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
+    """Return the home of each publisher of which nothing is in the sample, where one broker says that it published."""
+    return {
+        publisher: (-1, brokers[rows[0]])
+        for publisher, rows in sample.published_at.items()
+        if publisher not in newest and len(rows) == 1
+    }
 
 
 def _newest(sets: DeliverySets) -> dict[str, int]:
@@ -136,6 +150,8 @@ def _homes(cells: MaskCells, columns: Sequence[tuple[str, int]], brokers: Sequen
     told = (each[places].tolist() for each in (cells.row, cells.column, cells.published))
     for row, column, mask in zip(*told, strict=True):
         publisher, block = columns[column]
+        if power_of_counts(block) is not None:
+            continue
         seen = (_highest(block, mask), brokers[row])
         newest[publisher] = max(seen, newest.get(publisher, seen))
     return dict(sorted(newest.items()))

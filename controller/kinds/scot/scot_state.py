@@ -12,7 +12,7 @@ from functools import cached_property
 from regraft.controller.state.overlay_state import OverlayState, Span, cut_spans
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import ScotCosts
-from regraft.overlay.time_slices import time_slices
+from regraft.overlay.time_slices import groups_max, time_slices
 
 SPANS_MIN = 16  # As on a tree.
 NOTIFICATIONS_PER_SLICE_MIN = 2
@@ -35,7 +35,8 @@ class ScotState(OverlayState):
         publishers = len({name for window in self.windows for name, _ in window.sets.columns})
         count = sum(window.sets.notification_count for window in self.windows)
         busy = count / max(publishers * len(self.windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
-        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy)), 1)
+        blocks = groups_max(window.sets for window in self.windows) or SPANS_MIN
+        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy), blocks), 1)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:

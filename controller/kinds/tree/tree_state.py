@@ -23,7 +23,7 @@ from regraft.overlay.interest_caches import InterestCaches, newest_ids
 from regraft.overlay.overlay_costs import OverlayCosts
 from regraft.overlay.publisher_costs import PublisherCosts
 from regraft.overlay.publisher_sets import PublisherSets
-from regraft.overlay.time_slices import time_slices
+from regraft.overlay.time_slices import groups_max, time_slices
 from regraft.overlay.tree_costs import TreeCosts
 from regraft.overlay.weighted_sets import WeightedSets
 
@@ -83,7 +83,8 @@ class TreeState(OverlayState):
         publishers = len({name for window in self.windows for name, _ in window.sets.columns})
         count = sum(window.sets.notification_count for window in self.windows)
         busy = count / max(publishers * len(self.windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
-        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy)), 1)
+        blocks = groups_max(window.sets for window in self.windows) or SPANS_MIN
+        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy), blocks), 1)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
@@ -146,7 +147,12 @@ class TreeState(OverlayState):
             for broker, count in at_brokers.items() if home is not None else ():
                 if broker in index:
                     found[home, index[broker]] += count
-        return found / max(sum(window.sets.span_s for window in self.windows), 1e-9)
+        return found / self.horizon_s
+
+    @cached_property
+    def horizon_s(self) -> float:
+        """How long all windows last, in seconds; what is counted in full, as hand-overs are, is over this."""
+        return max(sum(window.sets.span_s / window.sets.share for window in self.windows), 1e-9)
 
     @cached_property
     def cut_off(self) -> CutOff | None:

@@ -66,9 +66,7 @@ class OverlayFrailty:
             for broker, count in state.local_deliveries.get(publisher, {}).items():
                 if broker in index:
                     handed[place, index[broker]] += count
-        return cls(
-            state.inventory.brokers, handed / state.publisher_sets.span_s, weight * state.overlay_costs.cost_per_s
-        )
+        return cls(state.inventory.brokers, handed / state.horizon_s, weight * state.overlay_costs.cost_per_s)
 
     def price_per_s(self, overlay: OverlayCosts) -> float:
         """Return what it counts that the worst single death cuts off what it does. O(brokers^2)."""

@@ -99,6 +99,7 @@ def subscribers_mean(window: ClosedWindow, publisher: str, delivered: Words) -> 
     if not known:
         return np.asarray(np.minimum(counts, 1.0))
     handed = np.array([known.get((publisher, broker), 0) for broker in window.sets.brokers], dtype=np.float64)
+    handed *= window.sets.share  # Hand-overs are counted in full, notifications in a sample.
     return np.asarray(np.maximum(handed, counts) / np.maximum(counts, 1.0) * (counts > 0))
 
 

@@ -1,0 +1,104 @@
+"""Of a sample the controller makes unbiased costs and exact hand-overs, whatever share each broker reports."""
+
+import random
+
+import numpy as np
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from regraft.controller.windows.take_sample import take_sample
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets, MaskCells
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.time_slices import time_slices
+from regraft.schemas.sampled_blocks import FULL, Sampling, taken
+from tests.controller.windows.sampled_traffic import batches_of, draw_traffic, window_of_batches
+
+SEEDS = st.integers(0, 1 << 30)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, st.integers(1, 4), st.integers(0, 2))
+def test_window_has_the_least_sample_and_all_hand_overs(seed: int, power: int, wider_by: int) -> None:
+    """Brokers of other shares agree on the least one's blocks; those bits and all hand-overs are as in full telemetry.
+
+    Batches that come twice and in another order change nothing.
+    """
+    rng = random.Random(seed)
+    traffic = draw_traffic(rng, brokers=6, publishers=5, count_max=60, gain=7)
+    full = window_of_batches(batches_of(traffic, lambda _: FULL), traffic.brokers)
+    least = rng.choice([one.home for one, _ in traffic.notifications])
+    wider = Sampling(max(power - wider_by, 0), 5)
+    batches = batches_of(traffic, lambda broker: Sampling(power, 5) if broker == least else wider)
+    mixed = batches + rng.sample(batches, len(batches) // 2)
+    rng.shuffle(mixed)
+    found = window_of_batches(mixed, traffic.brokers)
+    assert found.sets.share == 1 / (1 << power)
+    assert found.local_deliveries == full.local_deliveries
+    kept = [
+        place
+        for place, (publisher, block) in enumerate(full.sets.columns)
+        if taken(publisher, np.array([block]), power)[0]
+    ]
+    assert found.sets.columns == tuple(full.sets.columns[place] for place in kept)
+    assert np.array_equal(found.sets.words, full.sets.words[:, kept])
+    assert found.homes == full.homes
+    assert found.untold == frozenset()
+
+
+def test_share_is_told_where_everything_is_in_the_sample() -> None:
+    """A counts cell is there though it counts nothing: else a window of sampled blocks alone would look complete."""
+    rng = random.Random(1)
+    sampling = Sampling(1, 5)
+    traffic = draw_traffic(rng, brokers=3, publishers=1, count_max=1)
+    while not all(sampling.takes(one.publisher, one.sequence // 64) for one, _ in traffic.notifications):
+        traffic = draw_traffic(rng, brokers=3, publishers=1, count_max=1)
+    assert window_of_batches(batches_of(traffic, lambda _: sampling), traffic.brokers).sets.share == 0.5
+
+
+@settings(max_examples=2, deadline=None, phases=[Phase.generate])
+@given(SEEDS)
+def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> None:
+    """The mean cost over many samples is the true one; random groups tell how far a gain's share of it is off."""
+    rng = random.Random(seed)
+    brokers, blocks, samples, power, groups = 8, 200, 100, 2, 16
+    names = tuple(f"b{number}" for number in range(brokers))
+    words = np.zeros((brokers, blocks), dtype=np.uint64)
+    for publisher in range(10):
+        wanting = rng.sample(range(brokers), 3)
+        for column in range(publisher * 20, publisher * 20 + 20):
+            words[wanting, column] = [rng.getrandbits(64) for _ in wanting]
+    columns = tuple((f"p{column // 20:02d}", column % 20) for column in range(blocks))
+    trees = [
+        Configuration.of(0, names, [(names[rng.randrange(place)], names[place]) for place in range(1, brokers)])
+        for _ in range(2)
+    ]
+    costs = np.array([[0.0 if i == j else 1.0 + (i * j) % 5 for j in range(brokers)] for i in range(brokers)])
+    inventory = Inventory(names, np.ones(brokers), costs, brokers, trees[0])
+
+    def cost_and_gain(sets: DeliverySets) -> tuple[float, float]:
+        before, after = (overlay_cost(tree, inventory, sets).total_per_s for tree in trees)
+        return before, 1 - after / before
+
+    true, _ = cost_and_gain(DeliverySets(names, columns, words, 5.0))
+    found, errors, share = [], [], 1 / (1 << power)
+    for number in range(samples):
+        sampling = Sampling(power, 1, number)
+        kept = [place for place, (name, block) in enumerate(columns) if sampling.takes(name, block)]
+        chosen = tuple(columns[place] for place in kept)
+        part = DeliverySets(names, chosen, words[:, kept], 5.0 * share, share=share)
+        found.append(cost_and_gain(part))
+        gains = [cost_and_gain(group)[1] for group in time_slices(part, groups)]
+        errors.append(np.std(gains, ddof=1) / groups**0.5)
+    spread = np.std(found, axis=0, ddof=1)
+    assert abs(np.mean(found, axis=0)[0] - true) < 5 * spread[0] / samples**0.5
+    assert 0 < spread[1] < 1.3 * float(np.mean(errors))
+
+
+def test_without_counts_cells_all_is_taken() -> None:
+    """Telemetry in full, as all earlier versions send it, is left as it is."""
+    zero = np.zeros(1, dtype=np.int64)
+    cells = MaskCells(zero, zero, np.ones(1, dtype=np.uint64), np.ones(1, dtype=np.uint64))
+    sample = take_sample(cells, (("p", 3),))
+    assert (sample.cells, sample.columns, sample.share) == (cells, (("p", 3),), 1.0)
