@@ -187,7 +187,7 @@ def check_scrape(settings: StreamingSettings) -> None:
     assert found["regraft_streaming_batch_floor_ms"] > 0
     assert found["regraft_streaming_backlog_partition_max"] == 0
     assert found["regraft_streaming_window_delay_ms"] > 0
-    assert found['regraft_streaming_state_part_ms{part="commit"}'] > 0
+    assert found['regraft_streaming_state_part_ms{part="commit"}'] >= 0  # Whole ms of a state of some kB.
 
 
 def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
