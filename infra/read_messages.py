@@ -52,6 +52,26 @@ def read_messages(
             )
 
 
+def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: float) -> list[Message]:
+    """Return the last messages of these topics, at most so many of each partition, by the time that Kafka has of them.
+
+    Marks of transactions count, too, so there may be fewer. Raises UnreadableTopicError as ``read_messages`` does.
+    """
+    with closing(_consumer(kafka)) as consumer:
+        starts = []
+        for part in _partitions(consumer, names):
+            low, high = consumer.get_watermark_offsets(part, timeout=CALL_S)
+            starts.append(TopicPartition(part.topic, part.partition, max(low, high - count)))
+        unread = {(part.topic, part.partition) for part in starts}
+        found = list(_up_to_end(consumer, starts, unread, wait_s_max))
+        if unread:
+            left = ", ".join(sorted({name for name, _ in unread}))
+            raise UnreadableTopicError(
+                f"the end of {left} was not reached in {wait_s_max:g} s: ask Kafka's log whether the broker is healthy."
+            )
+    return sorted(found, key=lambda message: (message.timestamp()[1], str(message.topic()), message.offset() or 0))
+
+
 def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
     """Return all messages of a topic, those of a partition in their order; None when the end was not reached in time.
 

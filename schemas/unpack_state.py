@@ -29,7 +29,7 @@ def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple
     bodies: dict[tuple[str, str], PublisherDelivery] = {}
     for row in packed:
         assert row.packed_deliveries is not None
-        for body in _single(row.packed_deliveries.columns()):
+        for body in single_deliveries(row.packed_deliveries.columns()):
             pair = (body.publisher, body.broker)
             bodies[pair] = _joined(bodies[pair], body) if pair in bodies else body
     for body in bodies.values():
@@ -43,7 +43,8 @@ def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple
     return tuple(found.values()), msgspec.structs.replace(marker, row_counts=counts)
 
 
-def _single(columns: DeliveryColumns) -> Iterator[PublisherDelivery]:
+def single_deliveries(columns: DeliveryColumns) -> Iterator[PublisherDelivery]:
+    """Yield the rows that one packed record holds."""
     ends = np.cumsum(columns.block_counts)
     rows = (columns.publisher, columns.broker, columns.notifications, columns.local_deliveries, columns.bytes)
     blocks, masks, published = (each.tolist() for each in (columns.blocks, columns.masks, columns.published))

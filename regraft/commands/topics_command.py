@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from regraft.settings.server_settings import KafkaSettings
 
 WIDE_TABLE_WIDTH = 120
+SHOWN_MAX = 10_000
+SHOW_S_MAX = 30.0
 
 AgentPrincipals = Annotated[
     list[str] | None,
@@ -38,6 +40,19 @@ NewAgents = Annotated[
     typer.Option(
         "--agent", metavar="AGENT", help="An agent of brokers to come, which the inventory does not name; repeat."
     ),
+]
+
+Show = Annotated[
+    str | None,
+    typer.Option(
+        "--show",
+        metavar="TOPIC",
+        help="Print the last records of a topic, one line of JSON each.",
+    ),
+]
+Last = Annotated[
+    int,
+    typer.Option("--last", min=1, max=SHOWN_MAX, metavar="N", help="With --show: so many records of each partition."),
 ]
 
 
@@ -56,19 +71,25 @@ def topics(
     ] = None,
     agent_principals: AgentPrincipals = None,
     new_agents: NewAgents = None,
+    show: Show = None,
+    last: Last = 10,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Show the table of Kafka topics; with --create make them in Kafka.
+    """Show the table of Kafka topics; with --create make them in Kafka, with --show read one of them.
 
-    Examples: `regraft topics`; `regraft topics --create --bootstrap kafka:9092 --set kafka.namespace=lab`;
+    Examples: `regraft topics`; `regraft topics --show telemetry --last 1 | jq .record`;
+    `regraft topics --create --bootstrap kafka:9092 --set kafka.namespace=lab`;
     `regraft topics --acls`; `regraft topics --create --acls --agent north`;
     `regraft topics --create --acls --principal operator=User:ana --principal brokers=User:b1`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
     kafka, agents = settings.kafka, _agents(settings, new_agents or [])
+    if show is not None:
+        _show_records(kafka, agents, show, last)
+        return
     rows = _rows(kafka.namespace, agents)
     rules = _rules(kafka.namespace, agents, principals or [], agent_principals or []) if acls else []
     created = _create(kafka, agents, rules) if create else []
@@ -93,6 +114,25 @@ def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
         return tuple(sorted({*agents_of(settings), *new}))
     except InventoryError as error:
         raise typer.BadParameter(f"{error}: it says whose topics there are, correct it") from error
+
+
+def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last: int) -> None:
+    from regraft.commands.show_records import SHOWN_TYPES, shown_message
+    from regraft.infra.read_messages import read_last
+    from regraft.infra.stack_error import StackError
+    from regraft.stages.run_loop import require_kafka
+
+    topic = next((each for each in TOPICS if each.suffix == name.removeprefix(f"{kafka.namespace}.")), None)
+    if topic is None or topic.suffix not in SHOWN_TYPES:
+        raise typer.BadParameter(f"--show is {name!r}: name one of {', '.join(sorted(SHOWN_TYPES))}")
+    require_kafka(kafka.access)
+    try:
+        messages = read_last(kafka.access, topic_names(topic, kafka.namespace, agents), last, SHOW_S_MAX)
+    except StackError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+    for message in messages:
+        typer.echo(json.dumps(shown_message(message, topic)))
 
 
 def _create(kafka: KafkaSettings, agents: tuple[str, ...], rules: list[AccessRule]) -> list[str]:

@@ -1,0 +1,61 @@
+"""Show records of a Kafka topic to a person: one line of JSON each, with what is packed unpacked.
+
+In: messages of Kafka. Out: plain values. What the columns of packed records mean belongs to
+:mod:`schemas.packed_cells` and :mod:`schemas.packed_deliveries`; what records mean, to whoever reads them in earnest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from regraft.producers.recordings.record_topics import RECORD_TYPES
+from regraft.schemas.codec import UndecodableRecordError, decode
+from regraft.schemas.dead_letter import DeadLetter
+from regraft.schemas.state import StateRow
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.schemas.topics import DEAD_LETTERS, Topic
+from regraft.schemas.unpack_state import single_deliveries
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+SHOWN_TYPES: Mapping[str, type[msgspec.Struct]] = {
+    topic.suffix: record for topic, record in (RECORD_TYPES | {DEAD_LETTERS: DeadLetter}).items()
+}
+
+
+def shown_message(message: Message, topic: Topic) -> dict[str, Any]:
+    """Return where and when a message stands, its key, and its record; the reason instead where that does not decode.
+
+    The record of a tombstone is None. Bytes come as base64.
+    """
+    key, (_, time_ms) = message.key(), message.timestamp()
+    head: dict[str, Any] = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "time": datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(timespec="milliseconds"),
+        "key": key.decode(errors="replace") if isinstance(key, bytes) else key,
+    }
+    value = message.value()
+    if value is None:
+        return head | {"record": None}
+    try:
+        return head | {"record": shown_record(decode(value, SHOWN_TYPES[topic.suffix]))}
+    except UndecodableRecordError as error:
+        return head | {"fault": str(error), "bytes": len(value)}
+
+
+def shown_record(record: msgspec.Struct) -> Any:
+    """Return a record as plain values, without what is empty; cells of telemetry and rows of state stand one by one."""
+    if isinstance(record, TelemetryBatch):
+        record = msgspec.structs.replace(record, deliveries=record.cells(), seconds=())
+    plain = msgspec.to_builtins(record)
+    if isinstance(record, StateRow) and record.packed_deliveries is not None:
+        columns = record.packed_deliveries.columns()
+        plain["packed_deliveries"] = msgspec.to_builtins(list(single_deliveries(columns)))
+    return {name: value for name, value in plain.items() if value is not None and value not in ("", [], ())}

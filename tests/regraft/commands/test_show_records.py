@@ -1,0 +1,97 @@
+"""What `regraft topics --show` prints of records: packed ones unpacked, and why one does not decode."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from regraft.cli import app
+from regraft.commands.show_records import SHOWN_TYPES, shown_message, shown_record
+from regraft.schemas.codec import encode
+from regraft.schemas.packed_deliveries import DeliveryColumns, PackedDeliveries
+from regraft.schemas.state import StateRow
+from regraft.schemas.telemetry import Delivery, TelemetryBatch
+from regraft.schemas.topics import TELEMETRY, TOPICS
+
+
+@dataclass
+class StubMessage:
+    """A message as confluent-kafka gives it."""
+
+    body: bytes | None
+
+    def topic(self) -> str:
+        return "regraft.telemetry"
+
+    def partition(self) -> int:
+        return 2
+
+    def offset(self) -> int:
+        return 7
+
+    def key(self) -> bytes:
+        return b"b01"
+
+    def timestamp(self) -> tuple[int, int]:
+        return 2, 1_700_000_000_250
+
+    def value(self) -> bytes | None:
+        return self.body
+
+
+def test_packed_telemetry_is_shown_cell_by_cell() -> None:
+    """What a broker told of each publisher and block stands there by name, as if it had come so."""
+    cell = Delivery("p1", 3, 1_700_000_000, 0b101, 2, 400, 0b1)
+    batch = TelemetryBatch("b01", 1, 5, 1_700_000_000_200, 4, (cell,)).packed()
+    shown = shown_message(StubMessage(encode(batch)), TELEMETRY)  # type: ignore[arg-type]
+    assert (shown["partition"], shown["offset"], shown["key"]) == (2, 7, "b01")
+    assert shown["time"] == "2023-11-14T22:13:20.250+00:00"
+    assert list(shown["record"]["deliveries"]) == [
+        {
+            "publisher": "p1",
+            "block": 3,
+            "second": 1_700_000_000,
+            "mask": 0b101,
+            "local_deliveries": 2,
+            "bytes": 400,
+            "published": 0b1,
+        }
+    ]
+    assert "seconds" not in shown["record"]
+
+
+def test_packed_state_is_shown_row_by_row() -> None:
+    """What a publisher and a broker had of a window is an entry by their names, with the blocks of its row alone."""
+    one, two = np.array([1]), np.array([1, 2])
+    columns = DeliveryColumns(
+        ("p1",), ("b1", "b2"), one.repeat(2) - 1, two - 1, one.repeat(2), two, two, two, two + 6, two, two - two
+    )
+    shown = shown_record(StateRow(0, 5_000, "packed_deliveries", "0", packed_deliveries=PackedDeliveries.of(columns)))
+    assert [(row["publisher"], row["broker"], row["blocks"]) for row in shown["packed_deliveries"]] == [
+        ("p1", "b1", (7,)),
+        ("p1", "b2", (8,)),
+    ]
+
+
+@pytest.mark.parametrize(("body", "told"), [(b"rubbish", "starts with"), (b"", "empty")])
+def test_what_does_not_decode_is_shown_with_its_reason(body: bytes, told: str) -> None:
+    """A record that is none is shown with where it stands, why, and how long it is."""
+    shown = shown_message(StubMessage(body), TELEMETRY)  # type: ignore[arg-type]
+    assert told in shown["fault"]
+    assert shown["bytes"] == len(body)
+    assert "record" not in shown
+
+
+def test_every_topic_can_be_shown() -> None:
+    """No topic of the table is without the type of its record, which has the name that the table says."""
+    assert {topic.suffix: topic.record for topic in TOPICS} == {
+        name: record.__name__ for name, record in SHOWN_TYPES.items()
+    }
+
+
+def test_an_unknown_topic_is_refused_with_the_known_ones() -> None:
+    """Who misspells a topic gets the list."""
+    result = CliRunner().invoke(app, ["topics", "--show", "telemetri"])
+    assert result.exit_code == 2
+    assert "dead-letters" in result.output
