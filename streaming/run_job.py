@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
 import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -30,6 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
+from regraft.streaming.closing_rule import ClosingRule, starting_rule
 from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
 from regraft.streaming.find_memory_faults import heap_of, memory_fault
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
@@ -187,33 +189,30 @@ class _Job:
         """Run the query until told to stop, until the other grace is due, or until other brokers are known."""
         settings = self._settings
         self._batch_records_max = batch_records_max(settings)
-        grace_ms = settings.catch_up_grace_ms if self.status.catching_up else settings.grace_ms
         self._stopping, self.reports.run_id = False, ""
         catching_up = self.status.catching_up
+        grace_ms = settings.catch_up_grace_ms if catching_up else settings.grace_ms
+        # Who is in a partition that is read last is only known where there is an inventory.
+        due = ClosingRule(grace_ms, settings.inventory_path is not None or not catching_up)
         try:
+            rule, runs_once = starting_rule(settings, due)
             rows = KafkaRows(settings.kafka, settings.namespace, settings.write_timeout_ms)
-            # Who is in a partition that is read last is only known where there is an inventory.
-            is_known = settings.inventory_path is not None
-            query = start_query(
-                self._spark,
-                settings,
-                self._take_batch,
-                rows,
-                grace_ms=grace_ms,
-                waits_for_all=is_known or not catching_up,
-            )
+            how = {**msgspec.structs.asdict(rule), "runs_once": runs_once}
+            query = start_query(self._spark, settings, self._take_batch, rows, **how)
         except (PySparkException, Py4JError) as error:
             raise explained(str(error), settings) from error
+        except OSError as error:
+            raise unwritable(error, settings) from error
         self.reports.run_id = str(query.runId)
         self._metrics.query_starts.labels("catch_up" if catching_up else "live").inc()
-        log.info("streaming_query_started", grace_ms=grace_ms, catching_up=catching_up)
-        self.status.grace_ms = grace_ms
+        log.info("streaming_query_started", grace_ms=rule.grace_ms, catching_up=catching_up, repeats_a_batch=runs_once)
+        self.status.grace_ms = rule.grace_ms
         if self._status_file is not None and self.status.batch_id >= 0:  # Before the first batch nobody is to see one.
             self._status_file.write(asdict(self.status))
         try:
-            while query.isActive and not stop.is_set() and self.status.catching_up == catching_up:
+            while query.isActive and not stop.is_set() and (runs_once or self.status.catching_up == catching_up):
                 self._take_reports(POLL_S)
-                if self._members.poll():
+                if self._members.poll() and not runs_once:
                     break
             self._end(query)
         finally:
@@ -326,7 +325,7 @@ class _Job:
         if self._closed is None:
             return
         (rows_ms, markers_ms, batch), self._closed = self._closed, None
-        told = {"window_ends_ms": [each.window.end_ms for each in batch.windows], "began_ms": began_ms}
+        told = {"window_ends_ms": [each.window.end_ms for each in batch.windows[-10:]], "began_ms": began_ms}
         log.info("windows_closed", **told, rows_ms=rows_ms, markers_ms=markers_ms, settle_ms=batch.reports[0].settle_ms)
 
     def _tell_losses(self, start: Offsets, end: Offsets, records: int) -> None:

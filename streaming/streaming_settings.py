@@ -155,6 +155,11 @@ class StreamingSettings:
         return self.checkpoint_directory / f"dead_letters.v{QUERY_VERSION}.json"
 
     @property
+    def rule_file(self) -> Path:
+        """Where the job keeps, beside the checkpoint, by which rule its last query closed windows."""
+        return self.checkpoint_directory / f"closing_rule.v{QUERY_VERSION}.json"
+
+    @property
     def members_file(self) -> Path:
         """Where the job keeps, beside the checkpoint, which brokers were added to those of the inventory."""
         return self.checkpoint_directory / "members.json"

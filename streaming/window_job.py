@@ -45,13 +45,15 @@ def start_query(
     *,
     grace_ms: int | None = None,
     waits_for_all: bool = True,
+    runs_once: bool = False,
     records: DataFrame | None = None,
 ) -> StreamingQuery:
     """Start the query; ``take`` gets what each micro-batch with records closed, and may be run again with it.
 
     Rows of closed windows are in ``sink`` before. ``grace_ms`` defaults to the settings'; it and ``waits_for_all`` (see
-    :mod:`streaming.decide_closing`) may differ from one start to the next on the same checkpoint. ``records`` replaces
-    Kafka as the source.
+    :mod:`streaming.decide_closing`) may differ from one start to the next on the same checkpoint, but for a micro-batch
+    that was not committed (:mod:`streaming.closing_rule`): with ``runs_once`` the query ends after that one, or one
+    other. ``records`` replaces Kafka as the source.
     """
     limit_avro(spark)
     source = read_kafka(spark, settings) if records is None else records
@@ -73,14 +75,15 @@ def start_query(
         packed = batch.toArrow().column("report").to_pylist()
         take(joined([msgspec.msgpack.decode(report, type=ShardReport) for report in packed], settings.window_ms))
 
-    return (
+    writer = (
         reports.writeStream.foreachBatch(take_batch)
         .outputMode("append")
         .queryName(f"{settings.namespace}-windows")
         .option("checkpointLocation", str(settings.query_directory))
-        .trigger(processingTime=f"{settings.trigger_ms} milliseconds")
-        .start()
     )
+    # Not availableNow, which would go on with all that is there.
+    trigger: dict[str, Any] = {"once": True} if runs_once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
+    return writer.trigger(**trigger).start()
 
 
 def joined(reports: Sequence[ShardReport], window_ms: int) -> ClosedBatch:

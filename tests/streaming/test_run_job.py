@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from regraft.schemas.topics import (
 )
 from regraft.schemas.unpack_state import unpack_window
 from regraft.streaming.check_timestamps import check_timestamps
+from regraft.streaming.close_windows import JoinedWindow
 from regraft.streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
 from regraft.streaming.run_job import JobStatus, run_job
 from regraft.streaming.source_topics import added_brokers
@@ -220,6 +221,41 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     assert sorted(letter.value for letter in found) == [b"", bad[1][1], b"garbage"]
     assert {letter.topic for letter in found} == {topic_name(TELEMETRY, job.namespace)}
     assert any("schema id 4095 is unknown" in letter.reason for letter in found)
+
+
+def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_absence(
+    spark: SparkSession, job: StreamingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that dies behind a marker and then has a long way to catch up announces that window no second time."""
+    job = dataclasses.replace(job, records_per_trigger_max=200, records_per_broker_max=0)
+    begin_ms = (int(time.time()) - 300) * 1_000
+    send(job, beats(range(20), begin_ms))
+    running = Running(spark, job)
+    running.wait(lambda status: status["windows"] == 19 and not status["catching_up"])
+    write_windows = StateWriter.write_windows
+
+    def die_after(writer: StateWriter, windows: Sequence[JoinedWindow]) -> None:
+        write_windows(writer, windows)
+        raise StateWriteError("the job dies behind the marker")
+
+    monkeypatch.setattr(StateWriter, "write_windows", die_after)
+    send(job, beats(range(20, 22), begin_ms))
+    running.thread.join(WAIT_S)
+    assert "dies behind the marker" in str(running.error)
+    monkeypatch.undo()
+    announced = read(job, WINDOWS, WindowClosed)
+    told_late = (Delivery("p", 900, begin_ms // 1_000 + 20, 1, 1, 1),)
+    late = TelemetryBatch("b0", begin_ms, 900, begin_ms + 20_900, 1, told_late)
+    send(job, [("b0", encode(late)), *beats(range(22, 150), begin_ms)])
+    again = Running(spark, job)
+    again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 149_000 and not status["catching_up"])
+    again.end()
+    markers = {key: encode(marker) for key, marker, _ in announced}
+    repeated = [
+        (key, marker) for key, marker, _ in read(job, WINDOWS, WindowClosed)[len(announced) :] if key in markers
+    ]
+    assert len(repeated) >= 1  # It did run again.
+    assert all(encode(marker) == markers[key] for key, marker in repeated)
 
 
 AHEAD_MS = {"b0": 3_000, "b1": -3_000}  # What the clocks of two of five brokers are wrong by.

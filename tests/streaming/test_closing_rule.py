@@ -1,0 +1,44 @@
+"""By which rule a query starts: the one that is due, but for a micro-batch that another one left uncommitted."""
+
+from pathlib import Path
+
+import pytest
+
+from regraft.streaming.closing_rule import ClosingRule, starting_rule
+from regraft.streaming.streaming_settings import StreamingSettings
+
+LIVE, CATCH_UP = ClosingRule(2_000, True), ClosingRule(60_000, False)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> StreamingSettings:
+    return StreamingSettings("none:1", tmp_path / "checkpoint")
+
+
+def begin(job: StreamingSettings, log: str, batch: int) -> None:
+    (job.query_directory / log).mkdir(parents=True, exist_ok=True)
+    (job.query_directory / log / str(batch)).touch()
+    (job.query_directory / log / f".{batch + 1}.crc").touch()
+
+
+def test_an_uncommitted_micro_batch_keeps_its_rule_and_runs_alone(job: StreamingSettings) -> None:
+    """Until Spark has committed it, whatever is due meanwhile, and by numbers, not as texts."""
+    for batch in (9, 10):
+        begin(job, "offsets", batch)
+    begin(job, "commits", 9)
+    assert starting_rule(job, LIVE) == (LIVE, False)  # Nothing was kept: an earlier version wrote the checkpoint.
+    assert starting_rule(job, CATCH_UP) == (LIVE, True)
+    assert starting_rule(job, CATCH_UP) == (LIVE, True)
+    assert starting_rule(job, LIVE) == (LIVE, False)  # It may as well go on: the rule is the same.
+    begin(job, "commits", 10)
+    assert starting_rule(job, CATCH_UP) == (CATCH_UP, False)
+    begin(job, "offsets", 11)
+    assert starting_rule(job, LIVE) == (CATCH_UP, True)
+
+
+def test_a_new_checkpoint_and_rubbish_in_the_file_hinder_nobody(job: StreamingSettings) -> None:
+    """What is due holds where nothing is known."""
+    assert starting_rule(job, CATCH_UP) == (CATCH_UP, False)
+    begin(job, "offsets", 0)
+    job.rule_file.write_text("rubbish")
+    assert starting_rule(job, LIVE) == (LIVE, False)
