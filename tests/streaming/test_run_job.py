@@ -248,7 +248,9 @@ def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_
     late = TelemetryBatch("b0", begin_ms, 900, begin_ms + 20_900, 1, told_late)
     send(job, [("b0", encode(late)), *beats(range(22, 150), begin_ms)])
     again = Running(spark, job)
-    again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 149_000 and not status["catching_up"])
+    again.wait(lambda status: status["records"] > 128 * BROKERS and not status["catching_up"])
+    send(job, beats(range(150, 153), begin_ms))  # What is left open of the backlog closes when more comes.
+    again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 152_000)
     again.end()
     markers = {key: encode(marker) for key, marker, _ in announced}
     repeated = [
