@@ -53,8 +53,8 @@ class KafkaCluster:
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the node id of the broker that leads a partition, negative while none does."""
-        return int(open_admin(self.access, ASK_TIMEOUT_S).list_topics(topic, timeout=ASK_TIMEOUT_S).topics[topic]
-                   .partitions[partition].leader)  # fmt: skip
+        found = open_admin(self.access, ASK_TIMEOUT_S).list_topics(topic, timeout=ASK_TIMEOUT_S)
+        return int(found.topics[topic].partitions[partition].leader)
 
     def kill(self, node: int) -> None:
         """Kill a broker at once (SIGKILL); it is not started again."""

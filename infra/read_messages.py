@@ -44,12 +44,7 @@ def read_messages(
         for message in _up_to_end(consumer, starts, unread, wait_s_max):
             count += 1
             yield message
-        if unread:
-            left = ", ".join(sorted({name for name, _ in unread}))
-            raise UnreadableTopicError(
-                f"{left} could not be read to the end in {wait_s_max:g} s ({count} records came): "
-                "ask Kafka's log whether the broker is well."
-            )
+        _check_read(unread, count, wait_s_max)
 
 
 def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: float) -> list[Message]:
@@ -64,11 +59,7 @@ def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: 
             starts.append(TopicPartition(part.topic, part.partition, max(low, high - count)))
         unread = {(part.topic, part.partition) for part in starts}
         found = list(_up_to_end(consumer, starts, unread, wait_s_max))
-        if unread:
-            left = ", ".join(sorted({name for name, _ in unread}))
-            raise UnreadableTopicError(
-                f"the end of {left} was not reached in {wait_s_max:g} s: ask Kafka's log whether the broker is healthy."
-            )
+        _check_read(unread, len(found), wait_s_max)
     return sorted(found, key=lambda message: (message.timestamp()[1], str(message.topic()), message.offset() or 0))
 
 
@@ -133,6 +124,15 @@ def _up_to_end(
                 yield message
             elif error.code() == KafkaError._PARTITION_EOF:
                 unread.discard((str(message.topic()), message.partition() or 0))
+
+
+def _check_read(unread: set[tuple[str, int]], count: int, wait_s_max: float) -> None:
+    if unread:
+        left = ", ".join(sorted({name for name, _ in unread}))
+        raise UnreadableTopicError(
+            f"{left} could not be read to the end in {wait_s_max:g} s ({count} records came): "
+            "ask Kafka's log whether the broker is well."
+        )
 
 
 def _consumer(kafka: KafkaAccess, options: dict[str, Option] | None = None) -> Consumer:
