@@ -5,6 +5,7 @@ What planners of one kind look at stands in the state of that kind, in :mod:`con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,8 +13,11 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.time_slices import groups_max
 
 Span = tuple[float, float]  # From and to, in seconds.
+SPANS_MIN = 16  # With 15 degrees of freedom Student's limit is a third above the normal one, with 3 six times.
+NOTIFICATIONS_PER_SLICE_MIN = 2  # Of a publisher on average: below it slices differ by who happens to be in them.
 
 
 def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ...]:
@@ -24,6 +28,15 @@ def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ..
         start_ms = window.start_ms - first_ms
         found += [(start_ms + step_ms * part, start_ms + step_ms * (part + 1)) for part in range(count)]
     return tuple((start / 1000, end / 1000) for start, end in found)
+
+
+def count_slices(windows: Sequence[ClosedWindow]) -> int:
+    """Return into how many spans to cut each window: so many that there are SPANS_MIN, if publishers are busy."""
+    publishers = len({name for window in windows for name, _ in window.sets.columns})
+    count = sum(window.sets.notification_count for window in windows)
+    busy = count / max(publishers * len(windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
+    blocks = groups_max(window.sets for window in windows) or SPANS_MIN
+    return max(min(math.ceil(SPANS_MIN / len(windows)), int(busy), blocks), 1)
 
 
 @dataclass(frozen=True, eq=False)

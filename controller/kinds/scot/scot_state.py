@@ -5,17 +5,13 @@ In: an overlay and the windows of the horizon. Out: what publishers cost at all 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from regraft.controller.state.overlay_state import OverlayState, Span, cut_spans
+from regraft.controller.state.overlay_state import OverlayState, Span, count_slices, cut_spans
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import ScotCosts
-from regraft.overlay.time_slices import groups_max, time_slices
-
-SPANS_MIN = 16  # As on a tree.
-NOTIFICATIONS_PER_SLICE_MIN = 2
+from regraft.overlay.time_slices import time_slices
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +27,8 @@ class ScotState(OverlayState):
 
     @cached_property
     def slice_count(self) -> int:
-        """In how many spans each window is cut: so many that a short horizon has SPANS_MIN, if publishers are busy."""
-        publishers = len({name for window in self.windows for name, _ in window.sets.columns})
-        count = sum(window.sets.notification_count for window in self.windows)
-        busy = count / max(publishers * len(self.windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
-        blocks = groups_max(window.sets for window in self.windows) or SPANS_MIN
-        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy), blocks), 1)
+        """In how many spans each window is cut."""
+        return count_slices(self.windows)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:

@@ -5,7 +5,6 @@ In: a tree and the windows of the horizon. Out: delivery sets, interests and cos
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from regraft.controller.state.overlay_state import OverlayState, Span, cut_spans
+from regraft.controller.state.overlay_state import OverlayState, Span, count_slices, cut_spans
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.bloom_filters import FilterShape
 from regraft.overlay.configuration import Configuration
@@ -23,12 +22,9 @@ from regraft.overlay.interest_caches import InterestCaches, newest_ids
 from regraft.overlay.overlay_costs import OverlayCosts
 from regraft.overlay.publisher_costs import PublisherCosts
 from regraft.overlay.publisher_sets import PublisherSets
-from regraft.overlay.time_slices import groups_max, time_slices
+from regraft.overlay.time_slices import time_slices
 from regraft.overlay.tree_costs import TreeCosts
 from regraft.overlay.weighted_sets import WeightedSets
-
-SPANS_MIN = 16  # With 15 degrees of freedom Student's limit is a third above the normal one, with 3 six times.
-NOTIFICATIONS_PER_SLICE_MIN = 2  # Of a publisher on average: below it slices differ by who happens to be in them.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +75,8 @@ class TreeState(OverlayState):
 
     @cached_property
     def slice_count(self) -> int:
-        """In how many spans each window is cut: so many that a short horizon has SPANS_MIN, if publishers are busy."""
-        publishers = len({name for window in self.windows for name, _ in window.sets.columns})
-        count = sum(window.sets.notification_count for window in self.windows)
-        busy = count / max(publishers * len(self.windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
-        blocks = groups_max(window.sets for window in self.windows) or SPANS_MIN
-        return max(min(math.ceil(SPANS_MIN / len(self.windows)), int(busy), blocks), 1)
+        """In how many spans each window is cut."""
+        return count_slices(self.windows)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
