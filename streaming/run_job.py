@@ -10,22 +10,13 @@ import threading
 import time
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime
-from typing import Any
 
 import msgspec
 import structlog
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-    StreamingQueryProgress,
-)
+from pyspark.sql.streaming.listener import StreamingQueryListener, StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from regraft.infra.serve_metrics import serve_metrics
@@ -34,6 +25,7 @@ from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.closing_rule import ClosingRule, starting_rule
 from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
 from regraft.streaming.find_memory_faults import heap_of, memory_fault
+from regraft.streaming.hear_progress import ProgressReports, batch_began_ms, counts_of
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
 from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
@@ -42,13 +34,12 @@ from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_chec
 from regraft.streaming.source_topics import Offsets, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
-from regraft.streaming.window_job import OBSERVATION, ClosedBatch, start_query
+from regraft.streaming.window_job import ClosedBatch, start_query
 from regraft.streaming.write_state import StateWriteError, StateWriter
 
 POLL_S = 0.2
 IDLE_POLL_S = 0.005
 HEAP_PAUSE_S = 5.0  # Between two looks at the heap, which take some ms.
-REPORTS_WAITING_MAX = 1_000
 
 log = structlog.get_logger()
 
@@ -133,32 +124,6 @@ def _forget(spark: SparkSession, reports: StreamingQueryListener) -> None:
         spark.streams.removeListener(reports)
 
 
-class _Reports(StreamingQueryListener):
-    """Hands the progress reports of one query over to the thread that runs the job."""
-
-    def __init__(self, health: JobHealth) -> None:
-        self._health = health
-        self.run_id = ""
-        self.waiting: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
-        pass
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        self._health.batches.beat()
-        if str(event.progress.runId) != self.run_id and self.run_id:
-            return
-        if self.waiting.full():  # What is lost is read again: DeadLetterKeeper sees the gap in the offsets.
-            self.waiting.get_nowait()
-        self.waiting.put_nowait(event.progress)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        self._health.batches.beat()
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        pass
-
-
 class _Job:
     """One run of the job: the present query and what is counted across its restarts."""
 
@@ -179,7 +144,7 @@ class _Job:
         self._writing = threading.Lock()
         self._stopping = False
         self._closed: tuple[int, int, ClosedBatch] | None = None
-        self.reports = _Reports(health)
+        self.reports = ProgressReports(health)
         behind = records_behind(settings.kafka, source_topics(settings), self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
         self._batch_records_max = batch_records_max(settings)
@@ -293,9 +258,9 @@ class _Job:
 
     def _take(self, progress: StreamingQueryProgress) -> None:
         status = self.status
-        status.batch_id, status.batch_time_ms = progress.batchId, _epoch_ms(progress.timestamp)
+        status.batch_id, status.batch_time_ms = progress.batchId, batch_began_ms(progress)
         self._tell_closed(status.batch_time_ms)
-        observed = _observed(progress)
+        observed = counts_of(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
         status.clocks_off += observed.get("clocks_off", 0)
@@ -368,18 +333,9 @@ class _Job:
             self.status.catching_up = True
 
 
-def _observed(progress: StreamingQueryProgress) -> dict[str, int]:
-    row: Any = progress.observedMetrics.get(OBSERVATION)
-    return {} if row is None else {name: int(value or 0) for name, value in row.asDict().items()}
-
-
 def _skew(sizes: list[int]) -> float:
     """Return how many times the mean the largest is."""
     return max(sizes) * len(sizes) / (sum(sizes) or 1)
-
-
-def _epoch_ms(timestamp: str) -> int:
-    return int(datetime.fromisoformat(timestamp).timestamp() * 1_000)
 
 
 def _check_topics(settings: StreamingSettings) -> None:

@@ -1,0 +1,62 @@
+"""Take what Spark reports of each micro-batch to the thread that runs the job.
+
+In: Spark's events, in a thread of its own. Out: the reports of one query in a bounded queue, and what is read of one.
+What follows from a report belongs to :mod:`streaming.run_job`.
+"""
+
+import queue
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from regraft.streaming.job_metrics import JobHealth
+from regraft.streaming.window_job import OBSERVATION
+
+REPORTS_WAITING_MAX = 1_000
+
+
+class ProgressReports(StreamingQueryListener):
+    """Hands the progress reports of one query over to the thread that runs the job."""
+
+    def __init__(self, health: JobHealth) -> None:
+        self._health = health
+        self.run_id = ""
+        self.waiting: queue.Queue[StreamingQueryProgress] = queue.Queue(REPORTS_WAITING_MAX)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
+        """Do nothing: who starts a query knows it."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Queue the report of a micro-batch, unless it is another query's."""
+        self._health.batches.beat()
+        if str(event.progress.runId) != self.run_id and self.run_id:
+            return
+        if self.waiting.full():  # What is lost is read again: DeadLetterKeeper sees the gap in the offsets.
+            self.waiting.get_nowait()
+        self.waiting.put_nowait(event.progress)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Note that the query lives, though nothing came."""
+        self._health.batches.beat()
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """Do nothing: who runs a query sees it end."""
+
+
+def counts_of(progress: StreamingQueryProgress) -> dict[str, int]:
+    """Return what was counted of the records of a micro-batch; empty where it had none."""
+    row: Any = progress.observedMetrics.get(OBSERVATION)
+    return {} if row is None else {name: int(value or 0) for name, value in row.asDict().items()}
+
+
+def batch_began_ms(progress: StreamingQueryProgress) -> int:
+    """Return when the micro-batch began, in ms since 1970."""
+    return int(datetime.fromisoformat(progress.timestamp).timestamp() * 1_000)
