@@ -97,12 +97,13 @@ def build_spark_session(
     driver_host: str = LOOPBACK,
     shuffle_partitions: int = 2,
     ui: bool = False,
+    executor_python: str = sys.executable,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Return a running session; under spark-submit the submitted master, memory and jars stay as they are.
 
-    ``driver_host`` is where executors on other machines reach this one. Sets JAVA_HOME and PYSPARK_PYTHON of this
-    process, which Spark's launcher reads.
+    ``driver_host`` is where executors on other machines reach this one, ``executor_python`` where their Python is.
+    Sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark reads.
     """
     builder = SparkSession.builder.appName(app_name)
     if is_submitted():
@@ -110,7 +111,7 @@ def build_spark_session(
             builder = builder.config(key, value)
         return builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = executor_python, sys.executable
     if driver_host == LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of glibc: many threads otherwise hold many half-empty arenas

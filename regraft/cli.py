@@ -73,6 +73,9 @@ ShadowNames = Annotated[
     list[str] | None,
     typer.Option("--shadow", metavar="NAME", help="Who decides next to it without acting (a shadow); repeat for more."),
 ]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master, default local[2]; a cluster's: spark://.")
+]
 DryRun = Annotated[
     bool | None,
     typer.Option(
@@ -229,9 +232,12 @@ def emulate(settings_file: SettingsFile = None, assignments: Assignments = None)
     _run_stage("emulate", _flags(assignments), settings_file)
 
 
-def stream(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. One part of `run`."""
-    _run_stage("stream", _flags(assignments), settings_file)
+def stream(master: Master = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
+    """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. One part of `run`.
+
+    Examples: `regraft stream --master spark://db1:7077 --set spark.driver_host=db2`.
+    """
+    _run_stage("stream", _flags(assignments, master=master), settings_file)
 
 
 def control(
@@ -276,6 +282,7 @@ def _flags(
     dry_run: bool | None = None,
     planner: str | None = None,
     shadows: list[str] | None = None,
+    master: str | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Return flags as nested tables; a flag of its own wins over ``--set``."""
     from regraft.commands.parse_assignments import parse_assignments
@@ -287,6 +294,7 @@ def _flags(
         ("controller", "dry_run", dry_run),
         ("controller", "planner", planner),
         ("controller", "shadow_planners", shadows or None),
+        ("spark", "master", master),
     ):
         if value is not None:
             flags.setdefault(section, {})[name] = value

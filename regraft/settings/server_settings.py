@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from regraft.infra.find_port import LOOPBACK
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.redis_access import RedisAccess, RedisSecurity
 from regraft.schemas.topics import DEFAULT_NAMESPACE
+
+LOCAL_MASTER, STANDALONE_MASTER = "local", "spark://"
+MASTERS = (LOCAL_MASTER, STANDALONE_MASTER, "k8s://", "yarn")
+EXECUTOR_MEMORY_MB_MIN = 512  # Spark itself wants 450.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +64,49 @@ class RedisSettings:
 class SparkSettings:
     """The Spark session of the streaming stage, where it is not started by spark-submit.
 
-    ``master``: Spark's master URL. ``driver_memory_mb``: heap of the driver, in which local mode does all its work;
+    ``master``: Spark's master URL; `regraft stream --master` is the same. ``driver_memory_mb``: heap of the driver, in
+    which local mode does all its work;
     None takes 1,024 MB and, in a fleet of more than 166 brokers, 40 MB more for each 1,000 telemetry records that a
     micro-batch may hold beyond 20,000. ``driver_host``: the address at which executors of a cluster reach the driver.
     ``executor_memory_mb``: heap of each executor of a cluster.
+    ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, of which Spark's own gives an
+    executor all cores of its worker. ``executor_python``: where the Python with Regraft is on the workers; empty for
+    the place that it has here.
     """
 
     master: str = "local[2]"
     driver_memory_mb: int | None = None
-    driver_host: str = "127.0.0.1"
+    driver_host: str = LOOPBACK
     executor_memory_mb: int = 1_024
+    executor_cores: int = 0
+    executor_python: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        """True if the driver does all the work."""
+        return self.master.startswith(LOCAL_MASTER)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong, one sentence each."""
+        found = []
+        if not self.master.startswith(MASTERS):
+            found.append(f"master is {self.master!r}: it begins with one of {', '.join(MASTERS)}")
+        elif self.driver_host == LOOPBACK and not (self.is_local or is_on_loopback(self.master)):
+            found.append(
+                f"driver_host is {LOOPBACK}, where executors of {self.master} on other machines do not reach the "
+                "driver: name the address that they know this machine by"
+            )
+        if self.executor_memory_mb < EXECUTOR_MEMORY_MB_MIN:
+            found.append(
+                f"executor_memory_mb is {self.executor_memory_mb}: Spark starts no executor with less than "
+                f"{EXECUTOR_MEMORY_MB_MIN}"
+            )
+        if self.executor_cores < 0:
+            found.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster gives")
+        return found
+
+
+def is_on_loopback(master: str) -> bool:
+    """Return True if a cluster's master listens for this machine alone, so that all its executors are on it."""
+    hosts = [each.rpartition(":")[0] for each in master.removeprefix(STANDALONE_MASTER).split(",")]
+    return master.startswith(STANDALONE_MASTER) and all(host in (LOOPBACK, "localhost") for host in hosts)

@@ -63,27 +63,14 @@ def node(settings: Settings, stop: threading.Event) -> int:
 
 def stream(settings: Settings, stop: threading.Event) -> int:
     """Run the Spark job that turns telemetry into windowed state."""
-    from regraft.infra.spark_session import base_configuration, build_spark_session, end_session
+    from regraft.infra.spark_session import end_session
+    from regraft.stages.start_spark import start_spark
     from regraft.streaming.check_timestamps import check_timestamps
     from regraft.streaming.job_errors import StreamingJobError
-    from regraft.streaming.measure_backlog import driver_memory_mb
     from regraft.streaming.run_job import run_job
-    from regraft.streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
 
     ensure_inventory(settings)
-    java_options = "spark.driver.extraJavaOptions"
-    directory = settings.run.directory
-    # Both sides have options for the one Java: the session's say where to log, the query's bound what Avro may claim.
-    extra = {**SPARK_SETTINGS, java_options: f"{base_configuration(directory)[java_options]} {JAVA_OPTIONS}"}
-    extra["spark.executor.memory"] = f"{settings.spark.executor_memory_mb}m"
-    spark = build_spark_session(
-        "regraft",
-        run_dir=directory,
-        master=settings.spark.master,
-        driver_host=settings.spark.driver_host,
-        driver_memory_mb=settings.spark.driver_memory_mb or driver_memory_mb(settings.streaming),
-        extra=extra,
-    )
+    spark = start_spark(settings, stop)
     try:
         if settings.streaming.telemetry_topic:  # Not in the table, by which all others were checked.
             check_timestamps(settings.streaming)

@@ -1,7 +1,14 @@
-"""The job on a cluster of Spark: what is killed of it costs nothing."""
+"""The job on a cluster of Spark, as an operator starts it: what is killed of it costs nothing."""
 
+import dataclasses
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -10,23 +17,52 @@ import pytest
 from regraft.infra.spark_cluster import start_spark_cluster
 from regraft.infra.supervise import Supervisor
 from regraft.streaming.streaming_settings import StreamingSettings
-from tests.streaming.submitted_job import ROOT, ask_to_stop, submitted_job
-from tests.streaming.test_run_job import beats, check_windows, job, send, wait_status
+from tests.streaming.test_run_job import beats, check_windows, job, known_brokers_of, send, wait_status
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
 __all__ = ["job"]  # The fixture.
 
 WAIT_S = 180.0  # Seven processes of Java and Python begin, and some begin again.
+MEMORY_MB = 512
+
+
+@contextmanager
+def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ``regraft stream`` with its log in ``run_dir/log``; it is killed at the end where it still runs."""
+    given = {
+        "kafka.bootstrap": job.bootstrap,
+        "kafka.namespace": job.namespace,
+        "run.directory": run_dir,
+        "spark.driver_memory_mb": MEMORY_MB,
+        "spark.executor_memory_mb": MEMORY_MB,
+        "streaming.window_ms": job.window_ms,
+        "streaming.grace_ms": job.grace_ms,
+        "streaming.trigger_ms": job.trigger_ms,
+    }
+    command = [sys.executable, "-m", "regraft", "stream", "--master", master]
+    command += [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
+    with (run_dir / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=run_dir, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
 
 
 def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: StreamingSettings, tmp_path: Path) -> None:
     """On a master with two workers, an executor and then a whole worker are killed: nothing is missing."""
-    begin_ms = (int(time.time()) - 100) * 1_000
-    more = ("--conf", "spark.executor.memory=512m", "--conf", f"spark.executorEnv.PYTHONPATH={ROOT}")
+    begin_ms, run_dir = (int(time.time()) - 100) * 1_000, tmp_path / "run"
+    run_dir.mkdir()
+    inventory = known_brokers_of(job).inventory_path
+    assert inventory is not None
+    inventory.rename(run_dir / "inventory.json")
+    job = dataclasses.replace(job, status_file=run_dir / "streaming.json")
     with Supervisor() as supervisor:
-        master = start_spark_cluster(supervisor, tmp_path, memory_mb=512)
-        with submitted_job(job, tmp_path, master, more=more) as process:
+        master = start_spark_cluster(supervisor, tmp_path, memory_mb=MEMORY_MB)
+        with streamed(job, run_dir, master) as process:
             sent = 0
             for killed in ("", "executor", "worker", "", ""):
                 if killed:
@@ -41,10 +77,13 @@ def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: Streamin
                     lambda: process.poll() is None,
                     WAIT_S,
                 )
+            assert job.status_file is not None
             status = json.loads(job.status_file.read_text())
-            ask_to_stop(process)
-            assert process.wait(30) == 0, (tmp_path / "log").read_text()
+            process.send_signal(signal.SIGTERM)
+            log = (run_dir / "log").read_text()
+            assert process.wait(30) == 0, log
     assert (status["late_rows"], status["dead_letters"], status["windows"]) == (0, 0, sent - 1)
+    assert '"event": "executors_there"' in log
     check_windows(job, sent - 1)
 
 

@@ -1,0 +1,94 @@
+"""Start the Spark session of the streaming stage: in this process, or as the driver of a cluster's executors.
+
+In: settings. Out: a session that has what the query needs, on executors, too. The query belongs to ``streaming``.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from regraft.infra.spark_session import base_configuration, build_spark_session
+from regraft.infra.stack_error import StackError
+from regraft.settings.run_settings import Settings
+from regraft.settings.server_settings import STANDALONE_MASTER, SparkSettings
+from regraft.streaming.measure_backlog import driver_memory_mb
+from regraft.streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
+
+CONNECT_S_MAX = 5.0  # To each master.
+EXECUTOR_S_MAX = 30.0  # A cluster starts one in some seconds, when it has the room.
+POLL_S = 0.2
+DRIVER_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+log = structlog.get_logger(__name__)
+
+
+def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
+    """Return a running session; one of a cluster has an executor, or has said that none came.
+
+    Raises StackError where no master listens.
+    """
+    spark, directory = settings.spark, settings.run.directory
+    need_master(spark.master)
+    # Both sides have options for the one Java: the session's say where to log, the query's bound what Avro may claim.
+    driver_options = f"{base_configuration(directory)[DRIVER_JAVA_OPTIONS]} {JAVA_OPTIONS}"
+    session = build_spark_session(
+        "regraft",
+        run_dir=directory,
+        master=spark.master,
+        driver_host=spark.driver_host,
+        driver_memory_mb=spark.driver_memory_mb or driver_memory_mb(settings.streaming),
+        executor_python=spark.executor_python or sys.executable,
+        extra={**SPARK_SETTINGS, **executor_options(spark), DRIVER_JAVA_OPTIONS: driver_options},
+    )
+    if not spark.is_local:
+        _await_executor(session, spark, stop)
+    return session
+
+
+def executor_options(spark: SparkSettings) -> dict[str, str]:
+    """Return what each executor of a cluster is to have, beside what the query needs everywhere."""
+    if spark.is_local:
+        return {}
+    cores = {"spark.executor.cores": str(spark.executor_cores)} if spark.executor_cores else {}
+    return {"spark.executor.memory": f"{spark.executor_memory_mb}m", **cores}
+
+
+def need_master(master: str) -> None:
+    """Raise StackError where none of the masters of Spark's own cluster listens; Spark would ask for a minute."""
+    if not master.startswith(STANDALONE_MASTER):
+        return
+    reasons = []
+    for address in master.removeprefix(STANDALONE_MASTER).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), CONNECT_S_MAX).close()
+        except (OSError, ValueError) as error:
+            reasons.append(f"{address}: {error}")
+        else:
+            return
+    raise StackError(
+        f"No Spark master listens at {master} ({'; '.join(reasons)}): start one, or give another as spark.master; "
+        "local[2] needs none"
+    )
+
+
+def _await_executor(session: SparkSession, spark: SparkSettings, stop: threading.Event) -> None:
+    """Wait until there is an executor; without one the query waits, too, and says nothing."""
+    jvm_context: Any = session.sparkContext._jsc
+    deadline_s = time.monotonic() + EXECUTOR_S_MAX
+    while not stop.is_set() and time.monotonic() < deadline_s:
+        if (count := jvm_context.sc().getExecutorMemoryStatus().size() - 1) > 0:  # The driver counts as one.
+            log.info("executors_there", count=count, master=spark.master)
+            return
+        stop.wait(POLL_S)
+    if not stop.is_set():
+        advice = "the job waits; see that a worker has so many cores and so much memory to give, and its log"
+        cores, memory_mb = spark.executor_cores or 1, spark.executor_memory_mb
+        log.warning("no_executor", master=spark.master, cores_min=cores, memory_mb=memory_mb, advice=advice)

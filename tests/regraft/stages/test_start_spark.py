@@ -1,0 +1,59 @@
+"""What the driver of a cluster needs before it starts, and what its executors get."""
+
+import socket
+
+import pytest
+
+from regraft.infra.find_port import LOOPBACK, choose_ports
+from regraft.infra.stack_error import StackError
+from regraft.settings.run_settings import SettingsError, load_settings
+from regraft.settings.server_settings import SparkSettings
+from regraft.stages.start_spark import executor_options, need_master
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    """Where all but one are away the job starts; other clusters and local mode have nobody to ask."""
+    [away] = choose_ports(1)
+    with socket.create_server((LOOPBACK, 0)) as server:
+        need_master(f"spark://{LOOPBACK}:{away},{LOOPBACK}:{server.getsockname()[1]}")
+    for other in ("local[2]", "k8s://https://none:6443"):
+        need_master(other)
+
+
+@pytest.mark.parametrize("address", [f"{LOOPBACK}:{choose_ports(1)[0]}", "nowhere"])
+def test_a_master_that_is_away_is_told_at_once(address: str) -> None:
+    """The sentence has its address, why it is not reached, and what to do; Spark itself would take a minute."""
+    with pytest.raises(StackError, match=rf"No Spark master listens at spark://{address} \({address}: .*local\[2\]"):
+        need_master(f"spark://{address}")
+
+
+def test_executors_get_what_is_set() -> None:
+    """Memory always, cores where the cluster is not to choose; in local mode there are none."""
+    cluster = SparkSettings("spark://h:7077", driver_host="me", executor_memory_mb=2_048)
+    assert executor_options(cluster) == {"spark.executor.memory": "2048m"}
+    cores = SparkSettings("spark://h:7077", driver_host="me", executor_cores=3)
+    assert executor_options(cores)["spark.executor.cores"] == "3"
+    assert executor_options(SparkSettings()) == {}
+
+
+@pytest.mark.parametrize(
+    ("spark", "fault"),
+    [
+        ({"master": "spark://db1:7077"}, "spark: driver_host is 127.0.0.1, where executors of spark://db1:7077"),
+        ({"master": "k8s://https://kubernetes.default.svc"}, "spark: driver_host is 127.0.0.1"),
+        ({"master": "db1:7077"}, "spark: master is 'db1:7077': it begins with one of local, spark://"),
+        ({"executor_memory_mb": 100}, "spark: executor_memory_mb is 100: Spark starts no executor with less than 512"),
+        ({"executor_cores": -1}, "spark: executor_cores is -1: at least 1, or 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_told(spark: dict[str, object], fault: str) -> None:
+    """Before Spark waits for executors that never come."""
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"spark": spark})
+    assert any(each.startswith(fault) for each in caught.value.faults)
+
+
+@pytest.mark.parametrize("master", ["local[4]", f"spark://{LOOPBACK}:7077,localhost:7078"])
+def test_on_one_machine_the_driver_is_reached(master: str) -> None:
+    """Nobody needs to name it."""
+    assert load_settings({"spark": {"master": master}}).spark.driver_host == LOOPBACK
