@@ -67,7 +67,7 @@ class KafkaRows:
     timeout_ms: int
 
     def write(self, messages: list[Message]) -> int:
-        """Write all and wait for their acknowledgement; raise StateWriteError after ``timeout_ms``."""
+        """Write all and wait for their acknowledgement; raise StateWriteError where none comes for ``timeout_ms``."""
         writer = _writers.get(self)
         if writer is None:
             writer = _writers[self] = StateWriter(self.kafka, self.namespace, self.timeout_ms)

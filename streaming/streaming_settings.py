@@ -96,7 +96,8 @@ class StreamingSettings:
     the first, whoever's clock is the fastest closes the windows of all.
     ``create_time``: take times that senders gave their records, as in a replay, which puts back those that Kafka gave;
     else a topic of telemetry that has such is refused, as a wrong clock could say anything.
-    ``write_timeout_ms``: how long Kafka may take to acknowledge a window's rows before the job ends.
+    ``write_timeout_ms``: how long Kafka may acknowledge none of the rows that wait before the job ends; a slow one that
+    takes some is waited for.
     ``status_file``: JSON that says how far the job is; None writes none.
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,

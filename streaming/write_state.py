@@ -3,6 +3,9 @@
 Executors write the rows of their shards, the driver the markers. A micro-batch that is run again writes the
 same keys with the same rows, so readers that keep the newest value of a key see no difference. What the rows say does
 not belong here.
+
+A slow Kafka is waited for as long as it takes anything at all: a micro-batch that was given up for its size would run
+again with the same size, forever.
 """
 
 import time
@@ -23,10 +26,26 @@ from regraft.streaming.encode_rows import Message, encode_marker
 
 QUEUE_MESSAGES_MAX = 200_000
 POLL_S = 0.1
+FLUSH_S = 0.5  # Between two looks at how many messages are left.
 
 
 class StateWriteError(RuntimeError):
     """Kafka did not take rows, markers or dead letters in time; nothing after them was written."""
+
+
+class Patience:
+    """How long is still waited for messages: the whole time again whenever some of them went."""
+
+    def __init__(self, timeout_ms: int, waiting: int) -> None:
+        self._timeout_s, self._waiting = timeout_ms / 1_000, waiting
+        self._deadline_s = time.monotonic() + self._timeout_s
+
+    def is_over(self, waiting: int) -> bool:
+        """Take in how many messages wait now; return True if none has gone for the whole time."""
+        now_s = time.monotonic()
+        if waiting < self._waiting:
+            self._waiting, self._deadline_s = waiting, now_s + self._timeout_s
+        return now_s >= self._deadline_s
 
 
 class StateWriter:
@@ -44,7 +63,8 @@ class StateWriter:
                 "batch.size": 1 << 20,
                 "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
                 "queue.buffering.max.kbytes": 1 << 18,
-                "delivery.timeout.ms": timeout_ms,
+                # The last message of a large window waits behind all others: its own time says nothing, see Patience.
+                "delivery.timeout.ms": 0,
                 # A callback for each row would cost as much as the row; only failures are told.
                 "delivery.report.only.error": True,
             },
@@ -53,7 +73,7 @@ class StateWriter:
     def write_rows(self, messages: list[Message]) -> None:
         """Write rows and wait for their acknowledgement.
 
-        Raises StateWriteError after ``timeout_ms``, or at once when Kafka refuses a row.
+        Raises StateWriteError when Kafka has taken none for ``timeout_ms``, or at once when it refuses a row.
         """
         self._send(STATE, messages)
         self._acknowledge(STATE)
@@ -81,7 +101,7 @@ class StateWriter:
     def _send(self, topic: Topic, messages: list[Message]) -> None:
         """Hand all messages to the client, at most a full queue at a time."""
         name = topic_name(topic, self._namespace)
-        deadline_s = time.monotonic() + self._timeout_ms / 1_000
+        patience = Patience(self._timeout_ms, len(messages))
         while messages:
             self._producer.produce_batch(name, messages, on_delivery=self._note)
             self._producer.poll(0)
@@ -89,8 +109,9 @@ class StateWriter:
             for message in messages:
                 self._check_queue_full(topic, message.pop("_error"))
             if messages:
-                if time.monotonic() > deadline_s:
-                    raise self._error(topic, f"{len(messages)} messages do not fit the queue")
+                if patience.is_over(len(messages)):
+                    reason = f"{len(messages)} messages do not fit the queue, none was taken for {self._timeout_ms} ms"
+                    raise self._error(topic, reason)
                 self.waits += 1
                 self._producer.poll(POLL_S)
 
@@ -99,14 +120,18 @@ class StateWriter:
             raise self._error(topic, f"Kafka refused a message: {error}")
 
     def _acknowledge(self, topic: Topic) -> None:
-        try:
-            waiting = self._producer.flush(self._timeout_ms / 1_000)
-        except KafkaException as error:
-            raise self._error(topic, str(error)) from error
-        if self._failure is not None:
-            raise self._error(topic, self._failure.str())
-        if waiting:
-            raise self._error(topic, f"{waiting} messages are not acknowledged after {self._timeout_ms} ms")
+        patience = Patience(self._timeout_ms, len(self._producer))
+        while True:
+            try:
+                waiting = self._producer.flush(FLUSH_S)
+            except KafkaException as error:
+                raise self._error(topic, str(error)) from error
+            if self._failure is not None:
+                raise self._error(topic, self._failure.str())
+            if not waiting:
+                return
+            if patience.is_over(waiting):
+                raise self._error(topic, f"{waiting} messages wait, none was acknowledged for {self._timeout_ms} ms")
 
     def _note(self, error: KafkaError | None, _: KafkaMessage) -> None:
         self._failure = self._failure or error

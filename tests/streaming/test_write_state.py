@@ -1,0 +1,86 @@
+"""How rows and markers wait for Kafka: as long as it takes any of them, and not longer than told when it takes none."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from regraft.infra.kafka_access import KafkaAccess
+from regraft.streaming import write_state
+from regraft.streaming.encode_rows import Message
+from regraft.streaming.write_state import StateWriteError, StateWriter
+
+TIMEOUT_MS = 1_000
+ROWS: list[Message] = [{"key": str(number).encode(), "value": b"row"} for number in range(100)]
+
+
+class SlowKafka:
+    """Stands in for the producer: has room for a few messages, and takes one in so many seconds of its own clock."""
+
+    def __init__(self, room: int, message_s: float, takes: int) -> None:
+        self.room, self.message_s, self.takes = room, message_s, takes
+        self.now_s, self.waiting_max = 0.0, 0
+        self.waiting: list[bytes] = []
+        self.taken: list[bytes] = []
+
+    def produce_batch(self, _topic: str, messages: list[Message], **_: Any) -> None:
+        for message in messages:
+            if len(self.waiting) >= self.room:
+                message["_error"] = write_state.KafkaError(write_state.KafkaError._QUEUE_FULL)  # type: ignore[assignment]
+            else:
+                self.waiting.append(message["key"])
+        self.waiting_max = max(self.waiting_max, len(self.waiting))
+
+    def poll(self, wait_s: float) -> None:
+        if wait_s:
+            self._take()
+
+    def flush(self, _wait_s: float) -> int:
+        self._take()
+        return len(self.waiting)
+
+    def purge(self) -> None:
+        self.waiting.clear()
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def _take(self) -> None:
+        self.now_s += self.message_s
+        if self.waiting and len(self.taken) < self.takes:
+            self.taken.append(self.waiting.pop(0))
+
+
+def writer_to(kafka: SlowKafka, monkeypatch: pytest.MonkeyPatch) -> StateWriter:
+    monkeypatch.setattr(write_state, "open_producer", lambda *_: kafka)
+    monkeypatch.setattr(write_state, "time", SimpleNamespace(monotonic=lambda: kafka.now_s))
+    return StateWriter(KafkaAccess("none:1"), "none", TIMEOUT_MS)
+
+
+@pytest.mark.parametrize("room", [7, 1_000])
+def test_a_slow_kafka_is_waited_for_while_it_takes_anything(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that take sixty times as long as the time-out are all written, in order, and memory holds what has room."""
+    kafka = SlowKafka(room, TIMEOUT_MS * 0.6 / 1_000, len(ROWS))
+    writer = writer_to(kafka, monkeypatch)
+    writer.write_rows([dict(row) for row in ROWS])
+    assert kafka.taken == [row["key"] for row in ROWS]
+    assert kafka.now_s >= 59 * TIMEOUT_MS / 1_000
+    assert kafka.waiting_max == min(room, len(ROWS))
+    assert (writer.waits > 0) == (room < len(ROWS))
+
+
+@pytest.mark.parametrize(
+    ("room", "reason"),
+    [
+        (7, "48 messages do not fit the queue, none was taken for 1000 ms"),
+        (1_000, "55 messages wait, none was acknowledged for 1000 ms"),
+    ],
+)
+def test_a_kafka_that_takes_no_more_is_given_up(room: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much it took before, the time-out later the error says how much is left."""
+    kafka = SlowKafka(room, 0.1, takes=45)
+    writer = writer_to(kafka, monkeypatch)
+    with pytest.raises(StateWriteError, match=f"could not write none.state: {reason}"):
+        writer.write_rows([dict(row) for row in ROWS])
+    assert len(kafka.taken) == 45
+    assert TIMEOUT_MS / 1_000 <= kafka.now_s - 4.5 < 2 * TIMEOUT_MS / 1_000
