@@ -131,6 +131,11 @@ class ClientRegister(Protocol):
         ...
 
     @property
+    def subscribers_at(self) -> Mapping[str, int] | None:
+        """How many subscribers without topics each broker has, as of the last :meth:`count`; None while not known."""
+        ...
+
+    @property
     def ended_count(self) -> int:
         """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""
         ...

@@ -15,8 +15,9 @@ class DecisionSettings:
     that a bad overlay is soon a good one. Default 12: over a run of the demo 3 saved 54 %, 12 64 %, 39 only 65 %.
     ``moves_per_plan_max``: publishers moved in one plan. Default 24: a move opens no link, it only sends subscriptions
     along the way between the two homes.
-    ``users_per_plan_max``: users moved in one plan, on a ring. Default 500: a move costs two brokers a few messages,
-    and only its own user notices. A reassignment of ring IDs is one change however many brokers it concerns.
+    ``users_per_plan_max``: users moved in one plan on a ring, subscribers on a tree. Default 500: a move costs two
+    brokers a few messages, and only its own user notices. A reassignment of ring IDs is one change however many brokers
+    it concerns.
     ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
     that an interest usually lives. ``pay_back_lifetimes``: and within so many mean lifetimes of a subscription, where
     that is shorter. Default 4: of what subscriptions had in common with the present ones, 2 % is left then.

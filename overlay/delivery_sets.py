@@ -132,6 +132,25 @@ class DeliverySets:
         words[rows, columns] |= self.published[columns]
         return replace(self, words=words)
 
+    def with_subscribers_moved(self, moved: Mapping[str, str], homes: Mapping[str, str]) -> DeliverySets:
+        """Return V(n) as it would have been with all subscribers of each broker of ``moved`` at the other one.
+
+        ``homes`` are those of publishers: what one that is not named published somewhere stays there where nobody
+        wanted it, and counts as delivered only where it was wanted. Raises ValueError when ``delivered`` is not known,
+        KeyError for a broker that is none.
+        """
+        if self.delivered is None:
+            raise ValueError("what was only published is not told from what was delivered: subscribers cannot be moved")
+        row = {broker: position for position, broker in enumerate(self.brokers)}
+        delivered = self.delivered.copy()
+        for broker in moved:
+            delivered[row[broker]] = 0
+        for broker, target in moved.items():
+            delivered[row[target]] |= self.delivered[row[broker]]
+        words = delivered | (self.words & ~self.delivered)
+        known = {name: home for name, home in homes.items() if home in row}
+        return replace(self, words=words, delivered=delivered).at_homes(known)
+
     def over(self, brokers: tuple[str, ...]) -> DeliverySets:
         """Return the same notifications over other brokers, sorted: those that are new here want nothing yet.
 

@@ -90,8 +90,9 @@ class Verdict(StrEnum):
 class Proposal(Struct, frozen=True):
     """One change that a planner suggests: links exchanged for others, clients moved, or the IDs of a ring reassigned.
 
-    ``moves`` names publishers, on a ring users, with their homes before and after. Costs are per second
-    (``overlay.cost``); ``price`` likewise, spread over the pay-back time of the settings. The proposals of one planner
+    ``moves`` names publishers, on a ring users, with their homes before and after; ``subscribers_moved`` the brokers of
+    a tree all of whose subscribers move. Costs are per second (``overlay.cost``); ``price`` likewise, spread over the
+    pay-back time of the settings. The proposals of one planner
     call are a sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None
     until the plan is verified.
     """
@@ -108,6 +109,7 @@ class Proposal(Struct, frozen=True):
     moves: tuple[ClientMove, ...] = ()
     gain_observed_per_s: Number | None = None
     id_moves: tuple[IdMove, ...] = ()
+    subscribers_moved: tuple[HomeMove, ...] = ()
 
     @property
     def gain_per_s(self) -> float:

@@ -43,6 +43,7 @@ SCHEMAS: dict[int, str] = {
     604: "plan.v4",
     605: "plan.v5",
     606: "plan.v6",
+    607: "plan.v7",
     701: "adaptation_event.v1",
     801: "client.v1",
     802: "client.v2",

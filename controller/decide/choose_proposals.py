@@ -29,7 +29,7 @@ from regraft.controller.kinds.overlay_kind import (
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.configuration import NotATreeError
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
+from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict
 
 REFUSED_KEPT_MAX = 32  # Refused proposals that a plan keeps, to be looked at with it.
 REFUSED_MOVES_KEPT_MAX = 24  # Moves of each: on a ring one may have hundreds, and a plan is stored at every phase.
@@ -197,6 +197,7 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
         history=(),
         undoes=undoes,
         moves=moves_of(choice.chosen),
+        subscribers_moved=subscribers_moved_of(choice.chosen),
         refused=tuple(_shortened(one) for one in choice.refused[:REFUSED_KEPT_MAX]),
     )
     return target.as_target(plan, present)
@@ -244,6 +245,15 @@ def moves_of(proposals: Sequence[Proposal]) -> tuple[ClientMove, ...]:
     return tuple(ClientMove(client, old, new) for client, (old, new) in sorted(homes.items()) if old != new)
 
 
+def subscribers_moved_of(proposals: Sequence[Proposal]) -> tuple[HomeMove, ...]:
+    """Return where the subscribers of each broker are after all of the proposals, in their order made, sorted."""
+    homes: dict[str, str] = {}
+    for proposal in proposals:
+        moved = {move.home_from: move.home_to for move in proposal.subscribers_moved}
+        homes = {first: moved.get(now, now) for first, now in ({one: one for one in moved} | homes).items()}
+    return tuple(HomeMove(first, now) for first, now in sorted(homes.items()) if first != now)
+
+
 def _judge_size(
     proposal: Proposal, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
@@ -264,6 +274,26 @@ def _judge_size(
     if more_moves and moves + more_moves > limit:
         return Verdict.CHANGES_PER_PLAN, (
             f"{moves} {clients} move already and {more_moves} more would, the limit of a plan is {limit}"
+        )
+    return _judge_subscribers(proposal, chosen, situation, settings) if proposal.subscribers_moved else None
+
+
+def _judge_subscribers(
+    proposal: Proposal, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
+) -> tuple[Verdict, str] | None:
+    """Return why more subscribers would move than a plan may move, None when they would not."""
+    if situation.kind.inventory.clients_stay:
+        return Verdict.CLIENTS_STAY, "subscribers of these brokers stay where they connect"
+    counts = situation.state.newest.subscribers_at
+    if counts is None:
+        return Verdict.INCOMPLETE_STATE, "how many subscribers brokers have is not known: no register of clients"
+    emptied = {move.home_from for one in chosen for move in one.subscribers_moved}
+    more = {move.home_from for move in proposal.subscribers_moved} - emptied
+    count, more_count = (sum(counts.get(broker, 0) for broker in brokers) for brokers in (emptied, more))
+    if count + more_count > settings.users_per_plan_max:
+        return Verdict.CHANGES_PER_PLAN, (
+            f"{count} subscribers move already and {more_count} more would, the limit of a plan is "
+            f"{settings.users_per_plan_max} (controller.decision.users_per_plan_max)"
         )
     return None
 

@@ -71,7 +71,9 @@ def _decision(
     context = situation.kind.planner_context(settings.proposals_max, settings.decision)
     draft = PlanDraft(situation, settings.decision)
     moves_max = situation.kind.moves_max(settings.decision)
-    draft.consider(situation.kind.evacuate(state, situation.maintained, situation.evacuated, moves_max))
+    kind, avoided = situation.kind, situation.maintained
+    draft.consider(kind.evacuate(state, avoided, situation.evacuated, moves_max))
+    draft.consider(kind.evacuate_subscribers(draft.state, avoided, situation.evacuated - situation.leaving))
     for planner in planners:
         draft.consider(planner(draft.state, context, rng))
     if draft.is_empty:

@@ -33,7 +33,8 @@ class Situation:
     life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
     person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
-    ``evacuated`` move away. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
+    ``evacuated`` move away, subscribers of a tree from those alone that are not ``leaving``: these take them along when
+    they go. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
     has been as it is: the state holds no window from before. None while no change is known.
     ``hot`` is what is congested: it gets no further load. ``recent_windows`` is how many of the state's newest windows
     are looked at first, None where all are.
@@ -52,6 +53,7 @@ class Situation:
     plan_in_review: str = ""
     maintained: Mapping[str, str] = field(default_factory=dict)
     evacuated: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
     recent: RecentChanges = field(default_factory=RecentChanges)
     changed_since_ms: int | None = None
     hot: HotSpots = field(default_factory=HotSpots)
@@ -117,6 +119,7 @@ def judge_maintenance(proposal: Proposal, situation: Situation) -> tuple[Verdict
     """Return which broker in maintenance would get a link or a client, None when none would."""
     ends = [(f"link {a}-{b}", broker) for a, b in proposal.links_added for broker in (a, b)]
     ends += [(f"client {move.client}", move.home_to) for move in proposal.moves]
+    ends += [(f"subscribers of {move.home_from}", move.home_to) for move in proposal.subscribers_moved]
     for what, broker in ends:
         if broker in situation.maintained:
             return Verdict.MAINTENANCE, f"{what} would come to {broker}: {situation.maintained[broker]}"

@@ -156,9 +156,12 @@ def observed_gains_per_s(
 ) -> list[float | None]:
     """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
 
-    None for all where clients moved and a window does not tell what their homes are worth. A
-    user that has gone elsewhere by itself since counts for no proposal.
+    None for all where clients moved and a window does not tell what their homes are worth, as where subscribers of a
+    tree did: the windows have them at their new homes. A user that has gone elsewhere by itself since counts for no
+    proposal.
     """
+    if plan.subscribers_moved:
+        return [None] * len(plan.proposals)
     if plan.moves and not kind.can_price_moves(windows):
         return [None] * len(plan.proposals)
     strayed = windows[-1].strayed

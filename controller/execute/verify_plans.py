@@ -95,7 +95,8 @@ class PlanVerifier:
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
         found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s)
-        is_to_save = not plan.undoes and not needs_no_gain(plan.proposals)
+        # Where subscribers would be without the plan, windows after it do not tell: that part stands as predicted.
+        is_to_save = not (plan.undoes or plan.subscribers_moved or needs_no_gain(plan.proposals))
         is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
         if is_worse and followed_by.plan == plan.plan:
             if self._runner.is_busy:

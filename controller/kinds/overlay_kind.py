@@ -193,6 +193,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
     ) -> list[Proposal]:
         """Return moves of at most ``moves_max`` clients from brokers ``left`` to any that are not ``avoided``."""
 
+    def evacuate_subscribers(self, state: StateT, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
+        """Return moves of all subscribers from brokers ``left`` where these are not clients that ``evacuate`` moves."""
+        return []
+
     @abstractmethod
     def repaired(self, present: ConfigurationT, task: RepairTask) -> Repair:
         """Return the overlay over other brokers than ``present``: of those that stay, what can stay stays.

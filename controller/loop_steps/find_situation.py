@@ -62,6 +62,7 @@ class SituationFinder:
             plan_in_review=plan_log.proposed.plan if plan_log.proposed else "",
             maintained=dict.fromkeys(leaving, "it is being drained") | reviewer.maintained(now_ms),
             evacuated=reviewer.evacuated(now_ms) | frozenset(leaving),
+            leaving=frozenset(leaving),
             changed_since_ms=state.changed_since_ms,
             recent=RecentChanges.of(plan_log.in_force),
             hot=hot_spots(windows, self._settings.decision),

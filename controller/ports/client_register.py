@@ -78,6 +78,11 @@ class KafkaClientRegister:
         return self._clients.topic_of
 
     @property
+    def subscribers_at(self) -> Mapping[str, int] | None:
+        """How many subscribers without topics each broker has, as of the last :meth:`count`; None while not known."""
+        return None if self.fault else self._clients.subscribers_at
+
+    @property
     def ended_count(self) -> int:
         """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""
         return self._clients.ended_count

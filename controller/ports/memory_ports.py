@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from regraft.controller.control_ports import ControlPorts
@@ -11,7 +11,7 @@ from regraft.controller.windows.registered_clients import RegisteredClients
 from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.audit import AuditEntry, GivenOrder
-from regraft.schemas.client import Client
+from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import LiveView, decode_view, encode_view
@@ -124,12 +124,14 @@ class MemoryPlans:
 class MemoryClients:
     """A register of clients that somebody fills, or just a number of subscriptions that somebody sets.
 
-    It is known as soon as a client has been put in, or ``is_known`` is set.
+    It is known as soon as a client has been put in, or ``is_known`` is set. Where somebody only sets a number,
+    ``connected`` names the clients.
     """
 
     subscription_count: int | None = None
     registered: RegisteredClients = field(default_factory=RegisteredClients)
     is_known: bool = False
+    connected: Callable[[], Iterable[Client]] | None = None
 
     def put(self, client: Client) -> None:
         """Take a client as it is now."""
@@ -154,6 +156,13 @@ class MemoryClients:
     def topic_of(self) -> Mapping[str, str]:
         """What each publisher publishes on."""
         return self.registered.topic_of
+
+    @property
+    def subscribers_at(self) -> Mapping[str, int] | None:
+        """How many subscribers without topics each broker has."""
+        if self.connected is not None:
+            return Counter(one.home for one in self.connected() if one.role is Role.SUBSCRIBER and not one.topics)
+        return self.registered.subscribers_at if self.is_known else None
 
     @property
     def fault(self) -> str:

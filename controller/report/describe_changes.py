@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from regraft.schemas.plan import ClientMove, IdMove, LinkPair
+from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
 
 NAMED_MAX = 3  # Brokers with another ID, and clients that move, that are named before the rest is only counted.
 
@@ -36,6 +36,11 @@ class Changes(Protocol):
         """Brokers that get another ring ID."""
         ...
 
+    @property
+    def subscribers_moved(self) -> tuple[HomeMove, ...]:
+        """Brokers whose subscribers all move."""
+        ...
+
 
 def changes_text(changes: Changes, clients: str = "clients") -> str:
     """Return what changes, for example ``b00-b04 for b01-b02, 214 users move (u1 b3 -> b7, ... and 211 more)``.
@@ -52,6 +57,10 @@ def changes_text(changes: Changes, clients: str = "clients") -> str:
         count = len(changes.moves)
         counted = f"{count} {clients} move" if count > 1 else f"1 {clients.removesuffix('s')} moves"
         parts.append(f"{counted} ({_named([move.text for move in changes.moves])})")
+    if changes.subscribers_moved:
+        count = len(changes.subscribers_moved)
+        counted = f"all subscribers of {count} broker{'s' * (count > 1)} move"
+        parts.append(f"{counted} ({_named([move.text for move in changes.subscribers_moved])})")
     return ", ".join(parts)
 
 

@@ -25,7 +25,9 @@ class ClosedWindow:
     that were not where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is how far
     each broker's clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker
     heard in the window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be
-    among them. ``epoch_min`` and ``epoch_max`` are of those that the window is complete over.
+    among them. ``epoch_min`` and ``epoch_max`` are of those that the window is complete over. ``subscribers_at`` counts
+    the subscribers without topics at each broker that had any when the window was put together, None where nobody
+    knows.
     """
 
     start_ms: int
@@ -48,6 +50,7 @@ class ClosedWindow:
     clock_offsets_ms: Mapping[str, int] = field(default_factory=dict)
     epochs: Mapping[str, int] = field(default_factory=dict)
     boots: Mapping[str, int] = field(default_factory=dict)
+    subscribers_at: Mapping[str, int] | None = None
     _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
     _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
     _restricted: ClosedWindow | None = field(default=None, init=False, repr=False)
@@ -90,6 +93,26 @@ class ClosedWindow:
             object.__setattr__(self, "_placed", (wanted, self.sets.at_homes(wanted)))
         assert self._placed is not None
         return self._placed[1]
+
+    def with_subscribers_moved(self, moved: Mapping[str, str]) -> ClosedWindow:
+        """Return the window as if all subscribers of each broker of ``moved`` had been at the other one all the time.
+
+        Exact: who takes something takes the same at any broker. Raises ValueError when what was delivered is not known
+        apart from what was published, KeyError for an unknown broker.
+        """
+        taken: dict[tuple[str, str], int] = {}
+        for (publisher, broker), count in self.local_deliveries.items():
+            key = publisher, moved.get(broker, broker)
+            taken[key] = taken.get(key, 0) + count
+        there: dict[str, int] = {}
+        for broker, count in (self.subscribers_at or {}).items():
+            there[moved.get(broker, broker)] = there.get(moved.get(broker, broker), 0) + count
+        return replace(
+            self,
+            sets=self.sets.with_subscribers_moved(moved, self.homes),
+            local_deliveries=taken,
+            subscribers_at=None if self.subscribers_at is None else there,
+        )
 
     def interests_at(self, homes: Mapping[str, str]) -> UserInterests:
         """Return the interests as if the users had been at these homes.

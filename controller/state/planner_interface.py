@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from regraft.controller.state.overlay_state import OverlayState
-from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 
 
 @dataclass(frozen=True)
@@ -83,3 +83,10 @@ def moving_proposal(
 ) -> Proposal:
     """Return a proposal that exchanges no link and moves these clients."""
     return Proposal(planner, (), (), before_per_s, after_per_s, 0.0, reason, moves=moves)
+
+
+def emptying_proposal(
+    planner: str, moves: tuple[HomeMove, ...], before_per_s: float, after_per_s: float, reason: str
+) -> Proposal:
+    """Return a proposal that exchanges no link and moves all subscribers of some brokers."""
+    return Proposal(planner, (), (), before_per_s, after_per_s, 0.0, reason, subscribers_moved=moves)

@@ -7,6 +7,7 @@ that a decision looks back on. Deciding and showing belong to the control loop.
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import replace
 
 from regraft.controller.control_ports import ControlPorts
 from regraft.controller.controller_settings import ControllerSettings
@@ -67,7 +68,7 @@ class WindowReader:
             self._assembler.add(record, now_ms)
         found = []
         for window in self._assembler.closed(now_ms):
-            known = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else window
+            known = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else self._counted(window)
             ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
             self._lifetimes.add_window(known, subscriptions, ended)
             self._starts_ms.append(known.start_ms)
@@ -133,6 +134,10 @@ class WindowReader:
         if unknown:
             self._unknown["publisher without a topic in a window"] += len(unknown)
         return known
+
+    def _counted(self, window: ClosedWindow) -> ClosedWindow:
+        counts = self._ports.clients.subscribers_at
+        return window if counts is None else replace(window, subscribers_at=dict(counts))
 
     def _keep(self, window: ClosedWindow) -> None:
         self.complete.append(window)

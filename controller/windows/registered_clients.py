@@ -7,6 +7,7 @@ where they are, and what publishers publish on. Reading the topic belongs to :mo
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -34,12 +35,14 @@ class RegisteredClients:
     A subscriber with topics is a user, and each of its topics a subscription; any other subscriber is one
     subscription. ``ended_count`` is how many subscriptions to topics have ever ended: topics that a user gave up, and
     all of one that left; a user that moves ends none. ``unplaced`` counts the users that the last answer of
-    :meth:`interests` left out, as their home is no broker of the overlay.
+    :meth:`interests` left out, as their home is no broker of the overlay. ``subscribers_at`` counts the subscribers
+    without topics at each broker that has any.
     """
 
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
-        self._subscribers: set[str] = set()
+        self._subscribers: dict[str, str] = {}  # Those without topics, with their homes.
+        self.subscribers_at: Counter[str] = Counter()
         self._publishers: dict[str, str] = {}
         self._departed: dict[str, str] = {}
         self._topics: list[str] = []
@@ -70,7 +73,7 @@ class RegisteredClients:
         """Take a client as it is now, in the place of what was known of it."""
         name = client.client
         self._publishers.pop(name, None)
-        self._subscribers.discard(name)
+        self._set_subscriber(name, None)
         if client.role is Role.PUBLISHER:
             topic = _published_topic(client.predicates)
             self._departed.pop(name, None)
@@ -82,12 +85,12 @@ class RegisteredClients:
         else:
             self._set_user(name, None)
             if client.role is Role.SUBSCRIBER:
-                self._subscribers.add(name)
+                self._set_subscriber(name, client.home)
 
     def remove(self, name: str) -> None:
         """Take out a client that has left; one that is not known changes nothing."""
         topic = self._publishers.pop(name, None)
-        self._subscribers.discard(name)
+        self._set_subscriber(name, None)
         self._set_user(name, None)
         if topic is not None:
             self._departed.pop(name, None)
@@ -134,6 +137,16 @@ class RegisteredClients:
             self._names = sorted([*kept, *(name for name in self._users if name not in known)])
             self._is_order_known = True
         return self._names
+
+    def _set_subscriber(self, name: str, home: str | None) -> None:
+        before = self._subscribers.pop(name, None)
+        if before is not None:
+            self.subscribers_at[before] -= 1
+            if not self.subscribers_at[before]:
+                del self.subscribers_at[before]
+        if home is not None:
+            self._subscribers[name] = home
+            self.subscribers_at[home] += 1
 
     def _set_user(self, name: str, user: _User | None) -> None:
         """Take a user, or take it out; what is as it was before makes no new snapshot."""

@@ -63,8 +63,8 @@ def maintain(
 ) -> None:
     """Put a broker into maintenance: it gets no link and no client until `regraft return`, and raises no alerts.
 
-    With --evacuate its publishers (on a ring its users) move away, in plans like any others. Subscribers of a tree
-    stay. It goes on passing on what crosses it.
+    With --evacuate its clients move away, in plans like any others: on a tree publishers and subscribers, on a ring
+    users, on a structured cyclic overlay publishers. It goes on passing on what crosses it.
 
     Example: `regraft maintain b07 --evacuate --reason "new disks" --for 120`.
     """

@@ -65,6 +65,7 @@ class VirtualLoop:
         self.virtual = VirtualOverlay(inventory, workload, virtual)
         self.aggregator = ReferenceAggregator(window_ms, grace_ms)
         self.ports = MemoryPorts()
+        self.ports.clients.connected = self.virtual.clients.connected.values
         self._tap = tap
         self._registered: dict[str, Client] = {}
         self._plans_told = 0

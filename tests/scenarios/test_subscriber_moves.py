@@ -125,3 +125,23 @@ def test_a_broker_leaves_while_it_has_subscribers() -> None:
     assert loop.finish()
     loop.virtual.finish()
     assert loop.virtual.ledger.snapshot().is_clean
+
+
+def test_a_broker_in_maintenance_is_left_by_its_subscribers() -> None:
+    """It stays in the overlay and passes on; who connects to it later leaves with the next plan. Nothing is lost."""
+    inventory = place_overlay(16, 8, random.Random(1))
+    loop = VirtualLoop(inventory, WORKLOAD, replace(ACTING, seed=1), VirtualSettings(seed=1))
+    loop.run_for(20_000)
+    subscribers = loop.virtual.overlay.subscribers._subscribers
+    emptied = next(name for name in inventory.brokers if any(one.home == name for one in subscribers.values()))
+    now_ms = int(loop.virtual.now_ms)
+    loop.ports.orders.records.append(Order(emptied, OrderKind.MAINTAIN, "ann", "new disks", now_ms, 0, True))
+    loop.run_for(30_000)
+    plans = [plan for plan in loop.plans if plan.subscribers_moved]
+    assert {move.home_from for plan in plans for move in plan.subscribers_moved} == {emptied}
+    assert loop.virtual.overlay.subscribers.moved_count > 0
+    assert emptied in loop.loop.state.plan_log.present.brokers
+    assert not any(plan.undoes for plan in loop.plans)
+    assert loop.finish()
+    loop.virtual.finish()
+    assert loop.virtual.ledger.snapshot().is_clean

@@ -1,7 +1,8 @@
-"""Move publishers away from brokers that are drained, whatever it costs: the cheapest homes for them elsewhere.
+"""Move clients away from brokers that are drained, whatever it costs: publishers to the cheapest homes elsewhere, all
+subscribers of a broker to the nearest one.
 
 In: the state of a tree, the brokers in maintenance, and those of them that are to be left. Out: proposals, which the
-judge holds to the shape and the caps but not to a gain. Subscribers of a tree stay.
+judge holds to the shape and the caps but not to a gain.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.tree.describe_moves import effect_text
 from regraft.controller.kinds.tree.price_moves import move_gain_per_s, present_cost_per_s
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.controller.state.planner_interface import moving_proposal
+from regraft.controller.state.planner_interface import emptying_proposal, moving_proposal
 from regraft.overlay.publisher_placement import PublisherPlacement
-from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 
 
 def publishers_leaving(
@@ -52,4 +53,25 @@ def publishers_leaving(
         text = f"{reason}; {effect_text(state, [move])}"
         proposals.append(moving_proposal(EVACUATION, (move,), cost_per_s, after_per_s, text))
         cost_per_s = after_per_s
+    return proposals
+
+
+def subscribers_leaving(state: TreeState, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
+    """Return moves of all subscribers of each of the brokers ``left`` to the open one with the cheapest link to it.
+
+    None where the register of clients does not tell how many there are, where clients stay, or no broker is open.
+    """
+    counts, inventory = state.subscribers_at or {}, state.inventory
+    open_homes = [broker for broker in inventory.brokers if broker not in avoided]
+    if inventory.clients_stay or not open_homes:
+        return []
+    proposals = []
+    for broker in sorted(left):
+        if not counts.get(broker) or broker not in inventory.index:
+            continue
+        near = min(open_homes, key=lambda home: (inventory.cost_of_link(broker, home), home))
+        moves = (HomeMove(broker, near),)
+        reason = f"{broker} is in maintenance; its {counts[broker]} subscribers go to {near}, the nearest broker"
+        cost_per_s = state.tree_costs.cost_per_s  # The judge finds what each of them costs.
+        proposals.append(emptying_proposal(EVACUATION, moves, cost_per_s, cost_per_s, reason))
     return proposals

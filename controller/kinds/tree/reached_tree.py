@@ -24,7 +24,8 @@ class ReachedTree:
     ``line`` is a tree that gets to this one by ``swaps``; overlays that follow each other by swaps share one, as a copy
     for each would cost more than all else.
 
-    Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window. ``degrees``
+    Exact: links are priced by :class:`TreeCosts`, homes by :class:`PublisherCosts`, both window by window; where all
+    subscribers of a broker move, all is counted again with what they took at the other one. ``degrees``
     (brokers,) are the links of each broker.
     """
 
@@ -71,7 +72,16 @@ class ReachedTree:
         if proposal.id_moves:
             raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
         reached = self._linked(proposal) if proposal.links_removed or proposal.links_added else self
-        return reached._moved(proposal) if proposal.moves else reached
+        reached = reached._moved(proposal) if proposal.moves else reached
+        return reached._emptied(proposal) if proposal.subscribers_moved else reached
+
+    def _emptied(self, proposal: Proposal) -> ReachedTree:
+        moved = {move.home_from: move.home_to for move in proposal.subscribers_moved}
+        if strangers := {*moved, *moved.values()} - set(self.configuration.brokers):
+            raise KeyError(min(strangers))
+        if any(window.sets.delivered is None for window in self.state.windows):
+            raise HomeError("what brokers delivered is not told from what they published: subscribers stay")
+        return ReachedTree(self.state.with_subscribers_moved(moved))
 
     def _linked(self, proposal: Proposal) -> ReachedTree:
         if self._line is None:

@@ -11,7 +11,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
 from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
-from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
+from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving, subscribers_leaving
 from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
 from regraft.controller.kinds.tree.repair_tree import repaired_tree
@@ -101,6 +101,10 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     ) -> list[Proposal]:
         """Return moves of publishers to their cheapest homes elsewhere."""
         return publishers_leaving(state, avoided, left, moves_max)
+
+    def evacuate_subscribers(self, state: TreeState, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
+        """Return moves of all subscribers of each broker to the nearest other one."""
+        return subscribers_leaving(state, avoided, left)
 
     def repaired(self, present: Configuration, task: RepairTask) -> Repair:
         """Return the tree with its fragments joined by the cheapest links, and new brokers as leaves."""

@@ -6,6 +6,7 @@ In: a tree and the windows of the horizon. Out: delivery sets, interests and cos
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -166,6 +167,16 @@ class TreeState(OverlayState):
     @cached_property
     def _caches(self) -> dict[tuple[int | None, FilterShape | None], InterestCaches]:
         return {}
+
+    @property
+    def subscribers_at(self) -> Mapping[str, int] | None:
+        """How many subscribers each broker that has any has, by the newest window; None where nobody knows."""
+        return self.newest.subscribers_at
+
+    def with_subscribers_moved(self, moved: Mapping[str, str]) -> TreeState:
+        """Return the state as if all subscribers of these brokers had been at the others. Raises as the window does."""
+        windows = tuple(window.with_subscribers_moved(moved) for window in self.windows)
+        return TreeState(self.configuration, self.inventory, windows)
 
     def with_configuration(self, configuration: Configuration) -> TreeState:
         """Return the same windows seen on another tree; what does not depend on it is not counted again."""

@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from regraft.controller.decide.choose_proposals import subscribers_moved_of
 from regraft.controller.decide.decide_plan import decide_plan
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving
+from regraft.controller.state.planner_interface import emptying_proposal
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 from regraft.schemas.order import Order, OrderKind
-from regraft.schemas.plan import ClientMove, PlanPhase, Verdict
+from regraft.schemas.plan import ClientMove, HomeMove, PlanPhase, Verdict
 from tests.controller.decide.test_decide_moves import HOMES, INVENTORY, TREE, situation_of
 from tests.controller.scripted_overlay import settings_of
 from tests.controller.scripted_ring import RING, TOPIC, ScriptedRing, publisher, ring_inventory, user
@@ -115,3 +117,56 @@ def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
 def test_nobody_leaves_a_broker_without_clients(left: tuple[str, ...]) -> None:
     """No broker to leave, or none of its clients known: nothing is proposed."""
     assert publishers_leaving(situation_of().state, left, left, 24) == []
+
+
+def with_subscribers(counts: dict[str, int] | None, inventory: Inventory = INVENTORY) -> Situation:
+    """The register knows how many subscribers each broker has."""
+    base = evacuating(inventory)
+    windows = tuple(replace(window, subscribers_at=counts) for window in base.state.windows)
+    return replace(base, state=base.kind.state_of(base.state.configuration, windows))
+
+
+def test_subscribers_of_a_tree_leave_together_for_the_nearest_broker() -> None:
+    """In the plan that moves the publishers. Of a broker that leaves, the plan that takes it out moves them."""
+    situation = with_subscribers({"b00": 7, "b04": 2})
+    plan = decide_plan(situation, (), 7, SETTINGS).plan
+    assert plan is not None
+    assert plan.subscribers_moved == (HomeMove("b00", "b01"),)
+    assert "7 subscribers" in plan.proposals[-1].reason
+    assert {move.home_from for move in plan.moves} == {"b00"}
+    leaving = decide_plan(replace(situation, leaving=frozenset({"b00"})), (), 7, SETTINGS).plan
+    assert leaving is not None
+    assert not leaving.subscribers_moved
+
+
+@pytest.mark.parametrize("counts", [None, {}, {"b04": 3}])
+def test_nobody_is_moved_where_no_subscriber_is_known(counts: dict[str, int] | None) -> None:
+    """The register is not read yet, or has none there."""
+    situation = with_subscribers(counts)
+    assert situation.kind.evacuate_subscribers(situation.state, WHY, {"b00"}) == []
+
+
+def test_a_broker_with_more_subscribers_than_a_plan_may_move_keeps_them_and_the_refusal_says_why() -> None:
+    """They are counted by the register."""
+    decision = decide_plan(with_subscribers({"b00": 501}), (), 7, SETTINGS)
+    assert decision.plan is not None
+    assert not decision.plan.subscribers_moved
+    (refused,) = decision.refused
+    assert refused.verdict is Verdict.CHANGES_PER_PLAN
+    assert "501 more would, the limit of a plan is 500" in refused.verdict_reason
+
+
+def test_where_clients_stay_no_subscriber_moves() -> None:
+    """Those of a real broker connect where they like."""
+    situation = with_subscribers({"b00": 7}, replace(INVENTORY, clients_stay=True))
+    assert decide_plan(situation, (), 7, SETTINGS).plan is None
+
+
+def test_moves_of_subscribers_one_after_the_other_are_one_in_the_plan() -> None:
+    """From b00 to b01, then all of b01 to b02: the plan sends both to b02 at once."""
+    first, then = (
+        emptying_proposal("p", moves, 1.0, 1.0, "") for moves in ((HomeMove("b00", "b01"),), (HomeMove("b01", "b02"),))
+    )
+    assert subscribers_moved_of((first, then)) == (HomeMove("b00", "b02"), HomeMove("b01", "b02"))
+    back = emptying_proposal("p", (HomeMove("b01", "b00"),), 1.0, 1.0, "")
+    assert subscribers_moved_of((first, back)) == (HomeMove("b01", "b00"),)

@@ -1,11 +1,13 @@
 """The overlay that proposals lead to costs what the one cost says of it, whatever their order and kind."""
 
+import dataclasses
 import random
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from regraft.controller.kinds.overlay_kind import HomeError
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
@@ -16,7 +18,7 @@ from regraft.overlay.cost import overlay_cost
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree import cycle_links, random_tree
-from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 
 
@@ -118,3 +120,27 @@ def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
     with pytest.raises(NotATreeError):
         reached.after(proposal_of(removed=(link("b00", "b01"),), added=(link("b01", "b02"),)))
     assert reached.after(proposal_of(moves=(ClientMove("p", "b00", "b02"),))).cost_per_s == 1.0
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_subscribers_that_move_cost_what_they_would_have_cost_there(seed: int) -> None:
+    """Whoever moves before and after, the cost is that of windows in which the other broker had wanted it all."""
+    rng = random.Random(seed)
+    start = ReachedTree(random_state(rng))
+    reached = start.after(random_change(start, rng))
+    brokers = reached.configuration.brokers
+    emptied, target = rng.sample(brokers, 2)
+    reached = reached.after(structs.replace(proposal_of(), subscribers_moved=(HomeMove(emptied, target),)))
+    reached = reached.after(random_change(reached, rng))
+    homes, total = reached.configuration.home_of, 0.0
+    index = {broker: place for place, broker in enumerate(brokers)}
+    for window in start.state.windows:
+        sets = window.sets
+        assert sets.delivered is not None
+        delivered = sets.delivered.copy()
+        delivered[index[target]] |= delivered[index[emptied]]
+        delivered[index[emptied]] = 0
+        moved = dataclasses.replace(sets, words=sets.words | delivered, delivered=delivered).at_homes(homes)
+        total += overlay_cost(reached.configuration, start.state.inventory, moved).total_per_s * sets.span_s
+    assert reached.cost_per_s == pytest.approx(total / sum(window.sets.span_s for window in start.state.windows))

@@ -122,3 +122,16 @@ def test_only_a_predicate_that_names_one_topic_is_one() -> None:
     predicates = (PredicateRecord("symbol", "eq", text="IBM"), PredicateRecord("topic", "present"))
     register.put(Client("p", Role.PUBLISHER, "b00", predicates, 1.0, 0))
     assert register.topic_of == {}
+
+
+def test_subscribers_without_topics_are_counted_where_they_are() -> None:
+    """One that moves, leaves or turns to topics is no longer counted at its old home."""
+    clients = RegisteredClients()
+    for name, home in (("s1", "b1"), ("s2", "b1"), ("s3", "b2")):
+        clients.put(Client(name, Role.SUBSCRIBER, home, (), 0.0, 0))
+    assert clients.subscribers_at == {"b1": 2, "b2": 1}
+    clients.put(Client("s1", Role.SUBSCRIBER, "b2", (), 0.0, 1))
+    clients.put(Client("s2", Role.SUBSCRIBER, "b1", (), 0.0, 1, ("t",)))
+    clients.remove("s3")
+    assert clients.subscribers_at == {"b2": 1}
+    assert clients.subscription_count == 2
