@@ -277,12 +277,19 @@ class ScotConfiguration:
         return ScotConfiguration(epoch, regions_of(holders), region_links_of(links))
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return nothing: a picture needs only the links."""
-        return {}
+        """Return regions and the links between them: the links of brokers do not tell who shares a cluster."""
+        return self.overlay_fields()
 
-    def reshaped(self, shown: Mapping[str, Any]) -> Self:
-        """Return this overlay without homes: planners of this kind move publishers and nothing else."""
-        return self.with_homes({})
+    def reshaped(self, shown: Mapping[str, Any]) -> ScotConfiguration:
+        """Return the overlay over the same brokers with the places that were shown, without homes.
+
+        What was shown before places were is this overlay: no planner changed them then.
+        """
+        if not shown.get("regions"):
+            return self.with_homes({})
+        found = ScotConfiguration.of_fields(self.brokers, shown)
+        assert found is not None
+        return found.at_epoch(self.epoch)
 
     @cached_property
     def digest(self) -> str:

@@ -28,7 +28,10 @@ class NewerViewError(LiveViewError):
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The overlay in force. A ring has the ID of each broker, and how many bits IDs have."""
+    """The overlay in force. A ring has the ID of each broker, and how many bits IDs have.
+
+    A structured cyclic overlay has its regions, each with its broker of every cluster, and which regions are linked.
+    """
 
     epoch: int
     brokers: tuple[str, ...]
@@ -36,6 +39,8 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True, omit_defaults=True):
     degree_max: int
     ring: tuple[tuple[str, int], ...] = ()
     ring_bits: int = 0
+    regions: tuple[tuple[str, ...], ...] = ()
+    region_links: tuple[tuple[int, int], ...] = ()
 
 
 class ShownWindow(Struct, frozen=True, kw_only=True):
@@ -183,6 +188,8 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
     faults: int
     fault_text: str
     last_plans: tuple[ShadowPlan, ...]
+    regions: tuple[tuple[str, ...], ...] = ()
+    region_links: tuple[tuple[int, int], ...] = ()
 
 
 class CostPoint(Struct, frozen=True, kw_only=True):

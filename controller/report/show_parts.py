@@ -156,6 +156,8 @@ def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
         homes=shadow.homes_moved,
         links=overlay.links,
         ring=overlay.ring,
+        regions=overlay.regions,
+        region_links=overlay.region_links,
         refusals=dict(shadow.refusals),
         faults=shadow.faults,
         fault_text=shadow.fault_text,

@@ -314,7 +314,12 @@ def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
         refusals=refusals,
         fault_text=next((shadow.fault_text for shadow in found if shadow.fault_text), ""),
         starts=len(found),
-        overlay={"links": last.links, "ring": last.ring},
+        overlay={
+            "links": last.links,
+            "ring": last.ring,
+            "regions": last.regions,
+            "region_links": last.region_links,
+        },
         homes=dict(last.homes),
     )
 

@@ -1,8 +1,10 @@
 """Every kind of overlay has its answers everywhere, and the tables agree on which kinds there are."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from regraft.controller.controller_settings import ControllerSettings
@@ -19,8 +21,9 @@ from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.report_page.kind_pages import KIND_PAGES
 from regraft.run_records.summary import MOVED_FIGURES
 from regraft.settings.scenarios import SCENARIOS
+from tests.controller.published_windows import window_of
 from tests.controller.scripted_ring import ring_inventory
-from tests.overlay.small_overlays import inventory_of, line_of
+from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
 
 TABLES = {
     "controller": find_kind.KINDS,
@@ -56,6 +59,20 @@ def test_an_inventory_comes_back_as_the_same_kind(inventory: Inventory) -> None:
     assert back == inventory.bootstrap
     shown = {"links": back.links, **back.shown_fields()}
     assert back.with_homes({"c": back.brokers[0]}).reshaped(shown) == back
+
+
+def test_a_shadow_overlay_with_other_places_is_costed_at_these() -> None:
+    """Its links alone do not tell who shares a cluster; what was shown before places were is the overlay itself."""
+    inventory = INVENTORIES[2]
+    other = replace(SCOT, regions=(("b00", "b03"), ("b02", "b01")))
+    shown = json.loads(msgspec.json.encode({"links": other.links, **other.shown_fields()}))
+    sets = publishers_of(SCOT.brokers, {"p": ("b00", [{"b03"}] * 3)})
+    homes = {"p": "b00"}
+    kind = kind_of(inventory, ControllerSettings(bootstrap="x:1", inventory_path=Path("i")))
+    window = window_of(0, sets, homes)
+    costs = [kind.cost_per_s(one.with_homes(homes), window) for one in (SCOT.reshaped(shown), other, SCOT)]
+    assert costs[0] == costs[1] < costs[2]
+    assert SCOT.with_homes(homes).reshaped({"links": SCOT.links, "regions": ()}) == SCOT
 
 
 def test_an_overlay_of_no_known_kind_is_refused() -> None:
