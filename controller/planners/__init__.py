@@ -17,4 +17,5 @@ BUILT_IN = (
     "regraft.controller.planners.place_users_dynatops",
     "regraft.controller.planners.move_publishers_scot",
     "regraft.controller.planners.relieve_links_scot",
+    "regraft.controller.planners.exchange_places_scot",
 )

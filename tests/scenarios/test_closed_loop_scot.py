@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.controller.planners.relieve_links_scot import ReliefSettings
@@ -30,10 +32,12 @@ QUOTES = WorkloadSettings(
 BYTES_PER_MS = 10.0  # Of a link, in each direction: 50 quotes a second.
 
 
-def scot_loop(seed: int, *outages: Outage) -> VirtualLoop:
+def scot_loop(
+    seed: int, *outages: Outage, planner: str = "move_publishers_scot", shadows: tuple[str, ...] = ()
+) -> VirtualLoop:
     """Twelve brokers in three clusters with fifteen publishers."""
     told = ControllerSettings(
-        bootstrap="", inventory_path=Path(), dry_run=False, planner="move_publishers_scot", seed=seed
+        bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, shadow_planners=shadows, seed=seed
     )
     virtual = VirtualSettings(seed=seed, outages=outages)
     return VirtualLoop(place_scot(12, 3, random.Random(seed)), QUOTES, told, virtual)
@@ -46,15 +50,28 @@ def present(loop: VirtualLoop) -> ScotConfiguration:
     return overlay
 
 
-def test_publishers_move_and_the_overlay_gets_cheaper() -> None:
-    """Under churn and a shift of interests, with a clean account."""
-    loop = scot_loop(1)
+def test_places_are_exchanged_publishers_move_and_the_overlay_gets_cheaper() -> None:
+    """Under churn and a shift of interests, with a clean account; what exchanges alone would save is known, too."""
+    exchange = "exchange_places_scot"
+    loop = scot_loop(1, planner=f"{exchange}+move_publishers_scot", shadows=(exchange,))
     loop.run_for(60_000)
     assert loop.finish()
     done = in_force(loop)
     assert sum(len(plan.moves) for plan in done) > 5
-    points = loop.ports.view.shown.cost[-3:]
-    assert sum(one.cost_per_s for one in points) < sum(one.cost_bootstrap_per_s for one in points)
+    assert sum(len(plan.id_moves) for plan in done) > 1
+    assert present(loop).regions != loop.inventory.bootstrap.overlay_fields()["regions"]
+    view = loop.ports.view.shown
+    shadow = view.shadows[exchange]
+    assert present(loop).reshaped(to_builtins(shadow)).regions == shadow.regions
+    points = view.cost[-3:]
+    acting, alone, none = (
+        sum(costs)
+        for costs in zip(
+            *((one.cost_per_s, *one.cost_shadows_per_s.values(), one.cost_bootstrap_per_s) for one in points),
+            strict=True,
+        )
+    )
+    assert acting < alone < none
     account = loop.virtual.finish()
     assert account.is_clean, account
     assert account.delivered > 10_000

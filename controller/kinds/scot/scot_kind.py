@@ -60,8 +60,8 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return None
 
     def choices_in(self, proposal: Proposal) -> int:
-        """Return how many homes, places and links between regions change."""
-        return len(proposal.moves) + len(proposal.id_moves) + len(proposal.links_added)
+        """Return how many homes and links between regions change, and how many pairs of brokers exchange places."""
+        return len(proposal.moves) + (len(proposal.id_moves) + 1) // 2 + len(proposal.links_added)
 
     def alternatives_to(self, proposal: Proposal) -> int:
         """Return about as many as publishers and brokers have, and as brokers have to exchange places."""

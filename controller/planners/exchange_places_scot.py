@@ -1,0 +1,88 @@
+"""Exchange places of brokers on a structured cyclic overlay, by the one cost: who shares a cluster, who a region.
+
+In: the state over a horizon. Out: a proposal for each exchange of two brokers, each costed on top of those before. The
+search is in :mod:`controller.planners.steps.search_places`.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.controller.planners.steps.search_places import PlaceBudget, PlaceExchange, search_places
+from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.place_costs import PlaceCosts
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot_places import Regions, id_moves_between, places_of
+from regraft.schemas.plan import Proposal
+
+PLANNER = "exchange_places_scot"
+
+
+@dataclass(frozen=True)
+class ExchangeSettings(PlannerSettings):
+    """How far the search for exchanges of places goes.
+
+    ``exchanges_max``: exchanges in one plan; with each, some 2 * (regions + clusters) links change. ``looks_max``:
+    exchanges that are priced in one call. Default 2,000, less than two seconds at 40 brokers. ``gain_share_min``: what
+    share of the cost each must save. Default 0.005: few exchanges, each of which tells, instead of many for crumbs.
+    """
+
+    exchanges_max: int = 6
+    looks_max: int = 2_000
+    gain_share_min: float = 0.005
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = []
+        if self.exchanges_max < 1:
+            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or nothing is ever exchanged")
+        if self.looks_max < 2:
+            found.append(f"looks_max is {self.looks_max}: at least 2, one to find an exchange and one to cost it")
+        if not 0 <= self.gain_share_min < 1:
+            found.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
+        return found
+
+
+def exchange_places_scot(
+    state: ScotState, settings: ExchangeSettings, context: PlannerContext, rng: random.Random
+) -> list[Proposal]:
+    """Return exchanges of places, the best first, each of which saves its share on top of those before it.
+
+    Two brokers exchange region and cluster, with all places where one stands in for others; publishers stay at their
+    brokers, and so come to other places with them. Source: none, Shafique keeps the clusters that an overlay is made
+    with; the cost is Jaeger07, Eq. 1-2, on the trees that static routing makes of the overlay. Cost: an exchange prices
+    two clusters again, O(brokers * columns) on words. Guarantee: with budget enough nothing is returned only when no
+    exchange saves its share; none of the optimum, as a quadratic assignment hides in it.
+    """
+    if not state.can_move_publishers:
+        return []
+    overlay = state.configuration
+    sets = DeliverySets.joined([window.sets for window in state.windows])
+    prices = PlaceCosts(state.inventory, sets, overlay.home_of)
+    exchanges_max = min(settings.exchanges_max, context.proposals_max)
+    budget = PlaceBudget(settings.looks_max, exchanges_max, settings.gain_share_min)
+    proposals, regions = [], overlay.regions
+    for found in search_places(prices, overlay.regions, overlay.region_links, budget, rng):
+        proposals.append(_proposal(found, regions))
+        regions = found.regions
+    return proposals
+
+
+def _proposal(found: PlaceExchange, before: Regions) -> Proposal:
+    id_moves = id_moves_between(places_of(before), places_of(found.regions))
+    saved = found.before_per_s - found.after_per_s
+    reason = f"{found.one} and {found.other} exchange places, which saves {saved:.4g} of {found.before_per_s:.4g}/s"
+    return Proposal(PLANNER, (), (), found.before_per_s, found.after_per_s, 0.0, reason, id_moves=id_moves)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    ScotConfiguration.KIND,
+    exchange_places_scot,
+    ExchangeSettings,
+    summary="which brokers of a structured cyclic overlay share a cluster and a region, by the one cost",
+    source="ours",
+)

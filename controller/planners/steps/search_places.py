@@ -1,0 +1,75 @@
+"""Search for exchanges of places on a structured cyclic overlay that save most of the one cost.
+
+In: prices of whole overlays, regions, a budget. Out: exchanges, each costed on top of those before. What is proposed of
+them belongs to the planner. Pure.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from regraft.overlay.place_costs import PlaceCosts, RegionLinks
+from regraft.overlay.scot_places import Regions
+
+
+@dataclass(frozen=True)
+class PlaceExchange:
+    """Two brokers exchange all places that they have: the regions after it, and the cost before and after."""
+
+    one: str
+    other: str
+    regions: Regions
+    before_per_s: float
+    after_per_s: float
+
+
+@dataclass(frozen=True)
+class PlaceBudget:
+    """What a search may take: overlays priced, exchanges found, and the least share of the cost that one must save."""
+
+    looks_max: int
+    exchanges_max: int
+    gain_share_min: float
+
+
+def exchanged(regions: Regions, one: str, other: str) -> Regions:
+    """Return the regions after two brokers have exchanged all their places."""
+    names = {one: other, other: one}
+    return tuple(tuple(names.get(broker, broker) for broker in region) for region in regions)
+
+
+def search_places(
+    prices: PlaceCosts, regions: Regions, links: RegionLinks, budget: PlaceBudget, rng: random.Random
+) -> Iterator[PlaceExchange]:
+    """Yield exchanges, each of which saves its share on the overlay that the earlier ones leave.
+
+    In rounds: all pairs of brokers are priced, as far as half of what is left of the budget reaches, in random order;
+    those that save go by what they save, each priced again on what the round has found so far. It ends when a round
+    finds nothing or the budget is used up. A broker exchanges once, so that each exchange is possible without the
+    others: when one is refused, the others need not be.
+    """
+    brokers = sorted({broker for region in regions for broker in region})
+    now_per_s, looks, found = prices.cost_per_s(regions, links), budget.looks_max, 0
+    while looks > 1 and found < budget.exchanges_max:
+        pairs = list(combinations(brokers, 2))
+        tried = rng.sample(pairs, min(len(pairs), max(looks // 2, 1)))
+        looks -= len(tried)
+        gains = [(now_per_s - prices.cost_per_s(exchanged(regions, *pair), links), pair) for pair in tried]
+        before = found
+        for gain, pair in sorted(gains, key=lambda one: (-one[0], one[1])):
+            floor_per_s = budget.gain_share_min * now_per_s
+            if gain <= floor_per_s or looks == 0 or found == budget.exchanges_max:
+                break
+            if not set(pair) <= set(brokers):
+                continue
+            after = exchanged(regions, *pair)
+            after_per_s, looks = prices.cost_per_s(after, links), looks - 1
+            if now_per_s - after_per_s > floor_per_s:
+                yield PlaceExchange(*pair, after, now_per_s, after_per_s)
+                regions, now_per_s, found = after, after_per_s, found + 1
+                brokers = [broker for broker in brokers if broker not in pair]
+        if found == before:
+            return
