@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from regraft.overlay.configuration import Configuration, NotATreeError
 from regraft.overlay.kinds import read_configuration
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+from regraft.overlay.prices import Prices
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 from regraft.schemas.topics import AGENT_PATTERN, NO_AGENT
+
+SECOND_MS = 1000.0
 
 
 class InventoryError(ValueError):
@@ -37,7 +40,8 @@ class Inventory:
     knows. They are shown, and price the links of brokers that are added without costs.
     ``agent_of`` names by broker who speaks for it in Kafka, in topics of its own; a broker that is not in it has no
     agent and shares the topics with all such. ``clients_stay``: the brokers are real ones of a tree, whose clients stay
-    where they connect, so that no plan moves any.
+    where they connect, so that no plan moves any. ``prices``: what traffic costs in money, None where nobody is billed
+    by it; ``link_cost`` then still tells delays, and :attr:`charged` is what decisions rest on.
     """
 
     brokers: tuple[str, ...]
@@ -49,6 +53,7 @@ class Inventory:
     positions: NDArray[np.float64] | None = None
     agent_of: Mapping[str, str] = field(default_factory=dict)
     clients_stay: bool = False
+    prices: Prices | None = None
 
     def __post_init__(self) -> None:
         count = len(self.brokers)
@@ -71,6 +76,10 @@ class Inventory:
         places = self.positions
         if places is not None and (places.shape != (count, 2) or not np.isfinite(places).all()):
             raise InventoryError(f"positions must be {count} pairs of finite numbers, got shape {places.shape}")
+        if self.prices is not None and len(self.prices.access_per_gb) != count:
+            raise InventoryError(f"prices are of {len(self.prices.access_per_gb)} brokers, there are {count}")
+        if self.prices is not None and not isinstance(self.bootstrap, Configuration):
+            raise InventoryError(f"prices are given for a {self.bootstrap.KIND}: only trees are charged, remove them")
         self._check_agents()
 
     def _check_agents(self) -> None:
@@ -101,6 +110,34 @@ class Inventory:
         """Each broker's position in ``brokers``."""
         return {broker: position for position, broker in enumerate(self.brokers)}
 
+    @cached_property
+    def charged(self) -> Inventory:
+        """The same with money, and what delays count as, for costs of links and brokers; itself without prices."""
+        prices = self.prices
+        if prices is None or prices.is_charged:
+            return self
+        per_ms = prices.delay_price / SECOND_MS
+        return replace(
+            self,
+            link_cost=prices.link_money + per_ms * self.link_cost,
+            processing_cost=per_ms * self.processing_cost,
+            prices=replace(prices, delay_ms=self.link_cost),
+        )
+
+    @property
+    def delay_cost(self) -> NDArray[np.float64]:
+        """What the delay of each link costs a notification, shape (n, n): all of its cost without prices."""
+        prices = self.prices
+        if prices is None or prices.delay_ms is None:
+            return self.link_cost
+        return prices.delay_price / SECOND_MS * prices.delay_ms
+
+    @property
+    def delay_ms(self) -> NDArray[np.float64]:
+        """The delay of each link, shape (n, n): its cost, where that is not money."""
+        known = None if self.prices is None else self.prices.delay_ms
+        return self.link_cost if known is None else known
+
     def cost_of_link(self, broker: str, peer: str) -> float:
         """Return c of the link between two brokers, per notification."""
         return float(self.link_cost[self.index[broker], self.index[peer]])
@@ -126,6 +163,7 @@ class Inventory:
             None if self.positions is None else self.positions[rows],
             {broker: agent for broker, agent in self.agent_of.items() if broker in wanted},
             self.clients_stay,
+            None if self.prices is None else self.prices.restricted_to(rows),
         )
 
     def save(self, path: Path) -> None:
@@ -155,6 +193,8 @@ class Inventory:
             document["agents"] = dict(self.agent_of)
         if self.clients_stay:
             document["clients_stay"] = True
+        if self.prices is not None:
+            document["prices"] = self.prices.to_fields()
         return json.dumps(document)
 
     @classmethod
@@ -173,6 +213,7 @@ class Inventory:
             document = json.loads(text)
             brokers: Sequence[str] = document["brokers"]
             loads, places = document.get("load_max_per_s"), document.get("positions")
+            prices = document.get("prices")
             return cls(
                 tuple(brokers),
                 np.asarray(document["processing_cost"], dtype=np.float64),
@@ -183,6 +224,7 @@ class Inventory:
                 None if places is None else np.asarray(places, dtype=np.float64),
                 dict(document.get("agents", {})),
                 bool(document.get("clients_stay", False)),
+                None if prices is None else Prices.of_fields(prices),
             )
         except (KeyError, TypeError, ValueError, NotATreeError) as error:
             raise InventoryError(f"{source} is not an inventory: {error}") from error

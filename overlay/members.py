@@ -85,9 +85,9 @@ class FleetView:
 
     @cached_property
     def inventory_told(self) -> Inventory:
-        """The same with links as inventory and records say, whatever was measured."""
+        """The same with links as inventory and records say, whatever was measured; in money where that has prices."""
         told = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
-        return extended(self.first_fill, told) if told else self.first_fill
+        return (extended(self.first_fill, told) if told else self.first_fill).charged
 
 
 def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inventory:
@@ -120,6 +120,7 @@ def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inven
         _shown_places(places, link_cost),
         kept | agents,
         inventory.clients_stay,
+        None if inventory.prices is None else inventory.prices.extended_to(known, len(brokers)),
     )
 
 

@@ -31,7 +31,9 @@ HomesBefore = Callable[[int], Mapping[str, str]]  # Where clients were before th
 
 EVACUATION = "evacuate_brokers"  # The planner's name of moves away from brokers in maintenance.
 RELIEF = "relieve_links_scot"  # That of moves away from links that have been congested for long.
-NEEDS_NO_GAIN = frozenset({EVACUATION, RELIEF})  # A person asked for it, or the cost knows nothing of its purpose.
+OVERLOAD = "relieve_brokers"  # That of moves away from brokers of a tree that pass more than their cap.
+# A person asked for it, or the cost knows nothing of its purpose.
+NEEDS_NO_GAIN = frozenset({EVACUATION, RELIEF, OVERLOAD})
 
 
 def needs_no_gain(proposals: Iterable[Proposal]) -> bool:

@@ -79,7 +79,7 @@ class LinkMeter:
 
     def add(self, window: ClosedWindow, inventory: Inventory) -> dict[Link, tuple[float, float]]:
         """Take in a window; return the links whose cost changes, each with the cost before and after."""
-        if not self._settings.cost_per_ms:
+        if not self._settings.cost_per_ms or inventory.prices is not None:  # A price does not follow a delay.
             return {}
         before = self.costs
         for pair, rtt_ms in _least_rtts_ms(window).items():

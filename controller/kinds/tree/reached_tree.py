@@ -35,7 +35,9 @@ class ReachedTree:
         tree = state.span_tree_costs if line is None else line.go_to(swaps)
         # The tree goes on to other overlays: what is asked of this one is kept.
         self._spans_s = tree.sets.spans_s
-        self._costs_per_s, self._cost_per_s = tree.costs_per_s, tree.cost_per_s
+        access_per_s, spans_s = state.access_by_span_per_s, tree.sets.spans_s
+        self._costs_per_s = tree.costs_per_s + access_per_s
+        self._cost_per_s = tree.cost_per_s + float(access_per_s @ spans_s / spans_s.sum())
         self._loads_per_s, self.degrees = tree.loads_per_s, tree.degrees
 
     @property

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import numpy as np
 
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
 from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
+from regraft.controller.kinds.tree.charge_access import access_by_span_per_s, access_costs_per_s
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving, subscribers_leaving
 from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
@@ -55,6 +58,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
             links_max=settings.changes_per_plan_max,
             degree_max=self.degree_max,
             frailty_weight=settings.frailty_weight,
+            subscribers_max=0 if self.inventory.clients_stay else settings.users_per_plan_max,
         )
 
     def missing_in(self, state: TreeState) -> str:
@@ -86,7 +90,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
 
     def choices_in(self, proposal: Proposal) -> int:
         """Return how many links and homes change: each was picked by what the windows cost."""
-        return len(proposal.links_added) + len(proposal.moves)
+        return len(proposal.links_added) + len(proposal.moves) + len(proposal.subscribers_moved)
 
     def alternatives_to(self, proposal: Proposal) -> int:
         """Return the pairs of brokers, as a link joins two, and about as many as publishers and brokers have."""
@@ -112,19 +116,30 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return repaired_tree(known, task, self.degree_max)
 
     def cost_per_s(self, configuration: Configuration, window: ClosedWindow) -> float:
-        """Return the one cost of the window's notifications (Jaeger07, Eq. 1-2)."""
-        return overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of)).total_per_s
+        """Return the one cost of the window's notifications (Jaeger07, Eq. 1-2), with the price of hand-overs."""
+        links = overlay_cost(configuration, self.inventory, window.sets_at(configuration.home_of))
+        return links.total_per_s + float(access_costs_per_s(self.inventory, window).sum())
 
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
-        """Return what no tree costs less than; None where what was delivered is not told from what was published."""
+        """Return what no tree costs less than with subscribers where they are.
+
+        None where what was delivered is not told from what was published.
+        """
         sets = [window.sets for window in windows]
         is_known = bool(sets) and all(one.delivered is not None for one in sets)
-        return least_cost_per_s(self.inventory, sets) if is_known else None
+        access_per_s = access_by_span_per_s(self.inventory, windows, 1)
+        return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if is_known else None
 
     def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
         """Return the same by link and broker."""
         sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
-        return overlay_cost(configuration, self.inventory, sets)
+        found = overlay_cost(configuration, self.inventory, sets)
+        if self.inventory.prices is None:
+            return found
+        access = np.mean([access_costs_per_s(self.inventory, window) for window in windows], axis=0)
+        at_brokers = zip(self.inventory.brokers, access.tolist(), strict=True)
+        brokers = {broker: found.brokers_per_s[broker] + handed for broker, handed in at_brokers}
+        return replace(found, brokers_per_s=brokers)
 
     def can_be_costed(self, window: ClosedWindow) -> bool:
         """Return True: every window knows what was delivered where."""
@@ -143,7 +158,8 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         known = [queue for queue in window.queues if queue.broker in inventory.index]
         if not known:
             return None
-        return sum(
+        access_per_s = float(access_costs_per_s(inventory, window).sum())
+        return access_per_s + sum(
             queue.notifications_out_per_s * inventory.cost_of_link(queue.broker, queue.peer)
             if queue.peer in inventory.index
             else queue.notifications_out_per_s * float(inventory.processing_cost[inventory.index[queue.broker]])

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
 from regraft.controller.state.overlay_state import OverlayState, Span, count_slices, cut_spans
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.bloom_filters import FilterShape
@@ -34,12 +35,13 @@ class TreeContext(PlannerContext):
 
     ``links_max`` is how many links one plan may exchange. ``degree_max`` caps the links of a broker, None is the
     paper's unbounded rule. ``frailty_weight`` is that of the judge: what it counts, as a share of the cost, when one
-    death cuts off all deliveries instead of none.
+    death cuts off all deliveries instead of none. ``subscribers_max`` is how many subscribers one plan may move.
     """
 
     links_max: int = sys.maxsize
     degree_max: int | None = None
     frailty_weight: float = 0.0
+    subscribers_max: int = sys.maxsize
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +91,11 @@ class TreeState(OverlayState):
         """The same with each span apart; how a gain differs between them is its noise."""
         cut = [part for sets in self.window_sets for part in time_slices(sets, self.slice_count)]
         return TreeCosts(self.configuration, self.inventory, WeightedSets.by_span(cut))
+
+    @cached_property
+    def access_by_span_per_s(self) -> NDArray[np.float64]:
+        """What handing over to subscribers costs in each span; 0 where the inventory has no prices."""
+        return access_by_span_per_s(self.inventory, self.windows, self.slice_count)
 
     @property
     def can_move_publishers(self) -> bool:

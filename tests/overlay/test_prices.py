@@ -1,0 +1,75 @@
+"""Prices by volume become the one cost in millionths of the currency; without any, nothing changes."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from regraft.overlay.chord_configuration import ChordConfiguration
+from regraft.overlay.inventory import Inventory, InventoryError
+from regraft.overlay.members import FleetView
+from regraft.overlay.prices import Prices, per_month
+from regraft.schemas.member import BrokerFacts, Member, MemberState
+from tests.overlay.small_overlays import inventory_of, line_of
+
+LINKS = np.array([[0.0, 0.02, 0.1], [0.02, 0.0, 0.1], [0.1, 0.1, 0.0]])
+PRICES = Prices("USD", LINKS, np.array([0.09, 0.09, 0.15]), message_bytes=500.0, delay_price=0.01)
+
+
+def priced(prices: Prices = PRICES) -> Inventory:
+    return replace(inventory_of(line_of(3), {}), prices=prices)
+
+
+def test_a_notification_costs_its_bytes_at_the_price_of_the_link_and_what_its_delay_counts_as() -> None:
+    """500 bytes at 0.02 USD a GB are 0.01 millionths; a link of 1 ms at 0.01 a second adds 0.00001."""
+    charged = priced().charged
+    assert charged.cost_of_link("b00", "b01") == pytest.approx(0.01 + 1e-5 * priced().link_cost[0, 1])
+    assert charged.charged is charged
+    assert charged.delay_ms.tolist() == priced().link_cost.tolist()
+    assert charged.delay_cost[0, 1] == pytest.approx(1e-5 * priced().link_cost[0, 1])
+    assert charged.prices is not None
+    assert charged.prices.access_money.tolist() == pytest.approx([0.045, 0.045, 0.075])
+    assert per_month(1000.0) == pytest.approx(2592.0)
+    bare = inventory_of(line_of(3), {})
+    assert bare.charged is bare
+    assert (bare.delay_cost == bare.link_cost).all()
+
+
+def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
+    """A broker that is added without prices costs as much as the dearest known."""
+    again = Inventory.from_json(priced().to_json(), "test")
+    assert again.prices is not None
+    assert again.to_json() == priced().to_json()
+    assert again.restricted_to(("b00", "b02")).charged.delay_ms.shape == (2, 2)
+    added = Member("a99", MemberState.JOINING, 0, "", facts=BrokerFacts(processing_cost=1.0))
+    fleet = FleetView.of(again, [added]).inventory
+    assert fleet.prices is not None
+    assert fleet.prices.access_per_gb.tolist() == [0.15, 0.09, 0.09, 0.15]
+    assert fleet.prices.link_per_gb[0].tolist() == [0.0, 0.1, 0.1, 0.1]
+    assert fleet.prices.is_charged
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"link_per_gb": (LINKS + np.triu(LINKS)).tolist()}, "the same both ways"),
+        ({"access_per_gb": [0.1, -0.1, 0.1]}, "negative"),
+        ({"access_per_gb": [0.1, 0.1]}, "2 by 2 are wanted"),
+        ({"message_bytes": 0.0}, "above 0"),
+        ({"currency": ""}, "a name"),
+    ],
+)
+def test_what_is_wrong_with_prices_is_said(change: dict[str, object], says: str) -> None:
+    """With the name of the value, like all else in an inventory."""
+    document = json.loads(priced().to_json())
+    document["prices"] |= change
+    with pytest.raises(InventoryError, match=says):
+        Inventory.from_json(json.dumps(document), "test")
+
+
+def test_only_trees_are_charged() -> None:
+    """On others nobody would add up what handing over costs."""
+    ring = ChordConfiguration.hashed(0, 8, line_of(3).brokers)
+    with pytest.raises(InventoryError, match="only trees are charged"):
+        replace(priced(), bootstrap=ring)
