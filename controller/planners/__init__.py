@@ -5,6 +5,7 @@ Each file ends with its ``SPEC``. Which of them are ours stands here; :mod:`cont
 
 BUILT_IN = (
     "regraft.controller.planners.search_overlay_cost",
+    "regraft.controller.planners.pack_users_drop",
     "regraft.controller.planners.swap_links_cost",
     "regraft.controller.planners.swap_links_ci",
     "regraft.controller.planners.swap_links_lmst",

@@ -7,19 +7,13 @@ its price does not belong here.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
-from regraft.controller.planners.steps.order_changes import ChangeOrder, Step
-from regraft.controller.planners.steps.price_frailty import FrailtyPrice, OverlayFrailty
-from regraft.controller.planners.steps.search_overlay import OverlaySearch
-from regraft.controller.planners.steps.search_swaps import Search, descend
+from regraft.controller.planners.steps.propose_overlay import overlay_proposals
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec
 from regraft.overlay.configuration import Configuration
-from regraft.overlay.overlay_costs import OverlayCosts
-from regraft.overlay.tree_costs import LinkSwap
-from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.plan import Proposal
 
 PLANNER = "search_overlay_cost"
 
@@ -63,86 +57,7 @@ def search_overlay_cost(
     reached; none of the optimum. Deterministic: budgets are counted in words looked at, kicks drawn from ``rng``.
     Any-time: what was found when a budget ends is returned.
     """
-    present = state.overlay_costs
-    degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
-    bounds = Search(
-        settings.search_words_max,
-        degree_max,
-        state.inventory.load_max_per_s,
-        present=frozenset(present.tree.links),
-        links_max=min(context.links_max, context.proposals_max),
-    )
-    search = OverlaySearch(
-        present,
-        bounds,
-        min(context.moves_max, context.proposals_max),
-        OverlayFrailty.of(state, context.frailty_weight),
-    )
-    chains = [_chain(search, state, context, is_homes_first=first) for first in (True, False)]
-    best = search.best([present, *(end for end, _ in chains)])
-    bounds.words_left = settings.escape_words_max
-    best = search.escape(best, rng)
-    order = ChangeOrder(present, best, bounds, search.frailty)
-    ways = [(list(order.steps()), order.reached), *((steps, end) for end, steps in chains)]
-    steps, _ = min(ways, key=lambda way: search.value_per_s(way[1]))
-    return [_proposal(state, present, steps, place) for place in range(len(steps))]
-
-
-def _chain(
-    search: OverlaySearch, state: TreeState, context: TreeContext, *, is_homes_first: bool
-) -> tuple[OverlayCosts, list[Step]]:
-    """Return where links alone and homes alone lead, one after the other, and the steps."""
-    reached = search.present.copy()
-    steps: list[Step] = []
-    for is_homes in (is_homes_first, not is_homes_first):
-        if is_homes:
-            before = reached.copy()
-            search.rehome(reached)
-            order = ChangeOrder(before, reached, search.search, search.frailty)
-            steps += list(order.steps())
-            reached = order.reached
-        else:
-            bounds = replace(search.search, frailty=FrailtyPrice.of(state, context.frailty_weight))
-            before_per_s = reached.cost_per_s
-            for swap in descend(reached.tree, bounds, bounds.links_max):
-                steps.append(Step((swap,), (), before_per_s, reached.cost_per_s))
-                before_per_s = reached.cost_per_s
-            reached.links_changed()
-            search.search.words_left = bounds.words_left
-    return reached, steps
-
-
-def _proposal(state: TreeState, present: OverlayCosts, steps: Sequence[Step], place: int) -> Proposal:
-    step = steps[place]
-    names, publishers = state.inventory.brokers, present.sets.publishers
-    homes: dict[int, int] = {publisher: int(home) for publisher, home in enumerate(present.homes.tolist())}
-    for earlier in steps[:place]:
-        homes.update(earlier.moves)
-    moves = tuple(ClientMove(publishers[one], names[homes[one]], names[home]) for one, home in step.moves)
-    removed, added = _exchanged(step.swaps)
-    return Proposal(
-        PLANNER,
-        removed,
-        added,
-        step.cost_before_per_s,
-        step.cost_after_per_s,
-        0.0,
-        _reason(step, moves),
-        moves=moves,
-    )
-
-
-def _exchanged(swaps: Sequence[LinkSwap]) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]:
-    return tuple(swap.removed for swap in swaps), tuple(swap.added for swap in swaps)
-
-
-def _reason(step: Step, moves: Sequence[ClientMove]) -> str:
-    if len(step.swaps) + len(moves) > 1:
-        return f"only together do these {len(step.swaps)} links and {len(moves)} homes of publishers save"
-    if moves:
-        return f"on the tree reached, {moves[0].home_to} is the best home for {moves[0].client}"
-    ((a, b), (i, j)) = step.swaps[0].removed, step.swaps[0].added
-    return f"on the way to the best overlay found, {i}-{j} for {a}-{b} saves most"
+    return overlay_proposals(PLANNER, state, context, rng, settings.search_words_max, settings.escape_words_max)
 
 
 SPEC = PlannerSpec(

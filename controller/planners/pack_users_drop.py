@@ -1,0 +1,194 @@
+"""Pack the users of a tree onto fewer and cheaper brokers: close brokers while that saves, then search links and homes.
+
+In: the state of a tree with what traffic costs, and how many subscribers each broker has. Out: a sequence of proposals,
+each costed on the overlay that the earlier ones leave. Whether a gain is worth its price does not belong here. The same
+idea on an instance of the paper, with a bound, is :mod:`controller.planners.steps.pack_drop`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.controller.kinds.overlay_kind import OVERLOAD
+from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.propose_overlay import overlay_proposals
+from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, emptying_proposal
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.group_moves import group_move_changes_per_s
+from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.schemas.plan import HomeMove, Proposal
+
+PLANNER = "pack_drop"
+TIE_SHARE = 1e-9  # What saves less of the cost than this is rounding of floats.
+MOVES_TRIED_MAX = 12  # Moves held against the caps in one look: each takes the loads of a whole tree.
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PackingSettings(PlannerSettings):
+    """How far users may be moved, and how much is looked at.
+
+    ``detour_ms_max``: the longest delay between the broker that subscribers leave and the one they go to. Default
+    40 ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call, once
+    for each move found. Default 24, at 100 brokers some seconds. ``search_words_max`` and ``escape_words_max``: as for
+    search_overlay_cost, which looks at links and publishers afterwards. Default half of what it has.
+    """
+
+    detour_ms_max: float = 40.0
+    looks_max: int = 24
+    search_words_max: int = 500_000_000
+    escape_words_max: int = 50_000_000
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if not 0 <= self.detour_ms_max < math.inf:
+            found.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or nobody could move")
+        for name, least in (("looks_max", 0), ("search_words_max", 1), ("escape_words_max", 0)):
+            if getattr(self, name) < least:
+                found.append(f"{name} is {getattr(self, name)}: at least {least}")
+        return found
+
+
+def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext, rng: random.Random) -> list[Proposal]:
+    """Return moves of all subscribers of single brokers, best first, then swaps of links and moves of publishers.
+
+    Subscribers of a broker that passes more than its cap go first, to where that costs least, whatever it costs. Then
+    the move of all subscribers of one broker to another that saves most is taken, and all are priced again, until none
+    saves, ``subscribers_max`` are used up or ``looks_max`` looks taken. A move is priced by the links on its way, what
+    handing over costs at either broker, and the delay between the two for each hand-over. No broker passes more than
+    its cap by it. Links and publishers' homes are searched on what is reached.
+    Source: drop heuristics of facility location for the problem of Zhao11, on the one cost of the tree that is there.
+    Departures: users of a broker move together, as windows do not tell what each takes; access is priced by broker, not
+    by user and broker; all traffic shares one tree. Cost O(brokers^2 * degree * words) for a look. Guarantee: each
+    proposal but those for a cap lowers the cost of the links and of access; none of the optimum. Deterministic but for
+    kicks drawn from ``rng``.
+    """
+    if not state.can_move_publishers:
+        return []
+    found, reached = [], state
+    for proposal, after in _moves(state, settings, context):
+        found.append(proposal)
+        reached = after
+    budget = settings.search_words_max, settings.escape_words_max
+    return found + overlay_proposals(PLANNER, reached, context, rng, *budget)
+
+
+def _moves(state: TreeState, settings: PackingSettings, context: TreeContext) -> Iterator[tuple[Proposal, TreeState]]:
+    """Yield moves of subscribers, each with the state after it."""
+    room = context.subscribers_max
+    if not state.subscribers_at or not room:
+        return
+    for _ in range(min(settings.looks_max, context.proposals_max)):
+        look = _Look(state, settings, room)
+        move = look.relief() or look.best()
+        if move is None:
+            return
+        proposal, after = look.proposal(*move)
+        yield proposal, after
+        room -= look.counts[move[0]]
+        state = after
+
+
+class _Look:
+    """All moves of the subscribers of one broker to another, priced on one state."""
+
+    def __init__(self, state: TreeState, settings: PackingSettings, room: int) -> None:
+        self.state = state
+        inventory = state.inventory
+        self._names, known = inventory.brokers, state.subscribers_at or {}
+        self.counts = [known.get(broker, 0) for broker in self._names]
+        handed_per_s = np.zeros(len(self._names))
+        for at_brokers in state.local_deliveries.values():
+            for broker, count in at_brokers.items():
+                handed_per_s[inventory.index[broker]] += count / state.horizon_s
+        links = group_move_changes_per_s(state.configuration, inventory, state.sets, state.configuration.home_of)
+        changes = links + handed_per_s[:, None] * inventory.delay_cost
+        if inventory.prices is not None:
+            access = inventory.prices.access_money
+            changes += handed_per_s[:, None] * (access[None, :] - access[:, None])
+        may_go = np.array([0 < count <= room for count in self.counts])
+        changes[~may_go] = np.inf
+        changes[inventory.delay_ms > settings.detour_ms_max] = np.inf
+        np.fill_diagonal(changes, np.inf)
+        self.changes_per_s: Floats = changes
+        self._cost_per_s = state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
+
+    def best(self) -> tuple[int, int] | None:
+        """Return the move that saves most without putting a broker above its cap, None where none saves."""
+        for place in np.argsort(self.changes_per_s, axis=None, kind="stable").tolist()[:MOVES_TRIED_MAX]:
+            start, end = divmod(place, len(self._names))
+            if self.changes_per_s[start, end] >= -TIE_SHARE * self._cost_per_s:
+                return None
+            if self._caps is None or (self._loads_after(start, end) <= self._limits_per_s).all():
+                return start, end
+        return None
+
+    def relief(self) -> tuple[int, int] | None:
+        """Return the cheapest move off a broker above its cap that lowers what is above caps, None without one."""
+        caps = self._caps
+        if caps is None or not (over := np.flatnonzero(self.state.tree_costs.loads_per_s > self._limit(caps))).size:
+            return None
+        excess_per_s = float(np.maximum(self.state.tree_costs.loads_per_s - caps, 0.0).sum())
+        changes = self.changes_per_s[over]
+        for place in np.argsort(changes, axis=None, kind="stable").tolist()[:MOVES_TRIED_MAX]:
+            row, end = divmod(place, len(self._names))
+            if not np.isfinite(changes[row, end]):
+                return None
+            after = self._loads_after(int(over[row]), end)
+            left_per_s = float(np.maximum(after - caps, 0.0).sum())
+            if (after <= self._limits_per_s).all() and left_per_s < excess_per_s * (1 - ROUNDING_SHARE):
+                return int(over[row]), end
+        return None
+
+    def proposal(self, start: int, end: int) -> tuple[Proposal, TreeState]:
+        """Return the proposal of a move, and the state after it."""
+        here, there = self._names[start], self._names[end]
+        change_per_s, caps = float(self.changes_per_s[start, end]), self._caps
+        load_per_s = float(self.state.tree_costs.loads_per_s[start])
+        is_relief = caps is not None and load_per_s > self._limit(caps)[start]
+        delay = f"{self.state.inventory.delay_ms[start, end]:.3g} ms away"
+        reason = f"{self.counts[start]} subscribers of {here} cost least at {there}, {delay}; {here} then serves none"
+        if is_relief and caps is not None:
+            reason = f"{here} passes {load_per_s:.4g}/s, its limit is {caps[start]:.4g}/s; {reason}"
+        moves = (HomeMove(here, there),)
+        name = OVERLOAD if is_relief else PLANNER
+        proposal = emptying_proposal(name, moves, self._cost_per_s, self._cost_per_s + change_per_s, reason)
+        return proposal, self._after(start, end)
+
+    @property
+    def _caps(self) -> Floats | None:
+        return self.state.inventory.load_max_per_s
+
+    @property
+    def _limits_per_s(self) -> Floats:
+        """What each broker may pass after a move: its cap, or what it passes now where that is more."""
+        assert self._caps is not None
+        return self._limit(np.maximum(self._caps, self.state.tree_costs.loads_per_s))
+
+    @staticmethod
+    def _limit(loads_per_s: Floats) -> Floats:
+        return np.asarray(loads_per_s * (1 + ROUNDING_SHARE))
+
+    def _loads_after(self, start: int, end: int) -> Floats:
+        return self._after(start, end).tree_costs.loads_per_s
+
+    def _after(self, start: int, end: int) -> TreeState:
+        return self.state.with_subscribers_moved({self._names[start]: self._names[end]})
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    Configuration.KIND,
+    pack_drop,
+    PackingSettings,
+    summary="subscribers onto fewer and cheaper brokers, then links and publishers' homes",
+    source="ours, for the problem of Zhao11",
+)

@@ -1,0 +1,90 @@
+"""What moving all subscribers of a broker to another one changes on the links of a tree: every pair at once.
+
+In: a tree, what was delivered and published where. Out: a change of cost for each pair of brokers. Only links on the
+way between the two change: on all others both are on the same side. Prices of handing over belong elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.distinct_sets import Words
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.link_sides import HungTree, link_sides
+
+Floats = NDArray[np.float64]
+
+
+def group_move_changes_per_s(
+    configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
+) -> Floats:
+    """Return what the links cost more, shape (brokers from, brokers to), when all subscribers of one move to another.
+
+    Exact but for what processing at the brokers on the way costs. ``homes`` are those of publishers. Cost O(brokers^2 *
+    degree * columns). Raises ValueError when what was delivered is not known apart.
+    """
+    walk = _Walk(configuration, inventory, sets, homes)
+    return np.stack([walk.changes_from(place) for place in range(len(sets.brokers))])
+
+
+class _Walk:
+    """Walks from a broker over the tree, with what its side of each link still wants when its subscribers are gone."""
+
+    def __init__(
+        self, configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
+    ) -> None:
+        if sets.delivered is None:
+            raise ValueError("what was only published is not told from what was delivered: subscribers cannot be moved")
+        self._words, self._delivered = sets.words, sets.delivered
+        self._costs = inventory.link_cost / max(sets.span_s, 1e-9)
+        self._kept = _published_at_home(sets, homes)
+        index = inventory.index
+        self._peers = [[index[peer] for peer in configuration.neighbours[broker]] for broker in sets.brokers]
+        tree = HungTree.of(configuration)
+        below, above = link_sides(tree, sets.words)
+        self._side: dict[tuple[int, int], Words] = {}  # By link from-to: all that the side of its first end has.
+        self._before: dict[tuple[int, int], int] = {}
+        for child, parent in enumerate(tree.parents):
+            if child != parent:
+                self._side[child, parent], self._side[parent, child] = below[child], above[child]
+                crossing = int(np.bitwise_count(below[child] & above[child]).sum())
+                self._before[child, parent] = self._before[parent, child] = crossing
+
+    def changes_from(self, start: int) -> Floats:
+        """Return what the links cost more for each broker that the subscribers of this one may go to."""
+        changes = np.zeros(len(self._peers))
+        going = self._delivered[start]
+        if not going.any():
+            return changes
+        frontier = [(start, -1, self._kept[start])]
+        while frontier:
+            here, came_from, left = frontier.pop()
+            for peer in self._peers[here]:
+                if peer == came_from:
+                    continue
+                side = left.copy()
+                for other in self._peers[here]:
+                    if other not in (peer, came_from):
+                        side |= self._side[other, here]
+                crossing = int(np.bitwise_count(side & (self._side[peer, here] | going)).sum())
+                change = (crossing - self._before[here, peer]) * float(self._costs[here, peer])
+                changes[peer] = changes[here] + change
+                frontier.append((peer, here, side | self._words[peer]))
+        return changes
+
+
+def _published_at_home(sets: DeliverySets, homes: Mapping[str, str]) -> Words:
+    """Return what stays at each broker without its subscribers, shape (brokers, columns): what was published there."""
+    assert sets.delivered is not None
+    kept = sets.words & ~sets.delivered
+    row = {broker: position for position, broker in enumerate(sets.brokers)}
+    placed = [(place, row[homes[name]]) for place, (name, _) in enumerate(sets.columns) if homes.get(name) in row]
+    if placed:
+        columns, rows = np.array(placed, dtype=np.intp).T
+        kept[rows, columns] |= sets.published[columns]
+    return np.asarray(kept)
