@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TURN_SILENCE_S_MAX = 60.0  # Starting a query takes up to half of that on a busy machine.
 FLOOR_BATCHES = 100
+HELD_PARTS = ("addBatch", "triggerExecution")  # Spark's names of the parts in which a micro-batch is held.
 FURTHEST_BEHIND = "maxOffsetsBehindLatest"  # Spark's name of it, among what a source of Kafka reports.
 BATCH_SILENCE_S_MAX = 180.0  # Spark tells of an idle query each 10 s; a batch may wait a minute for Kafka.
 
@@ -38,7 +39,9 @@ class JobMetrics:
         self.batches = counter("batches", "Micro-batches that ended.")
         self.batch_ms = histogram("batch_ms", "How long a micro-batch takes.")
         self.batch_part_ms = gauge(
-            "batch_part_ms", "How long the parts of the last micro-batch took, by Spark's name of the part.", ["part"]
+            "batch_part_ms",
+            "How long the parts of the last micro-batch took, by Spark's name of the part, and how long it was held.",
+            ["part"],
         )
         self.batch_floor_ms = gauge(
             "batch_floor_ms",
@@ -112,17 +115,18 @@ class JobMetrics:
             "write_waits", "Times that the buffer on the way to Kafka was full and was waited for."
         )
 
-    def show_progress(self, progress: StreamingQueryProgress) -> None:
-        """Take in what Spark reports of one micro-batch."""
+    def show_progress(self, progress: StreamingQueryProgress, held_ms: int) -> None:
+        """Take in what Spark reports of one micro-batch, which was held for so long before it ended."""
         self.batches.inc()
         for part, duration_ms in progress.durationMs.items():
-            self.batch_part_ms.labels(part).set(duration_ms)
-        batch_ms = progress.durationMs.get("triggerExecution", 0)
+            self.batch_part_ms.labels(part).set(duration_ms - held_ms * (part in HELD_PARTS))
+        self.batch_part_ms.labels("held").set(held_ms)
+        batch_ms = progress.durationMs.get("triggerExecution", 0) - held_ms
         self.batch_ms.observe(batch_ms)
         self._recent_batch_ms.append(batch_ms)
         self.batch_floor_ms.set(min(self._recent_batch_ms))
         self.input_rows_per_s.set(_finite(progress.inputRowsPerSecond))
-        self.processed_rows_per_s.set(_finite(progress.processedRowsPerSecond))
+        self.processed_rows_per_s.set(progress.numInputRows * 1_000 / max(batch_ms, 1))
         for source in progress.sources:
             self.backlog_partition_max.set(float(source.metrics.get(FURTHEST_BEHIND, 0)))
         for state in progress.stateOperators:

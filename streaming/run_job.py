@@ -31,6 +31,7 @@ from regraft.streaming.job_metrics import JobHealth, JobMetrics
 from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, read_position
 from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
 from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
+from regraft.streaming.pace_batches import BatchHold
 from regraft.streaming.source_topics import Offsets, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
@@ -144,6 +145,7 @@ class _Job:
         self._writing = threading.Lock()
         self._stopping = False
         self._closed: tuple[int, int, ClosedBatch] | None = None
+        self._hold = BatchHold(settings.window_ms, settings.pause_ms_max)
         self.reports = ProgressReports(health)
         behind = records_behind(settings.kafka, source_topics(settings), self._letters.next_offsets)
         # A backlog that one micro-batch holds is read as a whole, so no partition can run ahead of another.
@@ -155,6 +157,7 @@ class _Job:
         settings = self._settings
         self._batch_records_max = batch_records_max(settings)
         self._stopping, self.reports.run_id = False, ""
+        self._hold = BatchHold(settings.window_ms, settings.pause_ms_max)
         catching_up = self.status.catching_up
         grace_ms = settings.catch_up_grace_ms if catching_up else settings.grace_ms
         # Who is in a partition that is read last is only known where there is an inventory.
@@ -194,6 +197,9 @@ class _Job:
                 self._writer.write_windows(batch.windows)
                 self._closed = rows_ms, int(time.time() * 1_000), batch
             self._count(batch, self._writer.waits - waits)
+        if batch.reports:
+            may_wait = not (batch.windows or self.status.catching_up)  # A closed window is to be committed at once.
+            self._hold.hold(batch.number, self.status.closed_ms, batch.reports[0].settle_ms, may_wait=may_wait)
 
     def _count(self, batch: ClosedBatch, waits: int) -> None:
         windows, reports, status = batch.windows, batch.reports, self.status
@@ -233,6 +239,7 @@ class _Job:
 
     def _end(self, query: StreamingQuery) -> None:
         """Let the micro-batch in hand end and stop the query, or raise what ended it."""
+        self._hold.release()
         self._take_reports(0)
         deadline_s = time.monotonic() + self._settings.write_timeout_ms / 1_000
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline_s:
@@ -266,8 +273,9 @@ class _Job:
         status.clocks_off += observed.get("clocks_off", 0)
         status.cells_off += observed.get("cells_off", 0)
         status.records_newer += observed.get("newer", 0)
-        status.batch_ms = progress.durationMs.get("triggerExecution", 0)
-        status.records_per_s = progress.processedRowsPerSecond
+        held_ms = self._hold.held_ms(progress.batchId)
+        status.batch_ms = progress.durationMs.get("triggerExecution", 0) - held_ms
+        status.records_per_s = progress.numInputRows * 1_000 / max(status.batch_ms, 1)
         source = progress.sources[0]
         end, latest = offsets_of(str(source.endOffset)), offsets_of(str(source.latestOffset))
         if end is not None:
@@ -281,7 +289,7 @@ class _Job:
                 text = f"{type(error).__name__}: {error}"
                 raise explained(text, self._settings) from error
             self._choose_grace(end, latest or end)
-        self._show(progress, observed)
+        self._show(progress, held_ms, observed)
         if self._status_file is not None:
             self._status_file.write(asdict(status))
 
@@ -309,10 +317,10 @@ class _Job:
         self._metrics.records_lost.inc(count)
         self._writer.write_event(event)
 
-    def _show(self, progress: StreamingQueryProgress, observed: dict[str, int]) -> None:
+    def _show(self, progress: StreamingQueryProgress, held_ms: int, observed: dict[str, int]) -> None:
         """Tell Prometheus what a report says; it knows only of this process, the status of the whole job."""
         metrics, self._health.has_batch = self._metrics, True
-        metrics.show_progress(progress)
+        metrics.show_progress(progress, held_ms)
         metrics.records.inc(observed.get("records", 0))
         metrics.cells.inc(observed.get("cells", 0))
         metrics.clocks_off.inc(observed.get("clocks_off", 0))

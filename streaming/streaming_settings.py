@@ -82,7 +82,9 @@ class StreamingSettings:
     ``grace_ms``: how long a window waits for late rows while the job keeps up.
     ``catch_up_grace_ms``: how long it waits while a backlog is read; there the partitions are read unevenly, and event
     time passes quickly anyway.
-    ``trigger_ms``: time from the start of one micro-batch to that of the next; 0 starts it when the last one ends.
+    ``trigger_ms``: time from the start of one micro-batch to that of the next, at least; 0 sets no such bound.
+    ``pause_ms_max``: the same at most, while no window is complete: the next micro-batch waits so that one begins just
+    when a window is, which may take twice that (:mod:`streaming.pace_batches`). 0 never waits.
     ``records_per_trigger_max``: records in one micro-batch over all partitions, in a small overlay.
     ``records_per_broker_max``: the same for each broker of the inventory, where that is more. A job further behind than
     one micro-batch catches up with the longer grace, and every state is stale meanwhile; so the bound must hold what
@@ -113,7 +115,8 @@ class StreamingSettings:
     window_ms: int = 5_000
     grace_ms: int = 2_000
     catch_up_grace_ms: int = CATCH_UP_GRACE_MS
-    trigger_ms: int = 200
+    trigger_ms: int = 50
+    pause_ms_max: int = 1_000
     records_per_trigger_max: int = 20_000
     records_per_broker_max: int = 120
     shards: int = 2
@@ -180,6 +183,7 @@ class StreamingSettings:
                 ("grace_ms", self.grace_ms, 0, "it is a wait, in ms"),
                 ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
                 ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
+                ("pause_ms_max", self.pause_ms_max, 0, "0 never waits for a window to be complete"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
                 ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
                 ("shards", self.shards, 1, "a task keeps each of them"),

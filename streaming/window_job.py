@@ -28,8 +28,9 @@ KEYS_TRIED_PER_SHARD = 64
 
 @dataclass(frozen=True, slots=True)
 class ClosedBatch:
-    """What one micro-batch closed, and what its shards reported; ``windows`` ascending, often none."""
+    """What the micro-batch of a number closed, and what its shards reported; ``windows`` ascending, often none."""
 
+    number: int
     windows: tuple[JoinedWindow, ...]
     reports: tuple[ShardReport, ...]
 
@@ -70,10 +71,11 @@ def start_query(
         )
     )
 
-    def take_batch(batch: DataFrame, _batch_id: int) -> None:
+    def take_batch(batch: DataFrame, number: int) -> None:
         # The one action, on all partitions, whatever comes: a batch that is not read whole loses its state silently.
         packed = batch.toArrow().column("report").to_pylist()
-        take(joined([msgspec.msgpack.decode(report, type=ShardReport) for report in packed], settings.window_ms))
+        reports = [msgspec.msgpack.decode(report, type=ShardReport) for report in packed]
+        take(joined(number, reports, settings.window_ms))
 
     writer = (
         reports.writeStream.foreachBatch(take_batch)
@@ -86,7 +88,7 @@ def start_query(
     return writer.trigger(**trigger).start()
 
 
-def joined(reports: Sequence[ShardReport], window_ms: int) -> ClosedBatch:
+def joined(number: int, reports: Sequence[ShardReport], window_ms: int) -> ClosedBatch:
     """Return the windows that the shards of one micro-batch closed; late rows are told by the first, once."""
     of_window: dict[int, list[ShardSummary]] = {}
     for report in sorted(reports, key=lambda report: report.shard):
@@ -97,7 +99,7 @@ def joined(reports: Sequence[ShardReport], window_ms: int) -> ClosedBatch:
         join_window(of_window[start_ms], window_ms, 0 if place else late_rows)
         for place, start_ms in enumerate(sorted(of_window))
     )
-    return ClosedBatch(windows, tuple(reports))
+    return ClosedBatch(number, windows, tuple(reports))
 
 
 def by_shard(rows: DataFrame, keys: Sequence[int]) -> DataFrame:

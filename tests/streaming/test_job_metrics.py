@@ -12,7 +12,7 @@ def progress(**changes: Any) -> Any:
     values = {
         "durationMs": {"triggerExecution": 300, "addBatch": 250},
         "inputRowsPerSecond": 100.0,
-        "processedRowsPerSecond": 400.0,
+        "numInputRows": 120,
         "sources": [SimpleNamespace(metrics={"maxOffsetsBehindLatest": "7", "avgOffsetsBehindLatest": "2.5"})],
         "stateOperators": [SimpleNamespace(memoryUsedBytes=5_000, allUpdatesTimeMs=40, commitTimeMs=60)],
     }
@@ -22,7 +22,7 @@ def progress(**changes: Any) -> Any:
 def test_a_report_sets_what_prometheus_sees() -> None:
     """Duration and its parts, and rates."""
     metrics = JobMetrics()
-    metrics.show_progress(progress())
+    metrics.show_progress(progress(), 0)
 
     def value(name: str, **labels: str) -> float | None:
         return metrics.registry.get_sample_value(f"regraft_streaming_{name}", labels)
@@ -38,7 +38,7 @@ def test_the_floor_is_the_shortest_of_the_recent_micro_batches() -> None:
     """It falls at once, and rises when so many have gone by since the short one."""
     metrics, found = JobMetrics(), []
     for duration_ms in (300, 120, 500, *[400] * FLOOR_BATCHES):
-        metrics.show_progress(progress(durationMs={"triggerExecution": duration_ms}))
+        metrics.show_progress(progress(durationMs={"triggerExecution": duration_ms + 700}), 700)
         found.append(metrics.registry.get_sample_value("regraft_streaming_batch_floor_ms"))
     assert (found[0], found[1], found[2], found[-1]) == (300, 120, 120, 400)
 
@@ -47,7 +47,7 @@ def test_the_floor_is_the_shortest_of_the_recent_micro_batches() -> None:
 def test_a_first_micro_batch_without_a_rate_is_no_fault(rate: float) -> None:
     """Spark reports no number for the rate of its first batch."""
     metrics = JobMetrics()
-    metrics.show_progress(progress(inputRowsPerSecond=rate, durationMs={}))
+    metrics.show_progress(progress(inputRowsPerSecond=rate, durationMs={}), 0)
     assert metrics.registry.get_sample_value("regraft_streaming_input_rows_per_s") == 0
 
 

@@ -203,7 +203,7 @@ def test_shards_close_together_and_tasks_that_run_again_write_the_same(
             states[number] = ShardState.unpacked(after)
             reports.append(msgspec.msgpack.decode(msgspec.msgpack.encode(report), type=ShardReport))
         assert len({(report.closed_ms, report.latest_ms) for report in reports}) == 1
-        found = joined(reports, WINDOW_MS).windows
+        found = joined(0, reports, WINDOW_MS).windows
         assert [window.marker.brokers for window in found] == [window.marker.brokers for window in expected]
         assert [window.marker.late_rows for window in found] == [window.marker.late_rows for window in expected]
         assert [window.window for window in found] == [window.window for window in expected]

@@ -1,0 +1,133 @@
+"""Begin the next micro-batch of a job that keeps up just when the next window is complete.
+
+In: what each micro-batch reported, and this machine's clock. Out: a wait at the end of those that closed nothing. Which
+windows are closed belongs to :mod:`streaming.decide_closing`.
+
+A micro-batch that runs when a window becomes complete delays the one that closes it. So none is begun that would still
+run then, unless waiting would leave more telemetry to the one that closes than that saves. How long after its end and
+its settling a window is complete is learnt: later by a step whenever a micro-batch began then and found it incomplete,
+earlier by a tenth of it when it did not. So about one window in eleven costs a micro-batch more, whatever the clocks of
+brokers, Kafka and this machine are.
+"""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+RECENT_BATCHES = 20
+RECENT_BATCHES_MIN = 5  # Before, nobody knows how long one takes.
+LATER_MS = 50.0
+EARLIER_MS = LATER_MS / 10
+EARLIER_AT_FIRST_MS = LATER_MS / 2  # Until the first that was begun too soon.
+SPREAD_MIN = 0.05  # Of the mean: below, what they read says nothing of how long they took.
+WORTHWHILE = 0.5  # A micro-batch more must spare the one that closes so much of the least that any takes.
+
+
+@dataclass(slots=True)
+class BatchPace:
+    """How micro-batches went; times in ms since 1970. None begins later than ``pause_ms_max`` twice after the last.
+
+    ``closed_ms``, ``settle_ms``: until when windows are closed and how long they settle, as the last one reported.
+    """
+
+    window_ms: int
+    pause_ms_max: int
+    closed_ms: int = 0
+    settle_ms: int = 0
+    began_ms: float = 0.0
+    margin_ms: float = 250.0
+    _tried_end_ms: int = 0
+    _earlier_ms: float = EARLIER_AT_FIRST_MS
+    _read_ms: float = 0.0
+    _recent_ms: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=RECENT_BATCHES))
+
+    def begin(self, now_ms: float) -> None:
+        """Take in that the next micro-batch begins about now; it reads what came since the last one began."""
+        self._read_ms, self.began_ms = self.began_ms, now_ms
+
+    def end(self, now_ms: float, closed_ms: int, settle_ms: int) -> None:
+        """Take in that a micro-batch is done, and what it reported."""
+        if self._read_ms:
+            self._recent_ms.append((self.began_ms - self._read_ms, now_ms - self.began_ms))
+        end_ms = self.closed_ms + self.window_ms
+        if self.closed_ms and self.began_ms >= self.due_ms and end_ms != self._tried_end_ms:
+            self._tried_end_ms = end_ms  # Whatever begins later says nothing of how soon it might have.
+            is_late_enough = closed_ms >= end_ms
+            change_ms = -self._earlier_ms if is_late_enough else LATER_MS
+            self._earlier_ms = self._earlier_ms if is_late_enough else EARLIER_MS
+            self.margin_ms = min(max(self.margin_ms + change_ms, -float(self.window_ms)), float(self.window_ms))
+        self.closed_ms, self.settle_ms = closed_ms, settle_ms
+
+    @property
+    def due_ms(self) -> float:
+        """When the first window that is open is probably complete."""
+        return self.closed_ms + self.window_ms + self.settle_ms + self.margin_ms
+
+    def wait_ms(self, now_ms: float) -> float:
+        """Return how long to wait with the next micro-batch, now that the last one has ended."""
+        if not self.closed_ms or len(self._recent_ms) < RECENT_BATCHES_MIN or self.due_ms <= now_ms:
+            return 0.0
+        best_ms = min(self._best_ms(now_ms), self.began_ms + 2 * self.pause_ms_max)
+        return max(best_ms - now_ms, 0.0)
+
+    def _best_ms(self, now_ms: float) -> float:
+        due_ms, began_ms = self.due_ms, self.began_ms
+        floor_ms, work = self._effort()
+
+        def ended_ms(begin_ms: float, read_ms: float) -> float:
+            return begin_ms + floor_ms + work * (begin_ms - read_ms)
+
+        next_ms = max(began_ms + self.pause_ms_max, now_ms)
+        if ended_ms(next_ms, began_ms) <= due_ms:
+            return next_ms
+        just_ms = (due_ms - floor_ms + work * began_ms) / (1 + work)  # What begins then has ended when it is due.
+        if just_ms >= now_ms:
+            return just_ms if work * (just_ms - began_ms) > WORTHWHILE * floor_ms else due_ms
+        waits_end_ms, goes_end_ms = ended_ms(due_ms, began_ms), ended_ms(ended_ms(now_ms, began_ms), now_ms)
+        return due_ms if waits_end_ms <= goes_end_ms else now_ms
+
+    def _effort(self) -> tuple[float, float]:
+        """Return how long a micro-batch takes that reads nothing, and for each ms of telemetry that it reads.
+
+        From a line through the last ones; where all read much the same, all of it may be for what they read.
+        """
+        spans_ms, took_ms = zip(*self._recent_ms, strict=True)
+        span_ms, mean_ms = statistics.fmean(spans_ms), statistics.fmean(took_ms)
+        most = mean_ms / span_ms
+        spread = statistics.pstdev(spans_ms, span_ms)
+        work = most if spread < SPREAD_MIN * span_ms else statistics.linear_regression(spans_ms, took_ms).slope
+        work = min(max(work, 0.0), most)
+        return mean_ms - work * span_ms, work
+
+
+class BatchHold:
+    """Holds the thread in which a micro-batch ends; ``release`` lets it go, and every later one."""
+
+    def __init__(self, window_ms: int, pause_ms_max: int, clock_s: Callable[[], float] = time.time) -> None:
+        self._pace, self._clock_s = BatchPace(window_ms, pause_ms_max), clock_s
+        self._released = threading.Event()
+        self._held_ms: dict[int, int] = {}
+
+    def hold(self, number: int, closed_ms: int, settle_ms: int, *, may_wait: bool) -> None:
+        """Take in what the micro-batch of a number reported, and wait, where it may, until the next is best begun."""
+        pace, now_ms = self._pace, self._clock_s() * 1_000
+        pace.end(now_ms, closed_ms, settle_ms)
+        if may_wait and (wait_ms := pace.wait_ms(now_ms)):
+            self._released.wait(wait_ms / 1_000)
+        end_ms = self._clock_s() * 1_000
+        pace.begin(end_ms)
+        self._held_ms[number] = round(end_ms - now_ms)
+        self._held_ms.pop(number - RECENT_BATCHES, None)
+
+    def held_ms(self, number: int) -> int:
+        """Return how long one of the last micro-batches was held."""
+        return self._held_ms.get(number, 0)
+
+    def release(self) -> None:
+        """Let whoever waits go on, and nobody wait from now on."""
+        self._released.set()

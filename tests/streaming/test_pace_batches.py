@@ -1,0 +1,84 @@
+"""When micro-batches begin: a loop of them on a clock of our own, with windows that are complete after their end."""
+
+import threading
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regraft.streaming.pace_batches import LATER_MS, BatchHold, BatchPace
+
+WINDOW_MS, PAUSE_MS, SETTLE_MS = 5_000, 1_000, 900
+
+
+@dataclass
+class Loop:
+    """Micro-batches that take ``floor_ms`` and ``work`` times what they read, until so many windows are closed."""
+
+    floor_ms: float
+    work: float
+    complete_ms: float
+    pause_ms_max: int = PAUSE_MS
+
+    def delays_ms(self, windows: int) -> list[float]:
+        """Return of each window how long after it was complete the micro-batch that closed it ended."""
+        pace, found = BatchPace(WINDOW_MS, self.pause_ms_max), list[float]()
+        now_ms, closed_ms, self.begun = 1e12, 10**12 - WINDOW_MS, list[float]()
+        read_ms = now_ms
+        while len(found) < windows:
+            pace.begin(now_ms)
+            self.begun.append(now_ms)
+            began_ms, now_ms = now_ms, now_ms + self.floor_ms + self.work * (now_ms - read_ms)
+            read_ms, before_ms = began_ms, closed_ms
+            while closed_ms + WINDOW_MS + self.complete_ms <= began_ms:
+                closed_ms += WINDOW_MS
+                found.append(now_ms - closed_ms - self.complete_ms)
+            pace.end(now_ms, closed_ms, SETTLE_MS)
+            now_ms += 0 if closed_ms > before_ms else pace.wait_ms(now_ms)
+        return found
+
+
+@settings(max_examples=15)
+@given(st.floats(100, 700), st.floats(-800, 3_000))
+def test_a_window_waits_for_little_more_than_one_micro_batch(floor_ms: float, late_ms: float) -> None:
+    # Whatever clocks are apart: half a second more for how soon a window is complete is the same as one that is slow.
+    delays_ms = Loop(floor_ms, 0.0, SETTLE_MS + late_ms).delays_ms(200)[100:]
+    in_time = [delay_ms for delay_ms in delays_ms if delay_ms <= floor_ms + LATER_MS + 1]
+    assert len(in_time) >= 0.8 * len(delays_ms)
+
+
+@settings(max_examples=15)
+@given(st.floats(50, 900), st.floats(0, 500))
+def test_without_a_pause_it_waits_for_half_a_micro_batch_more(floor_ms: float, late_ms: float) -> None:
+    held, hasty = Loop(floor_ms, 0.0, SETTLE_MS + late_ms), Loop(floor_ms, 0.0, SETTLE_MS + late_ms, 0)
+    assert sum(held.delays_ms(80)[40:]) <= sum(hasty.delays_ms(80)[40:]) + 40 * LATER_MS
+    assert len(held.begun) <= len(hasty.begun)
+
+
+@settings(max_examples=15)
+@given(st.floats(50, 900), st.floats(0, 0.9), st.floats(-500, 3_000))
+def test_no_micro_batch_is_waited_for_longer_than_twice_the_pause(floor_ms: float, work: float, late_ms: float) -> None:
+    loop = Loop(floor_ms, work, SETTLE_MS + late_ms)
+    loop.delays_ms(50)
+    ends_ms = (begun + floor_ms + work * 2 * PAUSE_MS for begun in loop.begun)
+    for begun_ms, next_ms, end_ms in zip(loop.begun, loop.begun[1:], ends_ms, strict=False):
+        assert next_ms <= max(begun_ms + 2 * PAUSE_MS, end_ms + 1) or work > 0.5
+
+
+def test_what_is_much_to_read_is_read_before_a_window_is_complete() -> None:
+    # With 0.8 s of work for each second of telemetry, waiting would leave 5 s of it, 4 s of work, to the last one.
+    delays_ms = Loop(100.0, 0.8, SETTLE_MS + 250.0).delays_ms(60)[20:]
+    assert max(delays_ms) < 0.5 * (100.0 + 0.8 * WINDOW_MS)
+
+
+def test_a_hold_is_let_go() -> None:
+    hold = BatchHold(WINDOW_MS, PAUSE_MS)
+    for number in range(10):
+        hold.hold(number, 10**15, 0, may_wait=False)
+    holder = threading.Thread(target=hold.hold, args=(10, 10**15, 0), kwargs={"may_wait": True})
+    hold.release()
+    holder.start()
+    holder.join(PAUSE_MS)
+    assert not holder.is_alive()
+    assert hold.held_ms(10) < PAUSE_MS
+    assert hold.held_ms(0) == 0
