@@ -3,11 +3,12 @@
 Each size is one run of the demo (real Kafka, Spark, Valkey, emulator and controller on this machine). Asserts that the
 run was clean: nothing lost, repeated or out of order, and no window incomplete but the one in which the brokers start.
 
-    python -m benchmarks.bench_loop_latency [--sizes 40,400] [--seconds 75] [--json FILE]
+    python -m benchmarks.bench_loop_latency [--sizes 40,400] [--seconds 240] [--warm-up-s 60] [--json FILE]
 
-Sizes are 40, 100, 400 or 1000 brokers. Printed are the parts of the way from a window's end to the first command, one
-after the other (``PARTS``), medians of the windows after the warm-up. ``fixed_work_ms`` is what a fixed piece of work
-in Python and numpy takes on this machine when nothing else of ours runs: hold figures of two machines against it.
+Sizes are 40, 100, 400 or 1000 brokers. Figures are of the windows after the warm-up, in which Java compiles; those of
+the warm-up itself, but for its first three windows, end in ``_at_start``. Printed are also the parts of the way from a
+window's end to the first command, one after the other (``PARTS``), medians. ``fixed_work_ms`` is what a fixed piece of
+work in Python and numpy takes on this machine when nothing else of ours runs: hold figures of two machines against it.
 """
 
 import argparse
@@ -38,7 +39,8 @@ PARTS = {
     "markers": "until the marker is, by the driver",
     "poll": "until the controller has read it",
 }
-WARM_UP_WINDOWS = 3  # Spark compiles its first batches; an operator's controller runs for days.
+WINDOW_MS = 5_000
+SKIPPED_WINDOWS = 3  # While the brokers start and Spark runs its first micro-batches.
 
 
 def main() -> None:
@@ -48,7 +50,7 @@ def main() -> None:
     for brokers, rate_per_s in sizes.items():
         print(f"{brokers} brokers, {rate_per_s:g} notifications/s of each publisher, {arguments.seconds:g} s ...")
         with tempfile.TemporaryDirectory() as folder:
-            figures += _measure(brokers, rate_per_s, arguments.seconds, Path(folder))
+            figures += _measure(brokers, rate_per_s, arguments.seconds, arguments.warm_up_s, Path(folder))
     for figure in figures:
         print(f"{figure.where['brokers']:>4} brokers  {figure.name:<32} {figure.value:>12,.0f} {figure.unit}")
     if arguments.json:
@@ -59,12 +61,13 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="40,400", help="numbers of brokers, with commas")
-    parser.add_argument("--seconds", type=float, default=75.0, help="running time of each size")
+    parser.add_argument("--seconds", type=float, default=240.0, help="running time of each size")
+    parser.add_argument("--warm-up-s", type=float, default=60.0, help="how much of it comes before what is measured")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     return parser.parse_args()
 
 
-def _measure(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> list[Figure]:
+def _measure(brokers: int, rate_per_s: float, seconds: float, warm_up_s: float, folder: Path) -> list[Figure]:
     command = [sys.executable, "-m", "regraft", "demo", "--json", "--out", str(folder), "--duration", str(seconds)]
     command += ["--rate", str(rate_per_s), "--set", f"demo.brokers={brokers}"]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
@@ -73,24 +76,28 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> l
     view = decode_view((folder / "run" / "controller.json").read_bytes())
     assert (summary["lost"], summary["repeated"], summary["out_of_order"]) == (0, 0, 0), summary
     assert all(point.is_complete for point in view.cost[1:]), "a window after the first is incomplete"
-    state_ms = sorted(view.window_end_to_state_ms[WARM_UP_WINDOWS:])
-    command_ms = sorted(view.window_close_to_command_ms.values())
-    assert state_ms, "the run was too short for a window after the warm-up: give more --seconds"
-    assert command_ms, "no plan was made: give more --seconds"
+    windows_before = max(int(warm_up_s * 1_000 / WINDOW_MS), SKIPPED_WINDOWS)
     where: dict[str, str | int | float] = {"brokers": brokers, "notifications_per_s": 49 * rate_per_s}
+    state_ms, command_ms = _state_ms(view), _command_ms(view)
+    assert len(state_ms) > windows_before, "no window was closed after the warm-up: give more --seconds"
+    first_ms = view.cost[windows_before].window_end_ms
+    early = [ms for end_ms, ms in command_ms if end_ms < first_ms]
+    late = [ms for end_ms, ms in command_ms if end_ms >= first_ms]
+    state_ms, at_start_ms = state_ms[windows_before:], state_ms[SKIPPED_WINDOWS:windows_before]
+    assert early or late, "no plan was made: give more --seconds"
     return [
-        Figure("window_end_to_state_ms_p50", where, median(state_ms), "ms"),
-        Figure("window_end_to_state_ms_p95", where, _percentile(state_ms, 0.95), "ms"),
-        Figure("window_end_to_command_ms_p50", where, median(command_ms), "ms"),
-        Figure("window_end_to_command_ms_p95", where, _percentile(command_ms, 0.95), "ms"),
-        Figure("window_end_to_command_ms_max", where, command_ms[-1], "ms"),
-        Figure("command_after_state_ms_p50", where, median(_after_state_ms(view)), "ms"),
+        *_percentiles("window_end_to_state_ms", where, state_ms, at_start_ms),
+        *_percentiles("window_end_to_command_ms", where, late, early),
+        Figure("command_after_state_ms_p50", where, median(_after_state_ms(view) or [0]), "ms"),
         *(
             Figure("decision_ms_mean", where, times.mean_ms, "ms")
             for name, times in view.decision_ms.items()
             if name.startswith("acting")
         ),
-        *(Figure(f"part_{name}_ms_p50", where, value, "ms") for name, value in _parts_ms(folder, view).items()),
+        *(
+            Figure(f"part_{name}_ms_p50", where, value, "ms")
+            for name, value in _parts_ms(folder, view, windows_before).items()
+        ),
         Figure("windows_measured", where, len(state_ms), "windows"),
         Figure("deliveries", where, summary["deliveries"], "deliveries"),
         Figure("rss_bytes_max", where, summary["rss_bytes_max"]["total"], "bytes"),
@@ -103,9 +110,33 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> l
     ]
 
 
-def _parts_ms(folder: Path, view: LiveView) -> dict[str, float]:
+def _percentiles(
+    name: str, where: dict[str, str | int | float], late_ms: list[int], early_ms: list[int]
+) -> list[Figure]:
+    """Return median, p95 and number of what was measured after the warm-up, and in it; none where nothing was."""
+    found = []
+    for values, suffix in ((sorted(late_ms), ""), (sorted(early_ms), "_at_start")):
+        if values:
+            found.append(Figure(f"{name}_p50{suffix}", where, median(values), "ms"))
+            found.append(Figure(f"{name}_p95{suffix}", where, _percentile(values, 0.95), "ms"))
+        found.append(Figure(f"{name}_count{suffix}", where, len(values), "times"))
+    return found
+
+
+def _state_ms(view: LiveView) -> list[int]:
+    """Return of each window, the first one first, how long after its end its state was put together."""
+    return list(view.window_end_to_state_ms[-len(view.cost) :])
+
+
+def _command_ms(view: LiveView) -> list[tuple[int, int]]:
+    """Return of each plan the end of its window, and how long after that the first command went out."""
+    took_ms = view.window_close_to_command_ms
+    return [(plan.window_end_ms, took_ms[plan.plan]) for plan in view.plans if plan.plan in took_ms]
+
+
+def _parts_ms(folder: Path, view: LiveView, windows_before: int) -> dict[str, float]:
     """Return the median of each part, over the windows of which the job's log and the live view both know."""
-    state_at_ms = _state_at_ms(view)
+    state_at_ms = _state_at_ms(view, windows_before)
     found: dict[str, list[int]] = {name: [] for name in PARTS}
     for line in (folder / "run" / "logs" / "streaming.log").read_text(encoding="utf-8").splitlines():
         told: dict[str, Any] = json.loads(line) if line.startswith("{") else {}
@@ -119,22 +150,16 @@ def _parts_ms(folder: Path, view: LiveView) -> dict[str, float]:
     return {name: median(values) for name, values in found.items()}
 
 
-def _state_at_ms(view: LiveView) -> dict[int, int]:
+def _state_at_ms(view: LiveView, windows_before: int) -> dict[int, int]:
     """Return by the end of each window after the warm-up when its state was put together."""
     ends_ms = [point.window_end_ms for point in view.cost]
-    took_ms = view.window_end_to_state_ms[-len(ends_ms) :]
-    return {end_ms: end_ms + ms for end_ms, ms in list(zip(ends_ms, took_ms, strict=True))[WARM_UP_WINDOWS:]}
+    return {end_ms: end_ms + ms for end_ms, ms in list(zip(ends_ms, _state_ms(view), strict=True))[windows_before:]}
 
 
 def _after_state_ms(view: LiveView) -> list[int]:
     """Return of each plan how long after its window's state the first command went out: decision and transaction."""
-    took_ms = {point.window_end_ms: ms for point, ms in zip(view.cost, view.window_end_to_state_ms, strict=False)}
-    command_ms = view.window_close_to_command_ms
-    return [
-        command_ms[plan.plan] - took_ms[plan.window_end_ms]
-        for plan in view.plans
-        if plan.plan in command_ms and plan.window_end_ms in took_ms
-    ]
+    took_ms = {point.window_end_ms: ms for point, ms in zip(view.cost, _state_ms(view), strict=True)}
+    return [ms - took_ms[end_ms] for end_ms, ms in _command_ms(view) if end_ms in took_ms]
 
 
 def _fixed_work_ms() -> float:
