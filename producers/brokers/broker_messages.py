@@ -30,8 +30,8 @@ UNSTAMPED_EPOCH = -1
 class Notification:
     """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
 
-    On a ring ``from_rendezvous`` tells a copy on its way down the topic's tree from one on its way to the root. On a
-    structured cyclic overlay ``vector`` has the bits of the clusters that the receiver is to see to beside its own.
+    On a ring ``from_rendezvous`` tells a copy on its way down the topic's tree from one to the root. On a structured
+    cyclic one ``vector`` has the clusters that the receiver is to see to, ``is_detour`` a way other than the static.
     """
 
     publisher: str
@@ -43,6 +43,7 @@ class Notification:
     size_bytes: int
     from_rendezvous: bool = False
     vector: int = 0
+    is_detour: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     ArriveRequest,
     Cancelled,
+    CancelRequest,
     Confirmed,
     Effect,
     Send,
@@ -88,12 +89,21 @@ class ScotInterests:
         """Let a local subscription be known in the cluster of an epoch."""
         return self.learn(tables, LOCAL, name, self.locals[name].filter_, self.broker)
 
-    def cancel(self, subscription: str, now_ms: float) -> list[Effect]:
+    def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Serve a subscription that its client has ended a while longer."""
-        local = self.locals.get(subscription)
-        if local is not None and not local.has_ended:
+        local = self.locals.get(request.subscription)
+        if local is None:
+            return self._cancel_early(request)
+        if not local.has_ended:
             local.has_ended = True
-            self._ended.append((now_ms, subscription))
+            self._ended.append((now_ms, request.subscription))
+        return []
+
+    def _cancel_early(self, request: CancelRequest) -> list[Effect]:
+        """End a subscription behind its coming, which waits here for its epoch to be prepared."""
+        for epoch, kept in self._core.early:
+            if isinstance(kept, ArriveRequest) and kept.subscription == request.subscription:
+                return self._core.keep_early(epoch, None, request)
         return []
 
     def release_ended(self, now_ms: float) -> list[Effect]:

@@ -122,7 +122,7 @@ class ScotRouting:
         if tables.is_outside:
             return [Dropped(notification, OUTSIDE)]
         destinations = tables.index.destinations(notification.content, source)
-        self._send_copies(tables, notification, destinations - {LOCAL}, effects)
+        self._send_copies(tables, source, notification, destinations - {LOCAL}, effects)
         if LOCAL in destinations:
             wanted, known = tables.index.keys_for(notification.content, LOCAL), self.interests.locals
             confirmed = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
@@ -131,12 +131,20 @@ class ScotRouting:
         return effects
 
     def _send_copies(
-        self, tables: ScotTables, notification: Notification, within: set[str], effects: list[Effect]
+        self,
+        tables: ScotTables,
+        source: str | None,
+        notification: Notification,
+        within: set[str],
+        effects: list[Effect],
     ) -> None:
         core = self._core
+        # Static routing crosses between clusters at the home of the publisher, and nowhere else.
+        is_crossed = notification.is_detour or source is not None
         hot, loads = (core.hot, core.loads) if core.is_dynamic else (frozenset[str](), {})
         for peer, left in copies(within, tables.region, notification.vector, hot, loads):
-            effects.append(Send(peer, replace(notification, vector=left)))
+            is_detour = notification.is_detour if peer in within else is_crossed
+            effects.append(Send(peer, replace(notification, vector=left, is_detour=is_detour)))
             core.diverted += left.bit_count()
 
     # --- clients and neighbours --------------------------------------------------------------------------------------
@@ -148,8 +156,8 @@ class ScotRouting:
         match request:
             case SubscribeRequest():
                 return self.interests.subscribe(request)
-            case CancelRequest(subscription):
-                return self.interests.cancel(subscription, now_ms)
+            case CancelRequest():
+                return self.interests.cancel(request, now_ms)
             case AdvertiseRequest():
                 return self.change.advertise(request)
             case UnadvertiseRequest():

@@ -31,7 +31,7 @@ SETTLE_MOVES_MAX = 100_000
 LEAVES_FIRST_SHARE = 0.3
 RIVALS_SHARE = 0.4  # Of the runs: those with more than one controller.
 MEMBERS_SHARE = 0.4  # Of the runs: those in which brokers join and leave.
-MOVERS_SHARE = 0.7  # Of the runs on trees: those in which subscribers move.
+MOVERS_SHARE = 0.7  # Of the runs on trees and structured cyclic overlays: those in which subscribers move.
 DEATHS_SHARE = {TREE: 0.4, RING: 0.4, SCOT: 0.4}  # Of the runs: those in which brokers die.
 REPAIRS_MAX = 70  # Until one is executed: others may have used up some epochs.
 FURTHER_PLANS_MAX = 60  # Until one is executed: others may have used up some epochs.
@@ -79,7 +79,7 @@ class RunSpec:
         comings = random.Random(f"{seed} {overlay} members")
         features += MEMBERS if comings.random() < MEMBERS_SHARE else []
         movers = random.Random(f"{seed} {overlay} movers")
-        features += MOVERS if overlay == TREE and movers.random() < MOVERS_SHARE else []
+        features += MOVERS if overlay != RING and movers.random() < MOVERS_SHARE else []
         broker_count = rng.choice((2, 2, 3, 3, 4, 5, 6, 7, 9))
         if overlay == RING and set(DEATHS).intersection(features):
             broker_count = deaths.choice((2, 3, 5, 7, 9, 12))  # A dead broker is on ways of others on a larger ring.
@@ -132,6 +132,7 @@ class Driver:
             inventory = scot_inventory(spec.broker_count, self.rng)
             account = Account(replace(rules or AccountRules(), orders_stays=False))
             self.overlay = AnyOrderScot(inventory, limits, account, spec.rival, spec.spares)
+            self.overlay.subscribers_move = "movers" in spec.features
             self.deeds = TreeDeeds(self.overlay, self.rng, spec.features)
         else:
             inventory = random_ring_inventory(spec.broker_count, self.rng)

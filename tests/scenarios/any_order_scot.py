@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from regraft.controller.kinds.repair import RepairTask
 from regraft.controller.kinds.scot.repair_scot import repaired_scot
 from regraft.controller.state.plan_log import PlanLog
@@ -22,8 +24,8 @@ from regraft.schemas.plan import ClientMove, Plan
 from tests.scenarios.any_order import Action
 from tests.scenarios.any_order_account import BrokenPromiseError
 from tests.scenarios.any_order_controller import new_plan
-from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE
-from tests.scenarios.any_order_tree import AnyOrderTree, tree_inventory
+from tests.scenarios.any_order_members import BROKERS_MIN, JOIN, LEAVE, MISTAKEN_SHARE, ChangingMembers
+from tests.scenarios.any_order_tree import EVERYBODY, AnyOrderTree, homes_moved, tree_inventory
 
 SWAP, RELINK = "swap", "relink"
 
@@ -73,14 +75,45 @@ class AnyOrderScot(AnyOrderTree):
         """Return a plan with these changes one after the other, as far as they are possible."""
         before = log.present
         assert isinstance(before, ScotConfiguration)
+        emptied = homes_moved(moves)
+        moves = [move for move in moves if not move.client.startswith(EVERYBODY)]
         target = before.at_epoch(log.epoch_next).with_homes({})
         for change in changes:
             with contextlib.suppress(ValueError):
                 target = self._with(target, change)
         moves = [self._announced(move, before, target) for move in moves]
-        if target.digest == before.at_epoch(log.epoch_next).digest and not moves:
+        if target.digest == before.at_epoch(log.epoch_next).digest and not (moves or emptied):
             return None
-        return target.as_target(new_plan(log, target, moves), before)
+        plan = msgspec.structs.replace(new_plan(log, target, moves), subscribers_moved=emptied)
+        return target.as_target(plan, before)
+
+    def _moves_of_subscribers(
+        self, living: Sequence[str], mistaken_share: float, rng: random.Random
+    ) -> Sequence[Sequence[str]]:
+        """Return nothing: all subscribers of a broker move, or none."""
+        return ()
+
+    def moving_from(self, broker: str) -> list[str]:
+        """Return the publishers at home at a broker; its subscribers move all together."""
+        return [name for name in sorted(self.publisher_homes) if self.publishers.home_of(name) == broker]
+
+    def with_leaving(
+        self,
+        changes: Sequence[Any],
+        moves: Sequence[Sequence[str]],
+        rng: random.Random,
+        mistaken_share: float = MISTAKEN_SHARE,
+    ) -> Sequence[Sequence[str]]:
+        """Return the same with a move of everybody at brokers that leave, but for mistakes, and at times at others."""
+        found = ChangingMembers.with_leaving(self, changes, moves, rng, mistaken_share)
+        if not self.subscribers_move:
+            return found
+        leaving = [change[1] for change in changes if change[0] == LEAVE]
+        homes = [name for name in self.names if name not in leaving]
+        emptied = {*leaving} if rng.random() >= mistaken_share else set[str]()
+        emptied.update(rng.sample(self.names, rng.randint(0, 1)) if rng.random() < 0.3 else [])
+        pairs = [(name, [home for home in homes if home != name]) for name in sorted(emptied)]
+        return (*found, *((EVERYBODY + name, name, rng.choice(others)) for name, others in pairs if others))
 
     @staticmethod
     def _announced(move: ClientMove, before: ScotConfiguration, target: ScotConfiguration) -> ClientMove:
@@ -137,8 +170,7 @@ class AnyOrderScot(AnyOrderTree):
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
         """Return the way of static routing."""
-        at = self.subscription_homes[subscription]
-        return [self.overlay_of(epoch).static_way(home, at)]
+        return [self.overlay_of(epoch).static_way(home, self.serving(epoch, subscription))]
 
     # --- checks ------------------------------------------------------------------------------------------------
 

@@ -205,11 +205,15 @@ class AnyOrderTree(AnyOrderOverlay):
 
     def ways(self, epoch: int, home: str, subscription: str) -> list[Sequence[str]]:
         """Return the one way through the tree."""
+        return [self.overlay_of(epoch).path(home, self.serving(epoch, subscription))]
+
+    def serving(self, epoch: int, subscription: str) -> str:
+        """Return the broker that a subscription is at in an epoch, or goes to by its plan."""
         at = self.subscription_homes[subscription]
         for since, place in self.served.get(subscription, []):
             at = place if since <= epoch else at
         since, place = self.going.get(subscription, (-1, ""))
-        return [self.overlay_of(epoch).path(home, place if since == epoch else at)]
+        return place if since == epoch else at
 
     def _see(self, broker: EmulatedBroker, effect: Any) -> None:
         if isinstance(effect, SubscriberMoves):
@@ -245,7 +249,7 @@ def tree_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove])
     before = log.present
     assert isinstance(before, Configuration)
     target = Configuration.of(log.epoch_next, before.brokers, before.links)
-    emptied = tuple(sorted(HomeMove(one.home_from, one.home_to) for one in moves if one.client.startswith(EVERYBODY)))
+    emptied = homes_moved(moves)
     moves = [move for move in moves if not move.client.startswith(EVERYBODY)]
     for change in changes:
         with contextlib.suppress(ValueError):
@@ -254,6 +258,11 @@ def tree_plan(log: PlanLog, changes: Sequence[Any], moves: Sequence[ClientMove])
         return None
     plan = msgspec.structs.replace(new_plan(log, target, moves), subscribers_moved=emptied)
     return target.as_target(plan, before)
+
+
+def homes_moved(moves: Sequence[ClientMove]) -> tuple[HomeMove, ...]:
+    """Return the brokers all of whose subscribers move."""
+    return tuple(sorted(HomeMove(one.home_from, one.home_to) for one in moves if one.client.startswith(EVERYBODY)))
 
 
 def changed_tree(tree: Configuration, change: Sequence[Any]) -> Configuration:
