@@ -23,6 +23,7 @@ LEDGER_COUNTS = (
     "excused",
     "repeated",
     "out_of_order",
+    "out_of_order_on_detours",
     "unexpected",
     "outstanding",
     "concurrent",

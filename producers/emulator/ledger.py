@@ -53,7 +53,8 @@ class LedgerSnapshot:
     tells that it was settled too, after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``,
     what was published just before a subscription was confirmed or after it was cancelled, come on top of ``delivered``.
     ``out_of_order`` counts deliveries with a smaller sequence number than one before of the same publisher to the same
-    subscription.
+    subscription. ``out_of_order_on_detours`` of them came around congested links, or behind one that did, and are no
+    fault: both ways are no queue together.
     ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
     """
 
@@ -64,6 +65,7 @@ class LedgerSnapshot:
     excused: int = 0
     repeated: int = 0
     out_of_order: int = 0
+    out_of_order_on_detours: int = 0
     unexpected: int = 0
     outstanding: int = 0
     concurrent: int = 0
@@ -74,9 +76,12 @@ class LedgerSnapshot:
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether all that was owed and no death excuses came exactly once, in order, and nothing else did."""
-        faults = (self.lost - self.excused, self.repeated, self.out_of_order, self.unexpected, self.outstanding)
-        return not any(faults)
+        """Return True if all that was owed came exactly once, in order, and nothing else did; but for what is excused.
+
+        Deaths excuse what is lost, detours what is out of order.
+        """
+        disordered = self.out_of_order - self.out_of_order_on_detours
+        return not any((self.lost - self.excused, self.repeated, disordered, self.unexpected, self.outstanding))
 
 
 @dataclass(slots=True)
@@ -137,7 +142,8 @@ class Ledger:
         self._young: deque[tuple[str, int]] = deque()
         self._overdue: dict[tuple[str, int], None] = {}
         self._sequence_published_max: dict[str, int] = {}
-        self._sequence_got_max: dict[str, dict[str, int]] = {}
+        # By subscription and publisher: the newest, and whether that came by a detour.
+        self._newest_got: dict[str, dict[str, tuple[int, bool]]] = {}
         self._counts: Counter[str] = Counter()
         self._lost_by_reason: Counter[str] = Counter()
         self._delivery_ms_sum = 0.0
@@ -255,12 +261,13 @@ class Ledger:
             account.reason = reason
 
     def _check_order(self, notification: Notification, subscription: str) -> None:
-        got = self._sequence_got_max.setdefault(subscription, {})
-        newest = got.get(notification.publisher, -1)
+        got = self._newest_got.setdefault(subscription, {})
+        newest, is_by_detour = got.get(notification.publisher, (-1, False))
         if notification.sequence < newest:
             self._counts["out_of_order"] += 1
+            self._counts["out_of_order_on_detours"] += notification.is_detour or is_by_detour
         else:
-            got[notification.publisher] = notification.sequence
+            got[notification.publisher] = notification.sequence, notification.is_detour
 
     # --- settling --------------------------------------------------------------------------------------------------
 
@@ -282,7 +289,7 @@ class Ledger:
             self._forget(subscription)
 
     def _forget(self, subscription: str) -> None:
-        self._sequence_got_max.pop(subscription, None)
+        self._newest_got.pop(subscription, None)
         self._lives.pop(subscription, None)
         self.excuses.forget(subscription)
 
@@ -336,6 +343,7 @@ class Ledger:
             excused=counts["excused"],
             repeated=counts["repeated"],
             out_of_order=counts["out_of_order"],
+            out_of_order_on_detours=counts["out_of_order_on_detours"],
             unexpected=counts["unexpected"],
             outstanding=counts["expected"] - counts["delivered"] - lost,
             concurrent=counts["concurrent"],

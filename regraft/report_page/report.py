@@ -285,6 +285,7 @@ def _ledger_part(summary: dict[str, Any]) -> str:
         "lost_to_deaths": "of these, with a way that crossed a broker that died",
         "repeated": "repeated",
         "out_of_order": "out of their publisher's order",
+        "out_of_order_on_detours": "of these, around congested links or behind one that came so",
         "unexpected": "made to subscriptions that were not owed them",
     }
     rows = [(title, number_text(summary[name])) for name, title in names.items()]

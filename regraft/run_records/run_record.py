@@ -22,7 +22,8 @@ class DeliveryLedger:
 
     ``published`` counts notifications, ``expected`` and ``delivered`` count pairs of notification and subscription.
     ``unexpected`` counts what was handed to a subscription that was not owed it. ``excused`` of the lost ones had to
-    cross a broker that died. ``final`` tells that traffic had ended
+    cross a broker that died, ``out_of_order_on_detours`` of those out of order came around congested links, or behind
+    one that did. ``final`` tells that traffic had ended
     and nothing was under way when it was written.
     """
 
@@ -33,14 +34,20 @@ class DeliveryLedger:
     excused: int = 0
     repeated: int = 0
     out_of_order: int = 0
+    out_of_order_on_detours: int = 0
     unexpected: int = 0
     final: bool = False
     lost_by_reason: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_clean(self) -> bool:
-        """Tell whether all that no death excuses arrived exactly once and in its publisher's order."""
-        return self.lost - self.excused == self.repeated == self.out_of_order == self.unexpected == 0
+        """Return True if all arrived exactly once and in order, but for what deaths and detours excuse."""
+        return self.lost - self.excused == self.repeated == self.disordered == self.unexpected == 0
+
+    @property
+    def disordered(self) -> int:
+        """How many deliveries came out of order that no detour excuses."""
+        return self.out_of_order - self.out_of_order_on_detours
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,11 @@ def failures(summary: dict[str, Any]) -> list[str]:
 
     What a run was too short to show counts as not shown: its sentence says so.
     """
-    faults = {**summary, "lost": summary["lost"] - summary["lost_to_deaths"]}
-    if summary.get("clusters_diverted"):
-        faults["out_of_order"] = 0  # Copies that go around congestion may overtake each other (docs/scot.md).
+    faults = {
+        **summary,
+        "lost": summary["lost"] - summary["lost_to_deaths"],
+        "out_of_order": summary["out_of_order"] - summary["out_of_order_on_detours"],  # docs/scot.md.
+    }
     found = list(summary["given_up"])
     found += [f"{faults[name]} deliveries {what}: there must be none" for name, what in FAULTS.items() if faults[name]]
     if not summary["ledger_final"]:
@@ -155,6 +157,7 @@ def _ledger_faults(record: RunRecord) -> dict[str, Any]:
         "lost_to_deaths": ledger.excused,
         "repeated": ledger.repeated,
         "out_of_order": ledger.out_of_order,
+        "out_of_order_on_detours": ledger.out_of_order_on_detours,
         "unexpected": ledger.unexpected,
         "lost_by_reason": dict(ledger.lost_by_reason),
         "ledger_final": ledger.final,

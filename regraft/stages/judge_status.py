@@ -138,9 +138,7 @@ def _faults(
         found += _window_faults(view, settings, now_ms) + _plan_faults(view, settings, now_ms) + _deaths(view)
     if "emulator" in services:
         ledger = parse_ledger(services["emulator"].document)
-        wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.out_of_order}
-        if services["emulator"].document.get("clusters_diverted"):
-            del wrong["out of order"]  # Copies that go around congestion may overtake each other (docs/scot.md).
+        wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.disordered}
         found += [f"{count} notifications {what}" for what, count in wrong.items() if count]
     critical = [alert for alert in alerts.get("active") or () if alert.get("severity") == CRITICAL]
     return found + [f"alert: {alert.get('text')}" for alert in critical[:ALERTS_SHOWN]]

@@ -290,6 +290,7 @@ def parse_ledger(document: Document) -> DeliveryLedger:
         excused=int(ledger.get("excused", 0)),
         repeated=int(ledger.get("repeated", 0)),
         out_of_order=int(ledger.get("out_of_order", 0)),
+        out_of_order_on_detours=int(ledger.get("out_of_order_on_detours", 0)),
         unexpected=int(ledger.get("unexpected", 0)),
         final=bool(ledger.get("final", False)),
         lost_by_reason=dict(ledger.get("lost_by_reason", {})),

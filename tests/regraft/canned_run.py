@@ -96,7 +96,7 @@ def scot_run() -> RunRecord:
         record,
         inventory=replace(record.inventory, bootstrap=overlay),
         expects_regime_change=False,
-        ledger=replace(record.ledger, out_of_order=5),
+        ledger=replace(record.ledger, out_of_order=5, out_of_order_on_detours=5),
         bursts=bursts,
     )
 

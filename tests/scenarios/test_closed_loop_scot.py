@@ -144,4 +144,4 @@ def test_a_hot_spot_that_stays_leads_to_a_plan_and_one_for_moments_is_left_to_th
     assert set(present(loop).home_of.values()) - {"b04"}
     account = loop.virtual.finish(drain_ms_max=300_000.0)
     assert account.final
-    assert (account.lost, account.repeated, account.unexpected) == (0, 0, 0), account
+    assert account.is_clean, account

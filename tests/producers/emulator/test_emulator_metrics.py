@@ -45,7 +45,7 @@ def test_epochs_that_are_over_leave_no_series_behind() -> None:
     """Else there would be one more series with every plan."""
     metrics = EmulatorMetrics()
     counts = dict.fromkeys(("published", "expected", "delivered", "lost", "excused", "repeated"), 0)
-    counts |= dict.fromkeys(("out_of_order", "unexpected", "outstanding", "concurrent"), 0)
+    counts |= dict.fromkeys(("out_of_order", "out_of_order_on_detours", "unexpected", "outstanding", "concurrent"), 0)
     document = {"ledger": {**counts, "lost_by_reason": {}}}
     numbers = ("behind_ms", "held_deliveries", "held_deliveries_max", "queue_overflows")
     numbers += ("brokers_dead", "brokers_suspended", "clients_waiting", "clients_reconnected")

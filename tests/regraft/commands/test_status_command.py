@@ -184,9 +184,9 @@ def test_silence_is_told_by_service() -> None:
 
 
 def test_a_ledger_that_is_not_clean_degrades() -> None:
-    """Lost, repeated and reordered notifications are told by their number."""
-    ledger = {"lost": 2, "repeated": 0, "out_of_order": 1}
-    services = {"controller": ServiceState(1), "emulator": ServiceState(1, {"ledger": ledger})}
+    """Lost, repeated and reordered notifications are told by their number, but for what a detour excuses."""
+    ledger = {"lost": 2, "repeated": 0, "out_of_order": 8, "out_of_order_on_detours": 7}
+    services = {"controller": ServiceState(1), "emulator": ServiceState(1, {"ledger": ledger, "clusters_diverted": 3})}
     found = judge_status(services, controller(), {}, SETTINGS, NOW_MS)
     assert found["reasons"] == ["2 notifications lost", "1 notifications out of order"]
 
