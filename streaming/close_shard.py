@@ -7,6 +7,7 @@ takes all shards, the markers, belongs to the driver.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -35,7 +36,8 @@ class ShardReport(msgspec.Struct, frozen=True):
     """What a shard tells the driver of one micro-batch; ``open_rows`` and ``state_bytes`` are of its state after it.
 
     ``closed_ms``: windows that end until then are closed. ``latest_ms``: the latest time of any broker.
-    ``settle_ms``, ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`.
+    ``settle_ms``, ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`. ``took_ms``:
+    until its rows were acknowledged, by the worker's clock.
     """
 
     shard: int
@@ -48,6 +50,7 @@ class ShardReport(msgspec.Struct, frozen=True):
     open_rows: int
     state_bytes: int
     write_waits: int
+    took_ms: float
     windows: list[ShardSummary]
 
 
@@ -114,6 +117,7 @@ class ShardCloser:
 
     def take(self, number: int, before: ShardState, rows: ShardRows) -> tuple[ShardReport, bytes]:
         """Return what a micro-batch makes of shard ``number``, and its state after it; its rows are written."""
+        begin_s = time.perf_counter()
         taken = take_rows(before, rows, self.window_ms, self.grace_ms, waits_for_all=self.waits_for_all)
         windows, waits = [], 0
         if taken.closed is not None:
@@ -135,6 +139,7 @@ class ShardCloser:
             open_rows=open_rows,
             state_bytes=len(after),
             write_waits=waits,
+            took_ms=(time.perf_counter() - begin_s) * 1_000,
             windows=windows,
         )
         return report, after

@@ -83,6 +83,10 @@ class JobMetrics:
             ["part"],
         )
         self.shard_skew = gauge("shard_skew", "How many times the mean the state of the largest shard is.")
+        self.shard_ms_max = gauge(
+            "shard_ms_max", "How long the slowest shard took to merge, encode and write the last closed windows."
+        )
+        self.shard_ms_skew = gauge("shard_ms_skew", "How many times the mean that is.")
         self.heap_bytes = gauge("heap_bytes", "Heap of the Java process in use.")
         self.heap_live_bytes = gauge(
             "heap_live_bytes", "The same right after the last full collection, without garbage; 0 before the first."

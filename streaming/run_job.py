@@ -8,6 +8,7 @@ one full micro-batch brings the catch-up grace back.
 import queue
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, dataclass
 
@@ -228,6 +229,9 @@ class _Job:
         metrics.state_rows.set(status.state_rows)
         metrics.state_bytes.set(status.state_bytes)
         metrics.shard_skew.set(_skew([report.state_bytes for report in reports]))
+        if windows:  # Only then do shards have much to do.
+            metrics.shard_ms_max.set(max(report.took_ms for report in reports))
+            metrics.shard_ms_skew.set(_skew([report.took_ms for report in reports]))
         for counter, count in (
             (metrics.rows, rows),
             (metrics.windows, len(windows)),
@@ -341,7 +345,7 @@ class _Job:
             self.status.catching_up = True
 
 
-def _skew(sizes: list[int]) -> float:
+def _skew(sizes: Sequence[float]) -> float:
     """Return how many times the mean the largest is."""
     return max(sizes) * len(sizes) / (sum(sizes) or 1)
 

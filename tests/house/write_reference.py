@@ -10,7 +10,9 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import typer
@@ -18,6 +20,7 @@ from typer.main import get_command
 
 from regraft.cli import GROUPS, app
 from regraft.commands.metrics_command import described_metrics
+from regraft.schemas import packed_cells, packed_deliveries
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Verdict
 from regraft.schemas.registry import AVSC_DIRECTORY, SCHEMAS
@@ -138,6 +141,14 @@ def records() -> list[str]:
     return table(("schema", "id", "what it is", "fields"), rows)
 
 
+def layout(module: ModuleType) -> list[str]:
+    """Return what a module's description says of the bytes that it packs: its first lines, its table, what follows."""
+    text = re.sub(r":class:`[\w.]*?(\w+)`", r"`\1`", module.__doc__ or "").replace("``", "`")
+    before, *lines, after = re.split(r"^=+[= ]*$", text, flags=re.MULTILINE)
+    rows = re.findall(r"^(`\w+`) +([CR] \w+|\w+) +(.+)$", "".join(lines), re.MULTILINE)
+    return [before.strip(), "", *table(("column", "type", "what it is"), rows), "", after.strip()]
+
+
 def metrics() -> list[str]:
     """Return the metrics of all stages."""
     rows = (
@@ -168,6 +179,8 @@ def reference() -> str:
             "",
             *records(),
         ],
+        ["### Packed telemetry", "", *layout(packed_cells)],
+        ["### Packed deliveries", "", *layout(packed_deliveries)],
         ["## Metrics", "", "Served at `/metrics` of each stage, with `process_...` on top.", "", *metrics()],
         ["## Events", "", *table(("kind", "what happened"), ((f"`{kind}`", text) for kind, text in EVENTS.items()))],
         [
