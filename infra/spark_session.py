@@ -19,8 +19,6 @@ from regraft.infra.find_port import LOOPBACK
 
 DRIVER_MEMORY_MB = 1_024
 LOCAL_MASTER = "local[2]"
-# Lowers the floor of a small batch by half: no process is forked for each checkpoint file. The class name is 4.0's.
-CHECKPOINT_MANAGER = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
 # Stopping a query from Python matches a long error text with a regular expression, which overflows the default stack.
 JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m"
 
@@ -73,7 +71,6 @@ def base_configuration(
         "spark.pyspark.python": sys.executable,  # the workers' default is whatever python3 is on PATH
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
-        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_MANAGER,
         "spark.sql.streaming.metricsEnabled": "true",
         "spark.sql.warehouse.dir": str(spark_dir / "warehouse"),
         "spark.sql.execution.arrow.pyspark.enabled": "true",

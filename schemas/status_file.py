@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self
 
 import msgspec
 import structlog
@@ -15,7 +15,34 @@ import structlog
 log = structlog.get_logger(__name__)
 
 
-def replace_file(path: Path, text: str) -> None:
+class ReplaceablePath(Protocol):
+    """What is needed of a path to replace its file whole: of ``pathlib``, or of another store that has the same."""
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+
+    @property
+    def parent(self) -> Self:
+        """The directory."""
+
+    def mkdir(self, *, parents: bool = ..., exist_ok: bool = ...) -> None:
+        """Make the directory."""
+
+    def with_name(self, name: str, /) -> Self:
+        """Return a path beside this one."""
+
+    def write_text(self, text: str, /, encoding: str = ...) -> int:
+        """Write a file."""
+
+    def replace(self, target: Self, /) -> Self:
+        """Give it the other name."""
+
+    def unlink(self) -> None:
+        """Delete it."""
+
+
+def replace_file(path: ReplaceablePath, text: str) -> None:
     """Replace a file whole, making its directory where needed.
 
     Raises OSError, for example on a full disk; then the old content stays and nothing is left beside it.

@@ -6,6 +6,7 @@ In: what Spark, Kafka or the file system said. Out: StreamingJobError. When the 
 
 import re
 
+from regraft.infra.hadoop_path import NoFileSystemError
 from regraft.streaming.source_topics import source_topics
 from regraft.streaming.streaming_settings import StreamingSettings
 
@@ -27,8 +28,14 @@ def unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError
     """Return one clear sentence for a checkpoint directory that the job itself cannot write."""
     if any(sign in str(error) for sign in DISK_FULL):
         return explained(str(error), settings)
+    if isinstance(error, NoFileSystemError):
+        return StreamingJobError(
+            f"Spark's Java has no file system for {settings.checkpoint_uri} ({error.strerror}): put its jars on the "
+            "class path of driver and executors (spark-defaults.conf), or choose another streaming.checkpoint_uri",
+            EXIT_REFUSED,
+        )
     return StreamingJobError(
-        f"{error.filename or settings.checkpoint_directory} cannot be written ({error.strerror}): choose another "
+        f"{error.filename or settings.checkpoint} cannot be written ({error.strerror}): choose another "
         "checkpoint directory, or let this user write there",
         EXIT_REFUSED,
     )
@@ -45,7 +52,7 @@ def explained(text: str, settings: StreamingSettings) -> StreamingJobError:
         )
     if any(sign in text for sign in DISK_FULL):
         return StreamingJobError(
-            f"the disk of {settings.checkpoint_directory} is full: make room and start again, nothing is lost",
+            f"the disk of {settings.checkpoint} is full: make room and start again, nothing is lost",
             EXIT_FAILED,
         )
     written = re.search(r"StateWriteError: ([^\n]*)", text)

@@ -6,11 +6,11 @@ the checkpoint names the query version and the settings that the state depends o
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
+from regraft.infra.hadoop_path import HadoopPath
 from regraft.schemas.status_file import replace_file
-from regraft.streaming.streaming_settings import QUERY_VERSION, StreamingSettings
+from regraft.streaming.streaming_settings import QUERY_VERSION, CheckpointPath, StreamingSettings
 
 MARKER = "query.json"
 ASIDE = "before"
@@ -25,7 +25,7 @@ def open_checkpoint(settings: StreamingSettings) -> None:
 
     Raises CheckpointMismatchError for another version or other settings, and OSError where it cannot be written.
     """
-    directory, marker = settings.checkpoint_directory, settings.checkpoint_directory / MARKER
+    directory, marker = settings.checkpoint, settings.checkpoint / MARKER
     wanted = _identity(settings)
     if not marker.exists():
         drafts = f".{MARKER}."  # of a process that was killed while it wrote the marker
@@ -59,11 +59,17 @@ def _identity(settings: StreamingSettings) -> dict[str, Any]:
     }
 
 
-def set_aside(settings: StreamingSettings) -> Path:
+def set_aside(settings: StreamingSettings) -> CheckpointPath:
     """Let the next query begin anew, keep the old checkpoint in place of an earlier one, and return where it is."""
-    aside = settings.query_directory.with_name(f"{settings.query_directory.name}.{ASIDE}")
-    shutil.rmtree(aside, ignore_errors=True)
-    if settings.query_directory.exists():
-        settings.query_directory.rename(aside)
+    directory = settings.query_directory
+    name = f"{directory.name}.{ASIDE}"
+    if isinstance(directory, HadoopPath):
+        directory.with_name(name).delete_tree()
+        if directory.exists():
+            directory.rename(directory.with_name(name))
+    else:
+        shutil.rmtree(directory.with_name(name), ignore_errors=True)
+        if directory.exists():
+            directory.rename(directory.with_name(name))
     settings.position_file.unlink(missing_ok=True)
-    return aside
+    return directory.with_name(name)

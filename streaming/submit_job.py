@@ -34,8 +34,9 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
         argument_default=argparse.SUPPRESS,  # What is not given has the default of StreamingSettings.
     )
     parser.add_argument("--bootstrap", required=True, help="Kafka servers, host:port[,host:port]")
+    parser.add_argument("--checkpoint", required=True, help="directory or URI (hdfs://...) of the checkpoint")
     parser.add_argument(
-        "--checkpoint", required=True, type=Path, dest="checkpoint_directory", help="directory of the checkpoint"
+        "--directory", type=Path, default=Path(), help="with a URI: what is kept here; default: where this runs"
     )
     parser.add_argument("--namespace", help="prefix of the topics")
     parser.add_argument("--window-ms", type=int, help="length of a window, a multiple of 1000")
@@ -46,23 +47,39 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
     parser.add_argument("--inventory", type=Path, dest="inventory_path", help="refuse telemetry of other brokers")
     parser.add_argument("--create-time", action="store_true", help="take times that senders gave (replays)")
     parser.add_argument("--status-file", type=Path, help="JSON file that says how far the job is")
-    for each in fields(KafkaSecurity):
-        flag = f"--kafka-{each.name.replace('_', '-')}"
-        if isinstance(each.default, bool):
-            parser.add_argument(flag, action=argparse.BooleanOptionalAction, help="as kafka.security in the settings")
-        else:
-            parser.add_argument(flag, type=_paths_or_text(each.name), help="as kafka.security in the settings")
+    _add_security(parser)
     given: dict[str, Any] = vars(parser.parse_args(arguments))
     named = {each.name: f"kafka_{each.name}" for each in fields(KafkaSecurity)}
     security = KafkaSecurity(**{name: given.pop(flag) for name, flag in named.items() if flag in given})
     if given.pop("any_time", False):
         given |= {"future_ms_max": None, "past_ms_max": None}
+    checkpoint, here = given.pop("checkpoint"), given.pop("directory")
+    is_uri = ":/" in checkpoint
+    given |= {
+        "checkpoint_uri": checkpoint if is_uri else "",
+        "checkpoint_directory": here if is_uri else Path(checkpoint),
+    }
     given["catch_up_grace_ms"] = max(given.get("grace_ms", 0), CATCH_UP_GRACE_MS)
     settings = StreamingSettings(**given, security=security)
     faults = settings.faults() + [f"security: {fault}" for fault in security.faults()]
     if faults:
         parser.error("; ".join(faults))
     return settings
+
+
+def _add_security(parser: argparse.ArgumentParser) -> None:
+    for each in fields(KafkaSecurity):
+        flag = f"--kafka-{each.name.replace('_', '-')}"
+        if isinstance(each.default, bool):
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, help="as kafka.security in the settings")
+        else:
+            parser.add_argument(flag, type=_paths_or_text(each.name), help="as kafka.security in the settings")
+
+
+def _checkpoint(checkpoint: str, here: Path) -> dict[str, Any]:
+    if ":/" in checkpoint:
+        return {"checkpoint_uri": checkpoint, "checkpoint_directory": here}
+    return {"checkpoint_directory": Path(checkpoint)}
 
 
 def _paths_or_text(name: str) -> type:

@@ -19,7 +19,7 @@ from regraft.infra.stack_error import StackError
 from regraft.settings.run_settings import Settings
 from regraft.settings.server_settings import STANDALONE_MASTER, SparkSettings
 from regraft.streaming.measure_backlog import driver_memory_mb
-from regraft.streaming.streaming_settings import JAVA_OPTIONS, SPARK_SETTINGS
+from regraft.streaming.streaming_settings import JAVA_OPTIONS
 
 CONNECT_S_MAX = 5.0  # To each master.
 EXECUTOR_S_MAX = 30.0  # A cluster starts one in some seconds, when it has the room.
@@ -45,7 +45,7 @@ def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
         driver_host=spark.driver_host,
         driver_memory_mb=spark.driver_memory_mb or driver_memory_mb(settings.streaming),
         executor_python=spark.executor_python or sys.executable,
-        extra={**SPARK_SETTINGS, **executor_options(spark), DRIVER_JAVA_OPTIONS: driver_options},
+        extra={**settings.streaming.session_options, **executor_options(spark), DRIVER_JAVA_OPTIONS: driver_options},
     )
     if not spark.is_local:
         _await_executor(session, spark, stop)

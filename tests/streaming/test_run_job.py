@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,12 @@ from regraft.streaming.close_windows import JoinedWindow
 from regraft.streaming.job_errors import EXIT_FAILED, EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError
 from regraft.streaming.run_job import JobStatus, run_job
 from regraft.streaming.source_topics import added_brokers
-from regraft.streaming.streaming_settings import StreamingSettings
+from regraft.streaming.streaming_settings import LOCAL_MANAGER, StreamingSettings
 from regraft.streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
 from tests.overlay.small_overlays import inventory_of
 from tests.scrape_stage import scraped
+from tests.streaming.mount_store import mounted
 from tests.streaming.submitted_job import ask_to_stop, submitted_job
 from tests.wait_until import wait_until
 
@@ -199,6 +200,7 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
     job = dataclasses.replace(
         known_brokers_of(job), records_per_trigger_max=500, records_per_broker_max=0, metrics_port=choose_ports(1)[0]
     )
+    job = dataclasses.replace(job, checkpoint_uri=job.checkpoint_directory.as_uri())
     begin_ms = (int(time.time()) - 200) * 1_000
     bad = [("x", b"garbage"), ("y", b"\x00\x00\x00\x0f\xffzz")]
     send(job, [*bad, *beats(range(100), begin_ms)])
@@ -368,9 +370,22 @@ def test_what_was_deleted_unread_is_told_and_the_job_goes_on(spark: SparkSession
     assert third.end().records_lost == 0
 
 
+@pytest.fixture
+def sparks_manager(spark: SparkSession) -> Iterator[None]:
+    """Checkpoints written as Spark does by itself, which is right for stores that are no disk."""
+    spark.conf.unset(LOCAL_MANAGER[0])
+    yield
+    spark.conf.set(*LOCAL_MANAGER)
+
+
+@pytest.mark.usefixtures("sparks_manager")
 def test_a_topic_made_anew_is_read_from_its_beginning(spark: SparkSession, job: StreamingSettings) -> None:
-    """With the checkpoint of the topic that was there before, nothing of the new one is passed over."""
-    job, begin_ms = dataclasses.replace(job, catch_up_grace_ms=500), (int(time.time()) - 100) * 1_000
+    """With the checkpoint of the topic that was there before, nothing of the new one is passed over.
+
+    The checkpoint is in a store that is no disk to Hadoop.
+    """
+    begin_ms, uri = (int(time.time()) - 100) * 1_000, mounted(spark, job.checkpoint_directory.with_name("mounted"))
+    job = dataclasses.replace(job, catch_up_grace_ms=500, checkpoint_uri=uri)
     send(job, beats(range(20), begin_ms))
     first = Running(spark, job)
     first.wait(lambda status: status["windows"] == 19)

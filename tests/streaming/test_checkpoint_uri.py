@@ -1,0 +1,108 @@
+"""A checkpoint where Hadoop's file systems keep it: on a disk by its URI, and on a store that is no disk to Hadoop."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from regraft.infra.hadoop_path import HadoopPath, NoFileSystemError
+from regraft.schemas.status_file import replace_file
+from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
+from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError
+from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint, set_aside
+from regraft.streaming.run_job import run_job
+from regraft.streaming.streaming_settings import LOCAL_MANAGER, SPARK_SETTINGS, StreamingSettings
+from regraft.streaming.submit_job import parse_settings
+from tests.streaming.mount_store import mounted
+
+
+def test_only_a_disk_gets_the_manager_that_is_made_for_it(tmp_path: Path) -> None:
+    """Elsewhere Spark's own choice, or the operator's, writes the checkpoint; all else a session has everywhere."""
+    job = StreamingSettings("none:1", tmp_path)
+    assert job.session_options == replace(job, checkpoint_uri="file:///data").session_options == SPARK_SETTINGS
+    others = replace(job, checkpoint_uri="hdfs://name/path").session_options
+    assert others == {name: value for name, value in SPARK_SETTINGS.items() if name != LOCAL_MANAGER[0]}
+
+
+@pytest.mark.parametrize("uri", ["checkpoint", "/data/checkpoint", "hdfs://", "s3a:bucket"])
+def test_what_is_no_uri_is_refused(tmp_path: Path, uri: str) -> None:
+    """A directory is not taken for one, nor is a scheme alone."""
+    [fault] = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri).faults()
+    assert fault.startswith(f"checkpoint_uri is {uri!r}: it is a scheme and an absolute path")
+
+
+def test_spark_submit_takes_either(tmp_path: Path) -> None:
+    """What has a scheme is a URI; what the job keeps on this machine is then where it is told."""
+    given = ["--bootstrap", "h:1", "--checkpoint"]
+    assert parse_settings([*given, "c"]) == StreamingSettings("h:1", Path("c"))
+    at_uri = parse_settings([*given, "s3a://b/c", "--directory", str(tmp_path)])
+    assert at_uri == StreamingSettings("h:1", tmp_path, checkpoint_uri="s3a://b/c")
+    assert at_uri.members_file == tmp_path / "members.json"
+    assert str(at_uri.query_directory).startswith("s3a://b/c/v")
+
+
+@pytest.fixture(params=["file", "viewfs"])
+def job(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> StreamingSettings:
+    """Settings with a checkpoint on a disk, known as such to Hadoop, or mounted into another of its file systems."""
+    at = (tmp_path / "checkpoint").as_uri() if request.param == "file" else mounted(spark, tmp_path / "mounted")
+    return StreamingSettings("none:1", tmp_path, checkpoint_uri=at)
+
+
+@pytest.mark.spark
+def test_small_files_are_replaced_and_read_as_on_a_disk(job: StreamingSettings) -> None:
+    """Whatever was written last is read, nothing else is left beside it, and a missing one is told as such."""
+    file = HadoopPath(job.checkpoint_uri) / "file.json"
+    for text in ("old", "new, and longer"):
+        replace_file(file, text)
+        assert file.read_text() == text
+    assert [each.name for each in file.parent.iterdir()] == ["file.json"]
+    assert file.exists()
+    assert not file.is_dir()
+    file.unlink()
+    file.unlink(missing_ok=True)
+    for missing in (file.read_bytes, file.unlink, lambda: list((file.parent / "none").iterdir())):
+        with pytest.raises(FileNotFoundError):
+            missing()
+
+
+@pytest.mark.spark
+def test_a_checkpoint_is_known_again(job: StreamingSettings) -> None:
+    """It is marked, refused for other settings, keeps the rule of its last query, and is set aside whole."""
+    open_checkpoint(job)
+    open_checkpoint(job)
+    with pytest.raises(CheckpointMismatchError, match=f"{job.checkpoint_uri} was written with window_ms 5000 instead"):
+        open_checkpoint(replace(job, window_ms=10_000))
+    rule, other = ClosingRule(500, False), ClosingRule(60_000, False)
+    assert starting_rule(job, rule) == (rule, False)
+    replace_file(job.query_directory / "offsets" / "0", "v1")
+    assert has_uncommitted_batch(job)
+    assert starting_rule(job, other) == (rule, True)
+    for text in ("first", "second"):
+        replace_file(job.query_directory / "metadata", text)
+        replace_file(job.position_file, "{}")
+        aside = set_aside(job)
+        assert (aside / "metadata").read_text() == text
+        assert not job.query_directory.exists()
+        assert not job.position_file.exists()
+    assert not has_uncommitted_batch(job)
+    (job.checkpoint / MARKER).unlink()
+    with pytest.raises(CheckpointMismatchError, match=r"not empty and has no query\.json"):
+        open_checkpoint(job)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("uri", ["s3a://bucket/checkpoint", "nowhere://host/checkpoint"])
+def test_a_store_that_sparks_java_does_not_know_is_told(spark: SparkSession, tmp_path: Path, uri: str) -> None:
+    """One sentence has the URI, what Java said and what to do; another fault of a store is told as one."""
+    job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
+    with pytest.raises(NoFileSystemError):
+        HadoopPath(uri).exists()
+    said = rf"no file system for {uri} \(.*\): put its jars on the class path of driver and executors"
+    with pytest.raises(StreamingJobError, match=said) as caught:
+        run_job(spark, job, threading.Event())
+    assert caught.value.exit_code == EXIT_REFUSED
+    with pytest.raises(StreamingJobError, match=r"file:///proc/none.* cannot be written") as caught:
+        run_job(spark, replace(job, checkpoint_uri="file:///proc/none"), threading.Event())
+    assert caught.value.exit_code == EXIT_REFUSED
