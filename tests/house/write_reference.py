@@ -10,7 +10,6 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
