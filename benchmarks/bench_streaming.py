@@ -1,9 +1,10 @@
 """Telemetry cells per second from Kafka to state in Kafka: the Spark job, and others that do the same work.
 
-``python -m benchmarks.bench_streaming [--cells N] [--local N] [--yardstick] [--plain] [--json FILE]``. A real Kafka is
-filled with N cells of 100 brokers in batches as live ones (``streaming_input``). Then the whole job catches up: Kafka
--> Spark (``--local 1`` or ``2`` cores) -> state rows and markers in Kafka. With ``--yardstick`` three programs of Kafka
-Streams do the same from the same topic (``streams_yardstick``), with ``--plain`` a loop of confluent-kafka and dicts.
+``python -m benchmarks.bench_streaming [--cells N] [--local N | --executors N] [--yardstick] [--plain] [--json FILE]``.
+A real Kafka is filled with N cells of 100 brokers in batches as live ones (``streaming_input``). Then the whole job
+catches up: Kafka -> Spark (``--local 1`` or ``2`` cores) -> state rows and markers in Kafka. With ``--yardstick`` three
+programs of Kafka Streams do the same from the same topic (``streams_yardstick``), with ``--plain`` a loop of
+confluent-kafka and dicts.
 
 The job must account for every delivery, nobody may drop anything as late, and the delivery rows of all must be the
 same, decoded and byte for byte; of the plain loop all rows. The job writes them packed, the others one by one.
@@ -11,7 +12,9 @@ same, decoded and byte for byte; of the plain loop all rows. The job writes them
 completed_cells_per_s is the rate over the last 60 % of the cells, from a micro-batch that was completed until the last
 row is written; whole_run_s is from the program's start to its last row, session_start_s the part of it until its
 session or topology runs. CPU and memory are of all processes of a program; what Kafka took meanwhile is told apart.
-Each program runs in a process of its own.
+With ``--executors`` these have processes of their own, which tells the driver's part apart: ``driver_cpu_share``, and
+``driver_ceiling_cells_per_s``, what it would keep up with on one core of its own. Each program runs in a process of its
+own.
 """
 
 import argparse
@@ -22,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.process_costs import apart, cpu_s, java_children, peak_mb
+from benchmarks.process_costs import EXECUTORS, JAVA, PYTHON, apart, cpu_s, java_children, peak_mb
 from benchmarks.streaming_input import BROKERS, PUBLISHERS, SEED, WINDOW_MS, Written, seconds_for, write_telemetry
 from benchmarks.streaming_programs import JOB, LOOP, JobSizes, Outlay, run_loop, run_spark
 from benchmarks.streaming_rows import Outcome, differences, read_outcome
@@ -90,14 +93,14 @@ def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float)
     figures: list[Figure] = []
     for name, each in measured.items():
         outlay = each.outlay
-        used_s = sum(outlay.cpu_s.values())
+        used_s, completed_s = sum(outlay.cpu_s.values()), sum(outlay.completed_cpu_s(written.cells).values())
         plain = (
             ("completed_cells_per_s", round(outlay.completed_per_s(written.cells)), "1/s"),
             ("whole_run_s", round(outlay.whole_run_s, 2), "s"),
             ("whole_run_cells_per_s", round(written.cells / outlay.whole_run_s), "1/s"),
             ("session_start_s", round(outlay.start_s, 2), "s"),
             ("cpu_s_per_million_cells", round(used_s / written.cells * 1e6, 2), "s"),
-            ("completed_cpu_s_per_million", round(outlay.completed_cpu_s_per_million(written.cells), 2), "s"),
+            ("completed_cpu_s_per_million", round(completed_s / outlay.completed_cells(written.cells) * 1e6, 2), "s"),
             ("kafka_cpu_s", round(outlay.kafka_cpu_s, 1), "s"),
             ("late_rows", outlay.late_rows, "rows"),
             ("rows", len(each.outcome.digests), "rows"),
@@ -112,7 +115,19 @@ def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float)
     for name, each in measured.items():
         if name != JOB:
             figures += _ratios(measured[JOB].outlay, each.outlay, written.cells, where | {"by": name})
-    return figures
+    return figures + _driver_figures(measured[JOB].outlay, written.cells, where | {"by": JOB})
+
+
+def _driver_figures(job: Outlay, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
+    """Return the driver's part of the CPU of the cells completed last, where executors have processes of their own."""
+    if EXECUTORS not in job.cpu_s:
+        return []
+    used_s = job.completed_cpu_s(cells)
+    driver_s, done = used_s[PYTHON] + used_s[JAVA], job.completed_cells(cells)
+    return [
+        Figure("driver_cpu_share", where, round(driver_s / sum(used_s.values()), 3), ""),
+        Figure("driver_ceiling_cells_per_s", where, round(done / driver_s), "1/s"),
+    ]
 
 
 def _ratios(job: Outlay, other: Outlay, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
@@ -162,12 +177,13 @@ def main() -> int:
     parser.add_argument("--records-per-trigger", type=int, default=20_000, help="bound of one micro-batch")
     parser.add_argument("--driver-memory-mb", type=int, default=DRIVER_MEMORY_MB, help="heap of Spark's driver")
     parser.add_argument("--local", type=int, default=2, help="cores of Spark's local master, shards, Streams' threads")
+    parser.add_argument("--executors", type=int, default=0, help="run the job on so many instead, one core each")
     parser.add_argument("--yardstick", action="store_true", help="also Kafka Streams, where there is a JDK")
     parser.add_argument("--plain", action="store_true", help="also a plain Python loop, some 8 s a million cells")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="bench-streaming-"))
-    sizes = JobSizes(given.records_per_trigger, given.driver_memory_mb, given.local)
+    sizes = JobSizes(given.records_per_trigger, given.driver_memory_mb, given.local, given.executors)
     class_path = _prepare_yardstick(directory) if given.yardstick else ""
     others = [*(PROGRAMS if class_path else ()), *([LOOP] if given.plain else ())]
     try:
@@ -184,7 +200,7 @@ def main() -> int:
         print(f"WRONG: {fault}")
     if given.json is not None:
         settings = {"cells": given.cells, "records_per_trigger_max": given.records_per_trigger, "window_ms": WINDOW_MS}
-        settings |= {"driver_memory_mb": given.driver_memory_mb, "cores": given.local}
+        settings |= {"driver_memory_mb": given.driver_memory_mb, "cores": given.local, "executors": given.executors}
         write_figures(given.json, run_facts(settings, SEED), figures)
     return 1 if faults else 0
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-PYTHON, JAVA, WORKERS = "driver (Python)", "Java", "workers (Python)"
+PYTHON, JAVA, WORKERS, EXECUTORS = "driver (Python)", "Java", "workers (Python)", "executors (Java)"
 
 
 def apart(program: Callable[..., Any], *arguments: object) -> Any:
@@ -27,15 +27,29 @@ def java_children() -> list[psutil.Process]:
 
 
 def spark_cpu_s() -> dict[str, float]:
-    """Return the CPU time so far of the driver, its Java (in local mode with the executors) and Python workers."""
-    java = java_children()
-    return {PYTHON: time.process_time(), JAVA: sum(map(_own_cpu_s, java)), WORKERS: cpu_s(_below(java), ended=True)}
+    """Return the CPU time so far of the driver, its Java (in local mode with the executors) and Python workers.
+
+    Executors that have a Java of their own are told apart.
+    """
+    java, executors, workers = _spark_processes()
+    apart_s = {EXECUTORS: cpu_s(executors)} if executors else {}
+    return {PYTHON: time.process_time(), JAVA: cpu_s(java), **apart_s, WORKERS: cpu_s(workers, ended=True)}
 
 
 def spark_peak_mb() -> dict[str, float]:
     """Return the sum of the peaks of the same processes, of those that still run; forked workers share some of it."""
-    own_mb, java = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024, java_children()
-    return {PYTHON: own_mb, JAVA: sum(map(peak_mb, java)), WORKERS: sum(map(peak_mb, _below(java)))}
+    java, executors, workers = _spark_processes()
+    apart_mb = {EXECUTORS: sum(map(peak_mb, executors))} if executors else {}
+    own_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+    return {PYTHON: own_mb, JAVA: sum(map(peak_mb, java)), **apart_mb, WORKERS: sum(map(peak_mb, workers))}
+
+
+def _spark_processes() -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
+    """Return the driver's Java, the executors that have one of their own, and the Python workers of all."""
+    java = java_children()
+    below = [child for each in java for child in each.children(recursive=True)]
+    executors = [child for child in below if _is_java(child)]
+    return java, executors, [child for child in below if child not in executors]
 
 
 def cpu_s(processes: Iterable[psutil.Process], *, ended: bool = False) -> float:
@@ -65,11 +79,3 @@ def _is_java(process: psutil.Process) -> bool:
         return "java" in process.name() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-def _below(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    return [child for each in processes for child in each.children(recursive=True)]
-
-
-def _own_cpu_s(process: psutil.Process) -> float:
-    return cpu_s([process])

@@ -34,9 +34,10 @@ JOB, LOOP = "spark", "plain"
 WAIT_S_MAX = 900.0
 POLL_S = 0.05
 STEADY_SHARE = 0.6
+EXECUTOR_MEMORY_MB = 1_024
 
-# When, in s from when the program was ready, how many cells were done, and what CPU s its processes had taken by then.
-Progress = tuple[float, int, float]
+# When, in s from when the program was ready, how many cells were done, and the CPU s by process until then.
+Progress = tuple[float, int, dict[str, float]]
 
 
 @dataclass(slots=True)
@@ -69,25 +70,35 @@ class Outlay:
         begin_s, done, _ = self._last_part(cells)
         return (cells - done) / (self.total_s - begin_s)
 
-    def completed_cpu_s_per_million(self, cells: int) -> float:
-        """Return the CPU time for a million cells over the same part: without what starting and compiling takes."""
-        _, done, used_s = self._last_part(cells)
-        return (sum(self.cpu_s.values()) - used_s) / (cells - done) * 1e6
+    def completed_cells(self, cells: int) -> int:
+        """Return how many cells that part has."""
+        return cells - self._last_part(cells)[1]
+
+    def completed_cpu_s(self, cells: int) -> dict[str, float]:
+        """Return the CPU time over the same part, by process: without what starting and compiling takes."""
+        before_s = self._last_part(cells)[2]
+        return {process: used_s - before_s.get(process, 0.0) for process, used_s in self.cpu_s.items()}
 
     def _last_part(self, cells: int) -> Progress:
         """Return the first completed progress with enough behind it, or the one before where that is the last."""
         steady = [each for each in self.progress if each[1] >= (1 - STEADY_SHARE) * cells and each[1] < cells]
         earlier = [each for each in self.progress if each[1] < cells]
-        return steady[0] if steady else earlier[-1] if earlier else (0.0, 0, 0.0)
+        return steady[0] if steady else earlier[-1] if earlier else (0.0, 0, {})
 
 
 @dataclass(frozen=True, slots=True)
 class JobSizes:
-    """What the Spark job is given."""
+    """What the Spark job is given; with ``executors``, so many of one core each, beside a driver of its own."""
 
     records_per_trigger_max: int
     driver_memory_mb: int
     cores: int
+    executors: int = 0
+
+    @property
+    def master(self) -> str:
+        """Spark's name of it."""
+        return f"local-cluster[{self.executors},1,{EXECUTOR_MEMORY_MB}]" if self.executors else f"local[{self.cores}]"
 
 
 def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes) -> Outlay:
@@ -99,7 +110,7 @@ def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes
     spark = build_spark_session(
         "bench-streaming",
         run_dir=directory,
-        master=f"local[{sizes.cores}]",
+        master=sizes.master,
         driver_memory_mb=sizes.driver_memory_mb,
         extra={**SPARK_SETTINGS, "spark.driver.extraJavaOptions": options},
     )
@@ -138,7 +149,7 @@ def _job_settings(bootstrap: str, directory: Path, sizes: JobSizes) -> Streaming
         records_per_trigger_max=sizes.records_per_trigger_max,
         future_ms_max=None,
         past_ms_max=None,
-        shards=sizes.cores,
+        shards=sizes.executors or sizes.cores,
         telemetry_topic=topic_name(TELEMETRY),
         status_file=directory / "status.json",
     )
@@ -152,7 +163,7 @@ def _watch_job(job: threading.Thread, settings: StreamingSettings, written: Writ
     while job.is_alive() and time.monotonic() < ready_s + WAIT_S_MAX and markers.count() < written.windows:
         cells = json.loads(settings.status_file.read_text())["cells"] if settings.status_file.exists() else 0
         if cells > (progress[-1][1] if progress else 0):
-            progress.append((time.monotonic() - ready_s, cells, sum(spark_cpu_s().values())))
+            progress.append((time.monotonic() - ready_s, cells, spark_cpu_s()))
         time.sleep(POLL_S)
     markers.close()
     return progress
@@ -193,7 +204,7 @@ def run_loop(bootstrap: str, written: Written) -> Outlay:
             latest_ms[partition] = max(latest_ms[partition], batch["time_ms"])
             aggregator.take(batch)
             cells += sum(len(second["masks"]) // MASK_BYTES for second in batch["seconds"])
-        progress.append((time.monotonic() - ready_s, cells, time.process_time()))
+        progress.append((time.monotonic() - ready_s, cells, {PYTHON: time.process_time()}))
         rows.write(aggregator, min(latest_ms.values()))
     consumer.close()
     total_s, cpu_s = time.monotonic() - ready_s, {PYTHON: time.process_time()}

@@ -125,7 +125,9 @@ def outlay_of(reports: Iterable[Mapping[str, float]], begin_ms: float) -> Outlay
     """Return the outlay that the reports of a program tell, from the first, when it is ready, to its last row."""
     first, *others = reports
     last = others[-1]
-    progress = [((each["at_ms"] - first["at_ms"]) / 1e3, int(each["cells"]), each["cpu_ms"] / 1e3) for each in others]
+    progress = [
+        ((each["at_ms"] - first["at_ms"]) / 1e3, int(each["cells"]), {PROCESS: each["cpu_ms"] / 1e3}) for each in others
+    ]
     return Outlay(
         start_s=(first["at_ms"] - begin_ms) / 1e3,
         total_s=(last["last_row_ms"] - first["at_ms"]) / 1e3,

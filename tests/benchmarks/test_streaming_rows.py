@@ -63,9 +63,10 @@ def test_differences_name_rows() -> None:
 )
 def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]], rate: float, cpu: float) -> None:
     """The rate is from the first completed progress with 40 % of the cells until the last row is written."""
-    outlay = Outlay(9.0, 5.0, 0, progress, {"a": 8.0, "b": 2.0}, {})
+    noted = [(at_s, cells, {"a": used_s - 1.0, "b": 1.0}) for at_s, cells, used_s in progress]
+    outlay = Outlay(9.0, 5.0, 0, noted, {"a": 8.0, "b": 2.0}, {})
     assert outlay.completed_per_s(100) == pytest.approx(rate)
-    assert outlay.completed_cpu_s_per_million(100) == pytest.approx(cpu * 1e6)
+    assert sum(outlay.completed_cpu_s(100).values()) / outlay.completed_cells(100) == pytest.approx(cpu)
 
 
 def test_program_that_says_something_else_is_told() -> None:
