@@ -5,6 +5,7 @@ Queries do not belong here.
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,6 +20,9 @@ from regraft.infra.find_port import LOOPBACK
 
 DRIVER_MEMORY_MB = 1_024
 LOCAL_MASTER = "local[2]"
+# On a cluster Spark tries a task four times, in one process only once: a Python worker that is killed, most likely for
+# the machine's memory, would end the query.
+TASK_FAILURES_MAX = 4
 # Stopping a query from Python matches a long error text with a regular expression, which overflows the default stack.
 JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m"
 
@@ -122,7 +126,12 @@ def build_spark_session(
     )
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.master(master).getOrCreate()
+    return builder.master(patient(master)).getOrCreate()
+
+
+def patient(master: str) -> str:
+    """Return a master's URL, one of this process with how often a task may fail where it does not say so."""
+    return re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TASK_FAILURES_MAX}]", master)
 
 
 def end_session(spark: SparkSession) -> None:

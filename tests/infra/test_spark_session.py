@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.spark_session import base_configuration, is_submitted, submit_arguments
+from regraft.infra.spark_session import base_configuration, is_submitted, patient, submit_arguments
 
 SCRIPT = """
 import json, sys
@@ -54,6 +54,21 @@ def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
     assert found["python"] == sys.executable
     assert found["is_path_safe"] is True
     assert (tmp_path / "spark" / "spark.log").is_file()
+
+
+@pytest.mark.parametrize(
+    ("master", "meant"),
+    [
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("local", "local"),
+        ("spark://local[2]:7077", "spark://local[2]:7077"),
+    ],
+)
+def test_a_task_may_fail_in_one_process_as_often_as_on_a_cluster(master: str, meant: str) -> None:
+    """Where nobody has said how often, and more than one thread works."""
+    assert patient(master) == meant
 
 
 def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:
