@@ -1,0 +1,93 @@
+"""Where the job's processes can be killed while it works: sinks that kill at a point, once for each time it is armed.
+
+Spark pickles sinks to its Python workers, so they live in a module of their own. Files say what is armed: workers and
+driver are different processes, and each file is claimed by whoever removes it first.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from regraft.streaming.close_shard import KafkaRows
+from regraft.streaming.close_windows import JoinedWindow
+from regraft.streaming.encode_rows import Message
+from regraft.streaming.write_state import StateWriter
+
+WORKER_BEFORE, WORKER_BETWEEN, WORKER_AFTER = "worker before rows", "worker between rows", "worker before its report"
+KAFKA_ROWS, KAFKA_MARKER = "kafka while rows", "kafka while marker"
+IN_FLIGHT_S = 0.2  # A Kafka that is stopped so long holds requests that it has not taken when it is killed.
+
+
+@dataclass(frozen=True)
+class Armed:
+    """The faults that are to happen; ``directory`` has a file for each."""
+
+    directory: Path
+    kafka_pid: Path
+
+    def arm(self, point: str, kafka_pid: int | None) -> None:
+        self.kafka_pid.write_text(str(kafka_pid))
+        (self.directory / point).touch()
+
+    def is_armed(self, point: str) -> bool:
+        return bool(point) and (self.directory / point).exists()
+
+    def claim(self, point: str) -> bool:
+        """Return True to one caller for each time that the fault was armed."""
+        try:
+            (self.directory / point).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def kill_kafka(self) -> None:
+        """Let Kafka hold what comes from here on, and kill it a moment later."""
+        pid = int(self.kafka_pid.read_text())
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(IN_FLIGHT_S, os.kill, (pid, signal.SIGKILL)).start()
+
+
+@dataclass(frozen=True)
+class KillingRows(KafkaRows):
+    """Writes rows as the job does, but for the worker or Kafka being killed where that is armed."""
+
+    armed: Armed
+
+    def write(self, messages: list[Message]) -> int:
+        armed, some = self.armed, len(messages) // 2
+        if armed.claim(WORKER_BEFORE):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if armed.claim(WORKER_BETWEEN):
+            super().write(messages[:some])
+            os.kill(os.getpid(), signal.SIGKILL)
+        if armed.claim(KAFKA_ROWS):
+            super().write([dict(message) for message in messages[:some]])
+            armed.kill_kafka()
+        waits = super().write(messages)
+        if armed.claim(WORKER_AFTER):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return waits
+
+
+def kill_where_armed(monkeypatch: pytest.MonkeyPatch, armed: Armed) -> None:
+    """Let jobs that begin from here on write by KillingRows, and their markers to a Kafka that is killed."""
+
+    def rows_of(*given: object) -> KillingRows:
+        return KillingRows(*given, armed)  # type: ignore[arg-type]
+
+    write_windows: Callable[..., None] = StateWriter.write_windows
+
+    def write_markers(writer: StateWriter, windows: list[JoinedWindow]) -> None:
+        if armed.claim(KAFKA_MARKER):
+            armed.kill_kafka()
+        write_windows(writer, windows)
+
+    monkeypatch.setattr("regraft.streaming.run_job.KafkaRows", rows_of)
+    monkeypatch.setattr(StateWriter, "write_windows", write_markers)
