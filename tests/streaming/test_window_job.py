@@ -38,7 +38,15 @@ from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
 from regraft.streaming.window_job import ClosedBatch, start_query
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 from tests.schemas.old_versions import encode_as
-from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, random_telemetry, taken_times_ms
+from tests.streaming.random_telemetry import (
+    BEGIN_MS,
+    WINDOW_MS,
+    as_dicts,
+    lossy,
+    random_telemetry,
+    taken_times_ms,
+    unpacked,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -295,6 +303,22 @@ def test_a_batch_of_version_1_is_still_taken(spark: SparkSession, tmp_path: Path
     assert [batch.time_ms for batch in read] == [batch.time_ms for batch in batches]
     assert content(found) == content(reference_of(read).finish())
     assert read != batches
+
+
+def test_a_fleet_that_is_rolled_from_version_2_to_3_gives_the_rows_of_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Each boot of a broker sends one version, single cells or packed ones; no row tells which, and none is missing."""
+    rng = random.Random(33)
+    batches = random_telemetry(rng, flushes=30)
+    boots = {(batch.broker, batch.boot) for batch in batches}
+    assert len(boots) > len({batch.broker for batch in batches})  # Some are upgraded on the way.
+    is_new = dict(zip(sorted(boots), (place % 2 == 1 for place in range(len(boots))), strict=True))
+    values = [
+        encode(unpacked(batch).packed()) if is_new[batch.broker, batch.boot] else encode_as(unpacked(batch), 102)
+        for batch in batches
+    ]
+    assert len({value[:5] for value in values}) == 2
+    found = in_spark(spark, kafka_frame(spark, values), settings_of(tmp_path, future_ms_max=None))
+    assert content(found) == content(reference_of(batches).finish())
 
 
 # An Avro string and an array that claim 2 GB: without limits they end the JVM.

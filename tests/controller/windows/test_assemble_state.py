@@ -266,6 +266,21 @@ def test_packed_rows_are_counted_as_rows_and_judged_by_their_brokers() -> None:
     assert short.refused["too many rows in a window"] == 2 * (len(records) - 1)
 
 
+@pytest.mark.parametrize(("single", "is_announced"), [(1, False), (50, False), (1_000, False), (1_000, True)])
+def test_a_job_that_is_upgraded_within_a_window_leaves_no_gap(single: int, is_announced: bool) -> None:
+    """Single rows of the old job, announced or not, and packed ones of the new one are the window that either gives."""
+    rows = rows_of(BROKERS, 0, WANTED)
+    old_marker = marker_of(BROKERS, 0, rows)
+    packed, marker = packed_window(rows, old_marker, bytes_max=150)
+    (window,) = closed_from([*rows[:single], *([old_marker] if is_announced else []), *packed, marker])
+    for alone in ([*rows, old_marker], [*packed, marker]):
+        (expected,) = closed_from(alone)
+        assert window.is_complete
+        assert window.sets.columns == expected.sets.columns
+        assert window.sets.words.tolist() == expected.sets.words.tolist()
+        assert (window.homes, window.local_deliveries) == (expected.homes, expected.local_deliveries)
+
+
 def test_a_window_is_complete_over_those_that_are_awaited_and_lies_in_their_epochs() -> None:
     """A dead broker is missed by nobody; one outside the overlay is heard, and spoils nothing by its own epoch."""
     alive = BROKERS[1:]
