@@ -113,7 +113,9 @@ class PlanVerifier:
         gains = observed_gains_per_s(plan, before, windows, kind)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
-        self._close(msgspec.structs.replace(plan, proposals=proposals), found, found.text, now_ms)
+        part = ", links and publishers alone: where subscribers would be now, windows do not tell"
+        text = found.text + part * bool(plan.subscribers_moved)
+        self._close(msgspec.structs.replace(plan, proposals=proposals), found, text, now_ms)
 
     def _close(self, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
         """Store the plan as completed and tell it."""

@@ -25,7 +25,7 @@ from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import HomeMove, Proposal
 
 PLANNER = "pack_drop"
-TIE_SHARE = 1e-9  # What saves less of the cost than this is rounding of floats.
+TIE_SHARE = 1e-9  # What saves no more of the cost than this is rounding of floats.
 MOVES_TRIED_MAX = 12  # Moves held against the caps in one look: each takes the loads of a whole tree.
 
 Floats = NDArray[np.float64]
@@ -36,13 +36,16 @@ class PackingSettings(PlannerSettings):
     """How far users may be moved, and how much is looked at.
 
     ``detour_ms_max``: the longest delay between the broker that subscribers leave and the one they go to. Default
-    40 ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call, once
-    for each move found. Default 24, at 100 brokers some seconds. ``search_words_max`` and ``escape_words_max``: as for
-    search_overlay_cost, which looks at links and publishers afterwards. Default half of what it has.
+    40 ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call,
+    once for each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less
+    than this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``.
+    ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which looks at links and publishers
+    afterwards. Default half of what it has.
     """
 
     detour_ms_max: float = 40.0
     looks_max: int = 24
+    saving_share_min: float = 0.0005
     search_words_max: int = 500_000_000
     escape_words_max: int = 50_000_000
 
@@ -51,6 +54,8 @@ class PackingSettings(PlannerSettings):
         found = super().faults()
         if not 0 <= self.detour_ms_max < math.inf:
             found.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or nobody could move")
+        if not 0 <= self.saving_share_min < 1:
+            found.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
         for name, least in (("looks_max", 0), ("search_words_max", 1), ("escape_words_max", 0)):
             if getattr(self, name) < least:
                 found.append(f"{name} is {getattr(self, name)}: at least {least}")
@@ -119,13 +124,14 @@ class _Look:
         changes[inventory.delay_ms > settings.detour_ms_max] = np.inf
         np.fill_diagonal(changes, np.inf)
         self.changes_per_s: Floats = changes
+        self._saving_share_min = max(settings.saving_share_min, TIE_SHARE)
         self._cost_per_s = state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
 
     def best(self) -> tuple[int, int] | None:
         """Return the move that saves most without putting a broker above its cap, None where none saves."""
         for place in np.argsort(self.changes_per_s, axis=None, kind="stable").tolist()[:MOVES_TRIED_MAX]:
             start, end = divmod(place, len(self._names))
-            if self.changes_per_s[start, end] >= -TIE_SHARE * self._cost_per_s:
+            if self.changes_per_s[start, end] >= -self._saving_min_per_s:
                 return None
             if self._caps is None or (self._loads_after(start, end) <= self._limits_per_s).all():
                 return start, end
@@ -162,6 +168,10 @@ class _Look:
         name = OVERLOAD if is_relief else PLANNER
         proposal = emptying_proposal(name, moves, self._cost_per_s, self._cost_per_s + change_per_s, reason)
         return proposal, self._after(start, end)
+
+    @property
+    def _saving_min_per_s(self) -> float:
+        return self._saving_share_min * self._cost_per_s
 
     @property
     def _caps(self) -> Floats | None:

@@ -2,8 +2,9 @@
 
 Run as ``python producers/data/cut_data.py ORIGINALS``. ORIGINALS holds ``planetlab_rtt.npz`` (``rtt_ms``, slices x
 hosts x hosts), ``padres_stockquotes.csv.gz`` (symbol, date, open, high, low, close, volume; newest first),
-``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value) and ``gowalla_nyc.npz`` (``user``, ``time``
-in seconds since 1970, ``lat``, ``lon`` in degrees; oldest first). The same originals give the same bytes.
+``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value), ``gowalla_nyc.npz`` (``user``, ``time``
+in seconds since 1970, ``lat``, ``lon`` in degrees; oldest first), ``aws_2020_06_05_rtt.npz`` (``regions``, ``avg_ms``)
+and ``aws_transfer_costs.csv`` (src, dst, cost in USD per GB). The same originals give the same bytes.
 """
 
 import csv
@@ -20,6 +21,15 @@ import numpy as np
 RTT_SLICE = 17  # The last slice, and the one whose slowest pair (782 ms) is the least of an outlier.
 RTT_STEPS_PER_MS = 10  # Tenths of a millisecond fit 16 bits and halve the file.
 QUOTES_PER_SYMBOL_MAX = 400  # About 100 s of publishing at 4 per second before a symbol starts over.
+
+INTERNET = "internet"
+SAME_REGION_USD_PER_GB = "0.01"  # The price list has none.
+REGIONS_HEAD = (
+    "What a GB sent from an Amazon region costs in USD, and mean round-trip times of pings in ms: SOURCES.md.",
+    "Prices: skyplane-project/skyplane@4602d9cec208, skyplane/data/aws_transfer_costs.csv, Apache License 2.0; list",
+    "prices as of April 2023, lowest volume. Within a region: 0.01, as mongodb/docs states for Atlas on Amazon.",
+    "Round trips: vitorenesduarte/fantoch@aea6e324fdce, latency_aws/2020_06_05, MIT or Apache License 2.0.",
+)
 
 CHECKINS_FROM = datetime(2010, 8, 23, 4, tzinfo=UTC)  # A Monday, 0:00 in New York: the eight fullest whole weeks.
 CHECKIN_DAYS = 56
@@ -83,6 +93,21 @@ def cut_checkins(original: Path, cut: Path) -> None:
     )
 
 
+def cut_regions(original_rtts: Path, original_prices: Path, cut: Path) -> None:
+    """Write what a GB costs from each measured region to each other one and to the internet, and the round trip."""
+    with np.load(original_rtts) as columns:
+        regions, rtt_ms = [str(name) for name in columns["regions"]], columns["avg_ms"]
+    with original_prices.open(encoding="utf-8", newline="") as stream:
+        prices = {(row["src"], row["dst"]): row["cost"] for row in csv.DictReader(stream)}
+    lines = [*(f"# {line}" for line in REGIONS_HEAD), "source,target,usd_per_gb,rtt_ms"]
+    for row, source in enumerate(regions):
+        lines.append(f"{source},{INTERNET},{prices[source, INTERNET]},")
+        for column, target in enumerate(regions):
+            price = SAME_REGION_USD_PER_GB if source == target else prices[source, target]
+            lines.append(f"{source},{target},{price},{round(float(rtt_ms[row, column]), 1)}")
+    cut.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def read_rows(path: Path) -> Iterable[dict[str, str]]:
     """Read the rows of a gzipped CSV file by column name."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as stream:
@@ -104,6 +129,7 @@ def main(originals: Path, cuts: Path) -> None:
     symbols = cut_subscriptions(originals / "padres_subscriptions.csv.gz", cuts / "stock_subscriptions.csv.gz")
     cut_quotes(originals / "padres_stockquotes.csv.gz", cuts / "stock_quotes.csv.gz", symbols)
     cut_checkins(originals / "gowalla_nyc.npz", cuts / "nyc_checkins.npz")
+    cut_regions(originals / "aws_2020_06_05_rtt.npz", originals / "aws_transfer_costs.csv", cuts / "aws_regions.csv")
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ def test_all_faults_are_told_at_once() -> None:
     faults = "\n".join(bad.faults() + planner_faults(bad) + own_faults(bad))
     for named in (
         "bootstrap is empty",
-        "planner 'swap_links' is unknown, known are exchange_places_scot, move_publishers_scot, place",
-        "shadow planner 'swap_link' is unknown, known are exchange_places_scot, move_publishers_scot, place",
+        "planner 'swap_links' is unknown, known are exchange_places_scot, move_publishers_scot, pack_drop, place",
+        "shadow planner 'swap_link' is unknown, known are exchange_places_scot, move_publishers_scot, pack_drop, place",
         "shadow_planners are swap_link, swap_link: name each once",
         "horizon_lifetimes is 0.0: above 0",
         "subscription_lifetime_s is -1.0: above 0, or none",
@@ -81,7 +81,8 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     """The planner gets the inventory's cap, or the one of the settings, and the bounds of a plan."""
     inventory = replace(inventory_of(line_of(4), {}), degree_max=8)
     told = kind_of(inventory, GOOD).planner_context(16, GOOD.decision)
-    assert told == TreeContext(proposals_max=16, moves_max=24, links_max=12, degree_max=8, frailty_weight=0.3)
+    bounds = {"proposals_max": 16, "moves_max": 24, "links_max": 12, "degree_max": 8, "subscribers_max": 500}
+    assert told == TreeContext(**bounds, frailty_weight=0.3)
     assert kind_of(inventory, replace(GOOD, degree_max=5)).planner_context(16, GOOD.decision) == replace(
         told, degree_max=5
     )
@@ -116,7 +117,7 @@ def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
     assert "take one of place_users_dynatops" in faults[0]
     (fault,) = kind_faults(replace(GOOD, planner="swap_links_ci+place_users_dynatops"), "tree")
     assert fault.startswith(
-        "planner 'place_users_dynatops' cannot plan for a tree, which the overlay is: take one of re"
+        "planner 'place_users_dynatops' cannot plan for a tree, which the overlay is: take one of pa"
     )
     ring.save(tmp_path / "ring.json")
     with pytest.raises(ControllerSettingsError, match="cannot plan for a ring"):

@@ -18,7 +18,14 @@ from regraft.producers.data.cut_data import (
 )
 
 ORIGINALS_VARIABLE = "CUT_ORIGINALS"  # A directory that holds the originals, itself or in directories below.
-ORIGINALS = ("planetlab_rtt.npz", "padres_stockquotes.csv.gz", "padres_subscriptions.csv.gz", "gowalla_nyc.npz")
+ORIGINALS = (
+    "planetlab_rtt.npz",
+    "padres_stockquotes.csv.gz",
+    "padres_subscriptions.csv.gz",
+    "gowalla_nyc.npz",
+    "aws_2020_06_05_rtt.npz",
+    "aws_transfer_costs.csv",
+)
 SHIPPED = Path(cut_data.__file__).parent
 
 
@@ -37,6 +44,9 @@ def write_originals(directory: Path) -> None:
     )
     (directory / "padres_stockquotes.csv.gz").write_bytes(gzip.compress(quotes.encode()))
     write_checkins(directory / "gowalla_nyc.npz")
+    np.savez(directory / "aws_2020_06_05_rtt.npz", regions=["here", "there"], avg_ms=[[0.08, 12.34], [12.0, 0.1]])
+    prices = "src,dst,cost\nhere,internet,0.09\nhere,there,0.02\nthere,internet,0.15\nthere,here,0.1\nx,here,0.3\n"
+    (directory / "aws_transfer_costs.csv").write_text(prices, encoding="utf-8")
 
 
 def write_checkins(path: Path) -> None:
@@ -76,6 +86,9 @@ def test_cuts_keep_what_they_say(tmp_path: Path) -> None:
         assert cut["minute"].tolist() == [0, 15, 151, 168, 185, CHECKIN_DAYS * 24 * 60 - 1]
         assert cut["lat_thousandth"].tolist() == [40_700, 40_700, 40_701, 40_701, 40_701, 40_701]
         assert cut["lon_thousandth"].tolist() == [-74_000, -74_000, -74_001, -74_001, -74_001, -74_001]
+    regions = (cuts / "aws_regions.csv").read_text(encoding="utf-8").splitlines()
+    assert regions[5:8] == ["here,internet,0.09,", "here,here,0.01,0.1", "here,there,0.02,12.3"]
+    assert len(regions) == 11
     first_bytes = [path.read_bytes() for path in sorted(cuts.iterdir())]
     main(originals, cuts)
     assert [path.read_bytes() for path in sorted(cuts.iterdir())] == first_bytes
@@ -92,7 +105,7 @@ def test_shipped_cuts_are_those_of_the_originals(tmp_path: Path) -> None:
         (originals / name).symlink_to(found.resolve())
     main(originals, cuts)
     assert {cut.name for cut in cuts.iterdir()} == {
-        file.name for file in SHIPPED.iterdir() if ".gz" in file.name or file.suffix == ".npz"
+        file.name for file in SHIPPED.iterdir() if ".gz" in file.name or file.suffix in (".npz", ".csv")
     }
     for cut in cuts.iterdir():
         shipped = SHIPPED / cut.name
@@ -100,5 +113,7 @@ def test_shipped_cuts_are_those_of_the_originals(tmp_path: Path) -> None:
             with np.load(cut) as made, np.load(shipped) as kept:
                 assert set(made) == set(kept)
                 assert all(np.array_equal(made[name], kept[name]) for name in made)
+        elif cut.suffix == ".csv":
+            assert cut.read_text(encoding="utf-8") == shipped.read_text(encoding="utf-8")
         else:
             assert gzip.decompress(cut.read_bytes()) == gzip.decompress(shipped.read_bytes())

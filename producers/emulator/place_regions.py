@@ -1,0 +1,87 @@
+"""Place brokers in cloud regions, with what traffic between them and to subscribers costs in money.
+
+In: how many brokers, the cap of links, what draws. Out: an Inventory of a random tree whose link cost is the measured
+one-way delay in ms and whose prices are the provider's list prices. Both are shipped (data/SOURCES.md).
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import string
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.prices import Prices
+from regraft.overlay.tree import random_tree
+from regraft.producers.data.cut_data import INTERNET
+from regraft.producers.emulator.place_overlay import DATA_DIRECTORY, PROCESSING_MS_MAX, PROCESSING_MS_MIN
+
+CURRENCY = "USD"
+MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in packets that are seldom full.
+# 100 ms count as a twentieth of what a notification costs between the cheapest regions: enough to tell these apart.
+DELAY_PRICE = 0.01
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """The regions, sorted: USD per GB from each to each other one and to the internet, and round-trip times in ms."""
+
+    names: tuple[str, ...]
+    per_gb: Floats
+    internet_per_gb: Floats
+    rtt_ms: Floats
+
+
+@cache
+def shipped_regions() -> Regions:
+    """Read the shipped prices and times."""
+    with (DATA_DIRECTORY / "aws_regions.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(line for line in stream if not line.startswith("#")))
+    names = tuple(sorted({row["source"] for row in rows}))
+    index = {name: place for place, name in enumerate(names)}
+    per_gb, rtt_ms = np.zeros((len(names),) * 2), np.zeros((len(names),) * 2)
+    internet = np.zeros(len(names))
+    for row in rows:
+        source, price = index[row["source"]], float(row["usd_per_gb"])
+        if row["target"] == INTERNET:
+            internet[source] = price
+        else:
+            per_gb[source, index[row["target"]]], rtt_ms[source, index[row["target"]]] = price, float(row["rtt_ms"])
+    return Regions(names, per_gb, internet, rtt_ms)
+
+
+def broker_count_max() -> int:
+    """Return how many brokers can be named: a letter each in its region."""
+    return len(shipped_regions().names) * len(string.ascii_lowercase)
+
+
+def place_regions(broker_count: int, degree_max: int, rng: random.Random) -> Inventory:
+    """Return brokers dealt out over the regions in turn, named by region and letter, on a random tree.
+
+    A link costs the mean of both ways, in money as in delay. Raises ValueError for more than :func:`broker_count_max`.
+    """
+    if broker_count > broker_count_max():
+        raise ValueError(f"{broker_count} brokers: {broker_count_max()} can be placed, a letter each in its region")
+    regions = shipped_regions()
+    order = rng.sample(range(len(regions.names)), len(regions.names))
+    dealt = [(order[number % len(order)], number // len(order)) for number in range(broker_count)]
+    placed = sorted((f"{regions.names[region]}{string.ascii_lowercase[place]}", region) for region, place in dealt)
+    brokers, at = tuple(name for name, _ in placed), [region for _, region in placed]
+    delays_ms, links = (_both_ways(values[np.ix_(at, at)]) for values in (regions.rtt_ms / 2, regions.per_gb))
+    prices = Prices(CURRENCY, links, regions.internet_per_gb[at], MESSAGE_BYTES, DELAY_PRICE)
+    costs = np.array([round(rng.uniform(PROCESSING_MS_MIN, PROCESSING_MS_MAX), 3) for _ in brokers])
+    tree = random_tree(brokers, degree_max, rng)
+    return Inventory(brokers, costs, delays_ms, degree_max, tree, prices=prices)
+
+
+def _both_ways(values: Floats) -> Floats:
+    mean = (values + values.T) / 2
+    np.fill_diagonal(mean, 0.0)
+    return mean

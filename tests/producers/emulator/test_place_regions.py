@@ -1,0 +1,38 @@
+"""Brokers in cloud regions: dealt out in turn, with measured delays and list prices that are shipped."""
+
+import random
+
+import numpy as np
+import pytest
+
+from regraft.overlay.inventory import Inventory
+from regraft.producers.emulator.place_regions import broker_count_max, place_regions, shipped_regions
+
+
+def test_each_region_gets_a_broker_before_any_gets_the_next() -> None:
+    """Of 40 brokers in 19 regions two have three, and the others two; names say where they are."""
+    inventory = place_regions(40, 8, random.Random(1))
+    regions = [broker[:-1] for broker in inventory.brokers]
+    counts = {region: regions.count(region) for region in shipped_regions().names}
+    assert sorted(counts.values()) == [2] * 17 + [3] * 2
+    assert Inventory.from_json(inventory.to_json(), "test").to_json() == inventory.to_json()
+
+
+def test_links_cost_money_by_list_prices_and_tell_measured_delays() -> None:
+    """A GB between Cape Town and Ireland costs 0.147 one way and 0.02 back; access is what a region charges."""
+    inventory = place_regions(38, 8, random.Random(1))
+    prices, index = inventory.prices, inventory.index
+    assert prices is not None
+    cape, dublin = index["af-south-1a"], index["eu-west-1b"]
+    assert prices.link_per_gb[cape, dublin] == pytest.approx((0.147 + 0.02) / 2)
+    assert prices.link_per_gb[cape, index["af-south-1b"]] == 0.01
+    assert prices.access_per_gb[cape] == 0.154
+    assert 50 < inventory.link_cost[cape, dublin] < 150
+    assert (np.diagonal(inventory.link_cost) == 0).all()
+    assert inventory.charged.cost_of_link("af-south-1a", "eu-west-1b") > 0.0835
+
+
+def test_as_many_can_be_placed_as_there_are_letters() -> None:
+    """More have no name."""
+    with pytest.raises(ValueError, match=f"{broker_count_max()} can be placed"):
+        place_regions(broker_count_max() + 1, 8, random.Random(1))
