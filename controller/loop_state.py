@@ -17,7 +17,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.overlay.members import FleetView
 from regraft.schemas.event import AdaptationEvent
-from regraft.schemas.live_view import CostPoint, DecisionTimes, Horizon
+from regraft.schemas.live_view import CostPoint, DecisionTimes, Horizon, ShownBill
 from regraft.schemas.plan import Plan
 from regraft.schemas.shown_fleet import ShownAnnounced
 
@@ -38,6 +38,8 @@ class LoopState:
     is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
     the acting planner has decided. ``changed_since_ms`` is since when traffic has been as it is, None while no change
     is known. ``is_changed`` says that there is something new since the state was shown at ``shown_ms``.
+    ``closable`` are the brokers that serve nobody. ``bill_first`` and ``bill`` are what traffic costs in money by the
+    last complete window of the overlay that it began with, and by the newest; None where it is not charged.
     ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is how many notifications a second passed
     each broker when it was last heard. ``decision_times`` are by role and planner.
     """
@@ -66,6 +68,9 @@ class LoopState:
     late_rows: int = 0
     client_changes: int = 0
     announced: tuple[ShownAnnounced, ...] = ()
+    closable: tuple[str, ...] = ()
+    bill_first: ShownBill | None = None
+    bill: ShownBill | None = None
     passed_per_s: dict[str, float] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
     command_latencies_ms: dict[str, int] = field(default_factory=dict)

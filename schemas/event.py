@@ -45,6 +45,7 @@ class EventKind(StrEnum):
     TELEMETRY_LOST = "telemetry_lost"
     ORDER_TAKEN = "order_taken"
     ORDER_REFUSED = "order_refused"
+    BROKERS_CLOSABLE = "brokers_closable"
     ALERT_RAISED = "alert_raised"
     ALERT_CLEARED = "alert_cleared"
 

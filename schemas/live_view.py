@@ -216,6 +216,24 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     cost_least_per_s: float | None = None
 
 
+class ShownBill(Struct, frozen=True, kw_only=True):
+    """What the traffic of a window would come to in 30 days, in ``currency``, between brokers and to subscribers.
+
+    ``per_million`` is the whole for a million hand-overs, which does not rise and fall with traffic; None without any.
+    """
+
+    currency: str
+    window_end_ms: int
+    links_per_month: float
+    access_per_month: float
+    per_million: float | None
+
+    @property
+    def per_month(self) -> float:
+        """The whole of it."""
+        return self.links_per_month + self.access_per_month
+
+
 class Horizon(Struct, frozen=True):
     """How far the last decision looked back.
 
@@ -252,7 +270,9 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` of the last windows, oldest first,
     ``decision_ms`` by role and planner: ``shadow:swap_links_ci``. ``horizon`` is None before the first decision on a
     complete window. ``leader`` leads with number ``term``, empty where nobody is known to; it is who shows this, unless
-    that ``is_standby``, which knows no plans and no windows.
+    that ``is_standby``, which knows no plans and no windows. ``closable`` are the brokers that serve nobody.
+    ``bill_first`` is of the last complete window of the overlay that the controller began with, ``bill`` of the newest;
+    None where traffic is not charged.
     """
 
     version: int = VIEW_VERSION
@@ -276,6 +296,9 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     leader: str = ""
     term: int = 0
     is_standby: bool = False
+    closable: tuple[str, ...] = ()
+    bill_first: ShownBill | None = None
+    bill: ShownBill | None = None
 
 
 class LiveView(ViewCounts, frozen=True, kw_only=True):

@@ -23,6 +23,7 @@ from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.user_interests import UserInterests
+from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 
 Floats = NDArray[np.float64]
@@ -215,6 +216,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
         """Return what no overlay with any homes of clients costs less than over windows, None where none is known."""
+        return None
+
+    def bill(self, configuration: ConfigurationT, windows: Sequence[ClosedWindow]) -> ShownBill | None:
+        """Return what the traffic of windows comes to in money, None where it is not charged."""
         return None
 
     @abstractmethod

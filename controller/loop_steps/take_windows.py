@@ -43,6 +43,7 @@ class TakeWindows:
         self._teller = teller
         self._events = events
         self._metrics = metrics
+        self._billed_epoch: int | None = None  # The first one: its newest bill is what later ones are held against.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Take the windows that are put together now."""
@@ -53,6 +54,7 @@ class TakeWindows:
             shadow_costs_per_s = _shadow_costs_per_s(window, state, now_ms)
             point = point and replace(point, cost_shadows_per_s=shadow_costs_per_s)
             state.add_window(window, point, now_ms)
+            self._add_bill(window, state)
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
             if point is not None:
                 set_costs(self._metrics, point)
@@ -61,6 +63,19 @@ class TakeWindows:
                 event = self._teller.about_window(window, now_ms)
                 if event is not None:
                     self._events.emit(event)
+
+    def _add_bill(self, window: ClosedWindow, state: LoopState) -> None:
+        """Note what a complete window of one epoch comes to in money, where the overlay is charged."""
+        overlay = None if window.epoch is None else state.plan_log.configuration_of(window.epoch)
+        if overlay is None or not window.is_complete:
+            return
+        kind = self._kind.over(state.fleet.inventory_over(overlay.brokers))
+        bill = kind.bill(overlay, [window.over(overlay.brokers)])
+        if bill is None:
+            return
+        state.bill = bill
+        if self._billed_epoch in (None, window.epoch):
+            self._billed_epoch, state.bill_first = window.epoch, bill
 
     def _cost_point(self, window: ClosedWindow, state: LoopState) -> CostPoint | None:
         """Return the window's point of the cost series; None where the window of a ring knows no interests."""

@@ -66,6 +66,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
         )
         if cost["bounded"] is not None:
             lines.append(_bound_text(cost["bounded"], judged["time_ms"]))
+    lines += money_lines(judged)
     lines += member_lines(judged["members"] or {})
     lines += [f"plan {_plan_text(plan)}" for plan in judged["plans_last"]]
     lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
@@ -77,6 +78,26 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
         ages = ((name, "ended" if one["is_over"] else f"{one['age_s']:.1f} s ago") for name, one in services.items())
         lines.append("last heard: " + ", ".join(f"{name} {age}" for name, age in ages))
     return [*lines, f"source: {judged['source']}"]
+
+
+def money_lines(judged: dict[str, Any]) -> list[str]:
+    """Return what traffic comes to in money, now and in the first window, and which brokers serve nobody."""
+    lines, bill, closable = [], judged["bill"], judged["closable"]
+    if bill is not None:
+        each = "".join(
+            f"; {bill[f'{when}_per_million']:.3g} for a million deliveries{told}"
+            for when, told in (("now", ""), ("first", " at first"))
+            if bill[f"{when}_per_million"] is not None
+        )
+        lines.append(
+            f"bill: {bill['currency']} {bill['now_per_month']:,.0f} in 30 days ({bill['links_per_month']:,.0f} between "
+            f"brokers, {bill['access_per_month']:,.0f} to subscribers), {bill['first_per_month']:,.0f} at first{each}"
+        )
+    if closable:
+        named = ", ".join(closable[:MEMBERS_SHOWN])
+        more = f" and {len(closable) - MEMBERS_SHOWN} more" if len(closable) > MEMBERS_SHOWN else ""
+        lines.append(f"closable, as they serve nobody: {named}{more} (`regraft members drain`)")
+    return lines
 
 
 def member_lines(fleet: dict[str, Any]) -> list[str]:

@@ -37,6 +37,7 @@ from regraft.producers.emulator_settings import NATS
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
+    bills_of,
     changes_found_ms,
     compare_overlays,
     cost_shadows,
@@ -379,6 +380,7 @@ class _DemoRun:
             users=observer.users,
             bursts=observer.bursts,
             first_window_cost_per_s=first_full_window_cost(stored, self._kind, observer.traffic_start_ms),
+            bills=bills_of(stored, self._kind, observer.traffic_start_ms, traffic_end_ms),
             comparison=compare_overlays(stored, self._kind, traffic_end_ms),
             regime_change_ms=observer.regime_change_ms,
             changes_found_ms=changes_found_ms(stored.events),

@@ -85,11 +85,34 @@ def _user_text(record: RunRecord) -> str:
     )
 
 
+def _bill_part(record: RunRecord) -> str:
+    """Return the table of what traffic comes to in money before and after, empty where it is not charged."""
+    if record.bills is None:
+        return ""
+    before, after = record.bills
+    rows = [
+        (name, number_text(getattr(before, field), 2), number_text(getattr(after, field), 2))
+        for name, field in (
+            ("between brokers, 30 days", "links_per_month"),
+            ("to subscribers, 30 days", "access_per_month"),
+            ("together, 30 days", "per_month"),
+        )
+    ]
+    each = [number_text(bill.per_million or 0.0, 4) for bill in record.bills]
+    rows.append(("a million deliveries", each[0], each[1]))
+    told = (
+        f"<p>What traffic like that of a few windows comes to in {before.currency}, by the inventory's prices: before "
+        "the first plan and at the end. Delays are no part of it.</p>"
+    )
+    return told + html_table(("bill", "before", "after"), rows, text=1)
+
+
 def _move_part(record: RunRecord) -> str:
     """Return the table of publishers that were moved: from where to where, why, predicted and observed gain."""
     moving = [(plan, one) for plan in record.plans for one in plan.proposals if one.moves]
+    bill = _bill_part(record)
     if not moving:
-        return "<p>No publisher was moved: the refusals below say why.</p>"
+        return f"{bill}<p>No publisher was moved: the refusals below say why.</p>"
     heads = ("plan", "publisher", "from", "to", "why", "phase", "gain/s predicted", "observed")
     rows = [
         (
@@ -104,7 +127,7 @@ def _move_part(record: RunRecord) -> str:
         )
         for plan, one in moving
     ]
-    return (
+    return bill + (
         "<p>A publisher that moves leaves its home when that activates the new epoch and goes on at the next one; its "
         'notifications stay in order. "Predicted" is what the move was to save on the traffic before it, "observed" '
         "what it saves on the windows after the plan.</p>" + html_table(heads, rows, text=6)
@@ -112,7 +135,9 @@ def _move_part(record: RunRecord) -> str:
 
 
 def _publisher_lines(plan: Plan) -> list[str]:
-    return [f"{len(plan.moves)} publishers moved: see below"] if plan.moves else []
+    lines = [f"{len(plan.moves)} publishers moved: see below"] if plan.moves else []
+    moved = [move.text for move in plan.subscribers_moved]
+    return lines + ([f"all subscribers moved: {', '.join(moved)}"] if moved else [])
 
 
 def _moves_in(plans: Sequence[Plan]) -> int:
@@ -140,8 +165,8 @@ def _burst_part(record: RunRecord) -> str:
 
 KIND_PAGES = {
     Configuration.KIND: KindPage(
-        cost_text="link costs (ms of one-way delay) and processing costs, per second, summed over all links and "
-        "brokers that each notification crosses.",
+        cost_text="link costs (ms of one-way delay; where the inventory has prices, millionths of its currency) and "
+        "processing costs, per second, summed over all links and brokers that each notification crosses.",
         exact_text="What a broker delivers depends neither on the links nor on where publishers are, so its "
         "cost on the real traffic is exact.",
         changes=(CountedChange("publishers moved", _moves_in, lambda shadow: shadow.publishers_moved),),

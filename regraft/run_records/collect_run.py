@@ -27,6 +27,7 @@ from regraft.run_records.read_topics import read_whole
 from regraft.run_records.replay_register import read_client_changes, with_register
 from regraft.run_records.run_record import OverlayComparison, ShadowRun, WindowCost
 from regraft.schemas.event import AdaptationEvent, EventKind
+from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE
 from regraft.schemas.remote_registry import use_registry
@@ -225,6 +226,29 @@ def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> O
     own = kind.over(stored.fleet_at(last[-1], kind).inventory_over(final.brokers))
     least_per_s = own.least_cost_per_s([window.over(final.brokers) for window in last])
     return OverlayComparison(final, before, after, len(last), least_per_s)
+
+
+def bills_of(
+    stored: StoredRun, kind: AnyKind, traffic_start_ms: int, traffic_end_ms: int
+) -> tuple[ShownBill, ShownBill] | None:
+    """Return what traffic came to in money before any plan and at the end; None where it is not charged.
+
+    Before: the last complete windows that lie wholly in the first overlay and in the traffic's time, but for its
+    beginning. None, too, where there is no such window, as a plan began with the first.
+    """
+    first_epoch, warm_ms = kind.inventory.bootstrap.epoch, traffic_start_ms + WARM_UP_MS
+    early = [one for one in stored.windows if one.is_complete and one.epoch == first_epoch and one.start_ms >= warm_ms]
+    found = []
+    for windows in (early[-COMPARED_WINDOWS:], last_windows(stored, kind, traffic_end_ms)):
+        if not windows:
+            return None
+        overlay = configuration_at(stored, windows[-1].epoch_max, kind.inventory)
+        own = kind.over(stored.fleet_at(windows[-1], kind).inventory_over(overlay.brokers))
+        bill = own.bill(overlay, [window.over(overlay.brokers) for window in windows])
+        if bill is None:
+            return None
+        found.append(bill)
+    return found[0], found[1]
 
 
 def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:

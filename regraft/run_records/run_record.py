@@ -13,6 +13,7 @@ from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.run_records.outage_story import OutageStory
+from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Plan
 
 
@@ -191,7 +192,8 @@ class RunRecord:
     links that cost at the end what brokers measured, not what the inventory says.
     ``given_up`` says which services ended for good, by which the run ended, too, in sentences without a full stop.
     ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None but on a ring,
-    ``bursts`` but on a structured cyclic overlay.
+    ``bursts`` but on a structured cyclic overlay. ``bills`` are before any plan and at the end, None where traffic is
+    not charged.
     """
 
     seed: int
@@ -212,6 +214,7 @@ class RunRecord:
     users: UserFigures | None = None
     bursts: BurstFigures | None = None
     first_window_cost_per_s: float | None = None
+    bills: tuple[ShownBill, ShownBill] | None = None
     comparison: OverlayComparison | None = None
     regime_change_ms: int | None = None
     changes_found_ms: tuple[int, ...] = ()

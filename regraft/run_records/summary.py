@@ -43,6 +43,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         **MOVED_FIGURES[record.inventory.bootstrap.KIND](record, completed),
         **_shift_figures(record, completed),
         **_outage_figures(record),
+        **_bill_figures(record, completed),
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
         "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
@@ -91,7 +92,38 @@ def failures(summary: dict[str, Any]) -> list[str]:
         found.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
         found.append("no plan was completed, at least 1 is needed: see the refusals in the report")
-    return found + _overlay_failures(summary) + _shift_failures(summary)
+    return found + _overlay_failures(summary) + _shift_failures(summary) + _bill_failures(summary)
+
+
+def _bill_failures(summary: dict[str, Any]) -> list[str]:
+    """Return whether traffic costs less money in the end, where it is charged."""
+    if not summary.get("is_charged"):
+        return []
+    before, after = summary["bill_before_per_million"], summary["bill_after_per_million"]
+    if before is None or after is None:
+        return [
+            "the bill before and after was not compared: no complete window lies before the first plan, or none after"
+        ]
+    if after >= before:
+        return [f"a million deliveries cost {after:g} in the end, {before:g} at first: see the plans"]
+    return []
+
+
+def _bill_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
+    """Return what traffic comes to in 30 days and for a million deliveries, before any plan and at the end."""
+    if record.inventory.prices is None:
+        return {}
+    before, after = record.bills or (None, None)
+    told = {"before": before, "after": after}
+    return {
+        "is_charged": True,
+        "bill_currency": record.inventory.prices.currency,
+        **{f"bill_{when}_per_month": _rounded(bill.per_month if bill else None) for when, bill in told.items()},
+        **{f"bill_{when}_links": _rounded(bill.links_per_month if bill else None) for when, bill in told.items()},
+        **{f"bill_{when}_access": _rounded(bill.access_per_month if bill else None) for when, bill in told.items()},
+        **{f"bill_{when}_per_million": _rounded(bill.per_million if bill else None, 5) for when, bill in told.items()},
+        "brokers_emptied": len({move.home_from for plan in completed for move in plan.subscribers_moved}),
+    }
 
 
 def _overlay_failures(summary: dict[str, Any]) -> list[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regraft.settings.scenarios import SCENARIOS, SCOT, STOCKS
+from regraft.settings.scenarios import MINCOST, SCENARIOS, SCOT, STOCKS
 
 SCOT_CLUSTERS = 4  # As producers.emulated_kinds places them.
+MINCOST_BROKERS_MAX = 494  # As producers.emulator.place_regions names them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,17 +15,18 @@ class DemoSettings:
     """The demo's overlay and its course.
 
     ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails),
-    chord (mobile users of a city on a Chord ring), nats (the quotes over real NATS servers, of which one node dies) or
-    scot (the quotes in bursts on a structured cyclic overlay of four clusters).
-    ``brokers``: how many there are, each on a PlanetLab host as long as there are hosts; where nobody says otherwise 20
-    with nats. ``degree_max``: links a broker
-    of a tree may have. ``running_s``: how long traffic runs once everything is up. ``regime_change_share``: when, as a
-    share of that time, the interests of stocks shift. ``drain_s_max``: how long the end may wait for the last windows
-    and for a plan under way. ``kill_every_s``: with --chaos, the least pause between two kills of stages; a window must
-    close before the next, too. Where nobody sets emulator.chaos_every_s and chaos_for_s, also these. ``fill_disk``:
-    with --chaos, also fill the disk of the output directory, which must be a file system of its own.
-    ``shadow_planners``: what the demo takes for controller.shadow_planners where nobody sets that: the paper's planner,
-    and ours without moves of publishers, to show beside the acting one what these add.
+    chord (mobile users of a city on a Chord ring), nats (the quotes over real NATS servers, of which one node dies),
+    scot (the quotes in bursts on a structured cyclic overlay of four clusters) or mincost (the quotes between cloud
+    regions, at a provider's prices). ``brokers``: how many there are, each on a PlanetLab host as long as there are
+    hosts; where nobody says otherwise 20 with nats, and 38 with mincost, two in each region.
+    ``degree_max``: links a broker of a tree may have. ``running_s``: how long traffic runs once everything is up.
+    ``regime_change_share``: when, as a share of that time, the interests of stocks shift. ``drain_s_max``: how long
+    the end may wait for the last windows and for a plan under way. ``kill_every_s``: with --chaos, the least pause
+    between two kills of stages; a window must close before the next, too. Where nobody sets emulator.chaos_every_s
+    and chaos_for_s, also these. ``fill_disk``: with --chaos, also fill the disk of the output directory, which must
+    be a file system of its own. ``shadow_planners``: what the demo takes for controller.shadow_planners where
+    nobody sets that: the paper's planner, and ours without moves of publishers, to show beside the acting one what
+    these add.
     """
 
     scenario: str = STOCKS
@@ -47,6 +49,8 @@ class DemoSettings:
                 f"brokers is {self.brokers}: with scenario scot a multiple of {SCOT_CLUSTERS}, the clusters, and at "
                 f"least {2 * SCOT_CLUSTERS}"
             )
+        if self.scenario == MINCOST and self.brokers > MINCOST_BROKERS_MAX:
+            found.append(f"brokers is {self.brokers}: at most {MINCOST_BROKERS_MAX} with scenario mincost, 26 a region")
         if self.brokers < 3:
             found.append(f"brokers is {self.brokers}: at least 3, with fewer there is no link to swap")
         if self.degree_max < 2:

@@ -28,10 +28,12 @@ def ensure_inventory(settings: Settings) -> Inventory:
     if file.exists():
         return Inventory.load(file)
     from regraft.producers.emulated_kinds import EMULATED_KINDS
+    from regraft.producers.emulator.place_regions import place_regions
     from regraft.producers.nats_fleet.place_fleet import place_fleet
 
-    is_fleet = settings.emulator.brokers == NATS
-    place = place_fleet if is_fleet else EMULATED_KINDS[scenario_of(settings.demo.scenario).kind].place
+    is_fleet, scenario = settings.emulator.brokers == NATS, scenario_of(settings.demo.scenario)
+    place = place_regions if scenario.has_prices else EMULATED_KINDS[scenario.kind].place
+    place = place_fleet if is_fleet else place
     inventory = place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
     inventory.save(file)
     log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)

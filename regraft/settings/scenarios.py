@@ -12,19 +12,21 @@ from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.scot_configuration import ScotConfiguration
 
-STOCKS, CHORD, OUTAGE, NATS, SCOT = "stocks", "chord", "outage", "nats", "scot"
+STOCKS, CHORD, OUTAGE, NATS, SCOT, MINCOST = "stocks", "chord", "outage", "nats", "scot", "mincost"
 
 
 @dataclass(frozen=True)
 class Scenario:
     """What a scenario sets where neither flag, file nor variable does: names of settings with their values.
 
-    ``kind`` is that of the overlay. ``has_shift``: whether interests shift in the course of the demo. ``failing``: how
+    ``kind`` is that of the overlay; ``has_prices``: its brokers are in cloud regions, and traffic is charged in money.
+    ``has_shift``: whether interests shift in the course of the demo. ``failing``: how
     many brokers that are close together die, ``failing_from`` when and ``failing_for`` for how long, as shares of it.
     ``bursts``: how many bursts of publications there are in its course, at equal distances.
     """
 
     kind: str
+    has_prices: bool = False
     has_shift: bool = False
     failing: int = 0
     failing_from: float = 1 / 3
@@ -93,6 +95,15 @@ SCENARIOS = {
         demo={"shadow_planners": ()},
         emulator={"link_bytes_per_ms": 20.0, "detours": "alternate"},
         workload={"publisher_count": 4, "notifications_per_s": 20.0, "burst_factor": 5.0},
+    ),
+    # Quotes between cloud regions at the provider's prices, on a random tree: two brokers in each region, and interests
+    # that stay. Users move to fewer and cheaper brokers nearby, links and publishers to where a GB costs less.
+    MINCOST: Scenario(
+        Configuration.KIND,
+        has_prices=True,
+        controller={"planner": "pack_drop"},
+        demo={"brokers": 38, "shadow_planners": ("swap_links_cost+relocate_publishers_joint",)},
+        workload={"lifetime_s_mean": 1_800.0, "interested_broker_count": 12, "broker_load_exponent": 1.0},
     ),
 }
 

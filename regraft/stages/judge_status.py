@@ -47,6 +47,8 @@ NOTHING_SHOWN: dict[str, Any] = {
     "is_standby": False,
     "window": None,
     "cost": None,
+    "bill": None,
+    "closable": [],
     "epoch": None,
     "plan_running": "",
     "plans_waiting": [],
@@ -112,6 +114,8 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
         "is_standby": view.is_standby,
         "window": _window(view, now_ms),
         "cost": _cost(view),
+        "bill": _bill(view),
+        "closable": list(view.closable),
         "epoch": view.configuration.epoch,
         "plan_running": view.plan_running,
         "plans_waiting": _waiting(view),
@@ -223,6 +227,16 @@ def _window(view: LiveView, now_ms: int) -> dict[str, Any] | None:
         "closed": view.windows_closed,
         "incomplete": view.windows_incomplete,
     }
+
+
+def _bill(view: LiveView) -> dict[str, Any] | None:
+    if view.bill is None or view.bill_first is None:
+        return None
+    told = {"now": view.bill, "first": view.bill_first}
+    found: dict[str, Any] = {f"{when}_per_month": bill.per_month for when, bill in told.items()}
+    found |= {f"{when}_per_million": bill.per_million for when, bill in told.items()}
+    parts = {"links_per_month": view.bill.links_per_month, "access_per_month": view.bill.access_per_month}
+    return {"currency": view.bill.currency, **found, **parts}
 
 
 def _cost(view: LiveView) -> dict[str, Any] | None:

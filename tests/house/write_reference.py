@@ -58,6 +58,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.TELEMETRY_LOST: "telemetry expired, or its topic was recreated, before it was read",
     EventKind.ORDER_TAKEN: "an order of a person is followed",
     EventKind.ORDER_REFUSED: "an order was refused, with the reason",
+    EventKind.BROKERS_CLOSABLE: "brokers serve nobody and could be taken out of the overlay",
     EventKind.ALERT_RAISED: "an alert rule holds for a subject",
     EventKind.ALERT_CLEARED: "it holds no longer",
 }

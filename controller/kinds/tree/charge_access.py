@@ -7,12 +7,18 @@ second, in the unit of the one cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.cost import overlay_cost
+from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.prices import per_month
+from regraft.schemas.live_view import ShownBill
 
 Floats = NDArray[np.float64]
 
@@ -36,3 +42,32 @@ def access_by_span_per_s(inventory: Inventory, windows: Sequence[ClosedWindow], 
     """Return the same over all brokers in each span, shape (spans,): windows, each cut into as many slices."""
     by_window = [float(access_costs_per_s(inventory, window).sum()) for window in windows]
     return np.repeat(np.array(by_window), slice_count)
+
+
+def bill_of(configuration: Configuration, inventory: Inventory, windows: Sequence[ClosedWindow]) -> ShownBill | None:
+    """Return what the traffic of windows on a tree comes to in money, None without prices.
+
+    Publishers are where the configuration has them, subscribers where the windows do.
+    """
+    prices = inventory.prices
+    if prices is None:
+        return None
+    money = replace(
+        inventory,
+        link_cost=prices.link_money,
+        processing_cost=np.zeros(len(inventory.brokers)),
+    )
+    sets = DeliverySets.joined(window.sets_at(configuration.home_of) for window in windows)
+    links_per_s = overlay_cost(configuration, money, sets).total_per_s
+    access_per_s = float(np.mean([access_costs_per_s(inventory, window).sum() for window in windows]))
+    span_s = sum(window.end_ms - window.start_ms for window in windows) / 1000
+    handed_per_s = sum(sum(window.local_deliveries.values()) for window in windows) / max(span_s, 1e-9)
+    # Millionths for each hand-over are as many of the currency for a million.
+    per_million = (links_per_s + access_per_s) / handed_per_s if handed_per_s else None
+    return ShownBill(
+        currency=prices.currency,
+        window_end_ms=windows[-1].end_ms,
+        links_per_month=per_month(links_per_s),
+        access_per_month=per_month(access_per_s),
+        per_million=per_million,
+    )

@@ -13,7 +13,7 @@ from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
 from regraft.controller.kinds.place_publishers import with_publishers
 from regraft.controller.kinds.repair import Repair, RepairTask
-from regraft.controller.kinds.tree.charge_access import access_by_span_per_s, access_costs_per_s
+from regraft.controller.kinds.tree.charge_access import access_by_span_per_s, access_costs_per_s, bill_of
 from regraft.controller.kinds.tree.evacuate_publishers import publishers_leaving, subscribers_leaving
 from regraft.controller.kinds.tree.follow_publishers import FollowedPublishers
 from regraft.controller.kinds.tree.reached_tree import ReachedTree
@@ -26,6 +26,7 @@ from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.least_cost import least_cost_per_s
 from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
 
 
@@ -129,6 +130,10 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         is_known = bool(sets) and all(one.delivered is not None for one in sets)
         access_per_s = access_by_span_per_s(self.inventory, windows, 1)
         return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if is_known else None
+
+    def bill(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> ShownBill | None:
+        """Return what links and hand-overs come to at the inventory's prices; delays are no money."""
+        return bill_of(configuration, self.inventory, windows)
 
     def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:
         """Return the same by link and broker."""

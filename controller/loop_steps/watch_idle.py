@@ -1,0 +1,62 @@
+"""Watch for brokers that serve nobody, who could be taken out of the overlay: told when they change.
+
+In: windows that know how many subscribers each broker has. Out: in the state the brokers that serve nobody, an event.
+Taking one out is a person's order (`regraft members drain`).
+"""
+
+from __future__ import annotations
+
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.kinds.overlay_kind import AnyKind
+from regraft.controller.loop_state import LoopState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+
+SUBJECT = "brokers"
+WINDOWS_IDLE = 3  # In a row: subscribers come and go, and between two plans a broker may be empty for a moment.
+NAMED_MAX = 8
+
+
+class WatchIdle:
+    """Notes the brokers of the overlay that have had no subscriber and no publisher in the last windows."""
+
+    def __init__(self, settings: ControllerSettings, kind: AnyKind, events: EventSink) -> None:
+        self._window_age_ms_max = settings.decision.window_age_ms_max
+        self._kind = kind
+        self._events = events
+        self._idle_for: dict[str, int] = {}
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Look at the windows taken now; those that lack something say nothing."""
+        for window in state.taken:
+            if window.is_complete and window.subscribers_at is not None:
+                self._look(window, state)
+        closable = tuple(sorted(broker for broker, count in self._idle_for.items() if count >= WINDOWS_IDLE))
+        if closable == state.closable:
+            return
+        newest = state.newest
+        is_new = newest is not None and now_ms - newest.end_ms <= self._window_age_ms_max
+        come = set(closable) - set(state.closable)
+        state.closable, state.is_changed = closable, True
+        if is_new and come:
+            self._events.emit(_event(closable, now_ms))
+
+    def _look(self, window: ClosedWindow, state: LoopState) -> None:
+        present = state.plan_log.present
+        at_home = self._kind.with_homes(present, [window.over(present.brokers)]).home_of
+        homes = {home for client, home in at_home.items() if client in window.homes}
+        serving = {broker for broker, count in (window.subscribers_at or {}).items() if count} | homes
+        self._idle_for = {
+            broker: self._idle_for.get(broker, 0) + 1 for broker in present.brokers if broker not in serving
+        }
+
+
+def _event(closable: tuple[str, ...], now_ms: int) -> AdaptationEvent:
+    named = ", ".join(closable[:NAMED_MAX]) + (f" and {len(closable) - NAMED_MAX} more" * (len(closable) > NAMED_MAX))
+    text = (
+        f"{len(closable)} broker{'s serve' if len(closable) > 1 else ' serves'} nobody and could be closed: {named}; "
+        f"`regraft members drain {closable[0]}` takes one out of the overlay"
+    )
+    details = {"closable": ",".join(closable[:NAMED_MAX]), "count": str(len(closable))}
+    return AdaptationEvent(SUBJECT, EventKind.BROKERS_CLOSABLE, Severity.INFO, now_ms, text, details=details)
