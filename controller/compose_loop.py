@@ -34,7 +34,6 @@ from regraft.controller.loop_steps.show_state import SettlePlans, ShowState
 from regraft.controller.loop_steps.start_loop import StartLoop
 from regraft.controller.loop_steps.take_windows import TakeWindows
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
-from regraft.controller.loop_steps.watch_idle import WatchIdle
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.note_effects import CommandNotes, NotedEvents
 from regraft.controller.report.tell_refusals import RefusalTeller
@@ -78,7 +77,6 @@ def compose_loop(
             TakeWindows(settings, kind, windows, changes, teller, events, metrics),
             FollowMembers(settings, orders, ports.announcements, runner, events, metrics),
             CorrectLinks(settings, events, metrics),
-            WatchIdle(settings, kind, events),
         ),
         decide=(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),

@@ -14,6 +14,7 @@ from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cos
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.loop_state import LoopState
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
+from regraft.controller.loop_steps.watch_idle import WatchIdle
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.set_metrics import set_costs
 from regraft.controller.report.tell_refusals import RefusalTeller
@@ -43,6 +44,7 @@ class TakeWindows:
         self._teller = teller
         self._events = events
         self._metrics = metrics
+        self._idle = WatchIdle(settings, kind, events)
         self._billed_epoch: int | None = None  # The first one: its newest bill is what later ones are held against.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
@@ -63,6 +65,7 @@ class TakeWindows:
                 event = self._teller.about_window(window, now_ms)
                 if event is not None:
                     self._events.emit(event)
+        self._idle(state, now_ms)
 
     def _add_bill(self, window: ClosedWindow, state: LoopState) -> None:
         """Note what a complete window of one epoch comes to in money, where the overlay is charged."""

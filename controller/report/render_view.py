@@ -7,6 +7,7 @@ rendered by :mod:`controller.report.show_parts`.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop_state import PLANS_MAX, LoopState
@@ -49,12 +50,8 @@ def render_view(
         window_close_to_command_ms=dict(state.command_latencies_ms),
         window_end_to_state_ms=tuple(state.state_latencies_ms),
         decision_ms=dict(state.decision_times),
-        leader=state.leader,
-        term=state.term,
-        is_standby=state.is_standby,
-        closable=state.closable,
-        bill_first=state.bill_first,
-        bill=state.bill,
+        **_leader(state),
+        **_money(state),
         configuration=shown_configuration(log.present),
         window=None if newest is None else shown_window(newest),
         network=None if newest is None else shown_network(newest),
@@ -68,3 +65,13 @@ def render_view(
         members=shown_fleet(state, now_ms),
         shadows={shadow.name: shown_shadow(shadow) for shadow in state.shadows},
     )
+
+
+def _money(state: LoopState) -> dict[str, Any]:
+    """Return what traffic comes to in money, and which brokers serve nobody."""
+    return {"closable": state.closable, "bill_first": state.bill_first, "bill": state.bill}
+
+
+def _leader(state: LoopState) -> dict[str, Any]:
+    """Return who leads."""
+    return {"leader": state.leader, "term": state.term, "is_standby": state.is_standby}

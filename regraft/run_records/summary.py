@@ -43,7 +43,6 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         **MOVED_FIGURES[record.inventory.bootstrap.KIND](record, completed),
         **_shift_figures(record, completed),
         **_outage_figures(record),
-        **_bill_figures(record, completed),
         "cost_initial": _rounded(comparison.before.total_per_s if comparison else None),
         "cost_final": _rounded(comparison.after.total_per_s if comparison else None),
         "cost_reduction_share": _rounded(comparison.cost_reduction_share if comparison else None, 4),
@@ -179,7 +178,7 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
 
 
 def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    return {"publishers_moved": sum(len(plan.moves) for plan in completed)}
+    return {"publishers_moved": sum(len(plan.moves) for plan in completed), **_bill_figures(record, completed)}
 
 
 def _ledger_faults(record: RunRecord) -> dict[str, Any]:
