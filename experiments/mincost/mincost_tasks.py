@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -19,7 +20,7 @@ from regraft.controller.planners.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.steps.pack_users import pack_clustering, pack_greedy, pack_random
 from regraft.experiments.mean_figures import with_interval
 from regraft.experiments.mincost.migrate_users import migrate_users
-from regraft.experiments.mincost.mincost_workload import Setting, draw_instance
+from regraft.experiments.mincost.mincost_workload import WONDERPROXY, Setting, draw_instance
 from regraft.infra.measured_figures import Figure
 from regraft.overlay.packed_users import Homes, PackingCosts, PackingInstance
 
@@ -46,8 +47,9 @@ class Size:
 def _others(users: int) -> tuple[Setting, ...]:
     dense = users // 10
     return (
-        *(Setting(users, dense, prices) for prices in ("euclidean", "independent", "planetlab")),
+        *(Setting(users, dense, prices) for prices in ("euclidean", "independent", "planetlab", "aws")),
         *(Setting(users, dense, interests=interests) for interests in ("narrow", "stocks")),
+        *(Setting(users, dense, prices, interests="stocks") for prices in ("planetlab", "aws")),
         Setting(users, dense, core_scale=10.0),
     )
 
@@ -57,11 +59,12 @@ QUICK = Size("quick", 6, (1_000, 3_000, 10_000), 2_000, _others(400))
 
 
 class MincostTask(msgspec.Struct, frozen=True):
-    """One network of a setting."""
+    """One network of a setting; ``data`` is the folder of what is not shipped, empty where nothing of it is used."""
 
     seed: int
     draw: int
     setting: Setting
+    data: str = ""
 
     @property
     def label(self) -> str:
@@ -81,22 +84,29 @@ class TaskResult(msgspec.Struct, frozen=True):
     samples: list[Figure]
 
 
-def all_tasks(size: Size, seed: int) -> list[MincostTask]:
-    """Return the runs of a size, each setting once."""
+def all_tasks(size: Size, seed: int, data: Path | None = None) -> list[MincostTask]:
+    """Return the runs of a size, each setting once; with ``data`` also those with round trips of WonderProxy."""
     by_users = [Setting(users, users // USERS_PER_BROKER) for users in size.users]
     by_scale = [
         Setting(size.users_of_scales, size.users_of_scales // USERS_PER_BROKER, core_scale=scale)
         for scale in CORE_SCALES
     ]
-    settings = dict.fromkeys((*by_users, *by_scale, *size.others))
-    return [MincostTask(seed, draw, setting) for setting in settings for draw in range(size.draws)]
+    dense = size.others[0]
+    more = [msgspec.structs.replace(dense, prices=WONDERPROXY, interests=one) for one in ("wide", "stocks")]
+    settings = dict.fromkeys((*by_users, *by_scale, *size.others, *(more if data else ())))
+    folder = str(data or "")
+    return [
+        MincostTask(seed, draw, setting, folder if setting.prices == WONDERPROXY else "")
+        for setting in settings
+        for draw in range(size.draws)
+    ]
 
 
 def run_task(task: MincostTask, tell_work: Callable[[int], None] = lambda count: None) -> TaskResult:
     """Return the samples of a network: costs against random packing, times, how far from the bound."""
     setting = task.setting
     drawn = np.random.default_rng([task.seed, task.draw, setting.users, setting.brokers])
-    instance = draw_instance(setting, drawn)
+    instance = draw_instance(setting, drawn, Path(task.data))
     where: dict[str, str | int | float] = msgspec.to_builtins(setting)
     samples: list[Figure] = []
     costs: dict[str, PackingCosts] = {}

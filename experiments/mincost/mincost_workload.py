@@ -7,23 +7,29 @@ no coefficients: see the readings in README.md.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from regraft.overlay.packed_users import Flags, Floats, PackingInstance
 from regraft.producers.emulator.place_overlay import measured_rtt_ms
+from regraft.producers.emulator.place_regions import shipped_regions
 from regraft.producers.workloads.stock_workload import load_stock_data
 
 CHANNEL_COUNT = 20
 NARROW_SHARE = 0.05
+WONDERPROXY, WONDERPROXY_FILE = "wonderproxy", "wonderproxy_rtt.npz"
 
 
 class Setting(msgspec.Struct, frozen=True):
     """What is drawn; ``core_scale`` times the price of links between brokers as drawn.
 
     ``prices``: ``euclidean`` (users and brokers at random in a square), ``independent`` (drawn link by link; between
-    brokers the cheapest way), ``planetlab`` (measured round trips, users at hosts like brokers). ``interests``:
+    brokers the cheapest way), ``planetlab`` (measured round trips, users at hosts like brokers), ``aws`` (what a
+    GB costs between the cloud regions that users and brokers are in), ``wonderproxy`` (round trips that are not
+    shipped). ``interests``:
     ``wide`` (a random interval), ``narrow`` (a twentieth of the content space), ``stocks`` (real subscriptions, a
     sub-channel a symbol).
     """
@@ -35,10 +41,17 @@ class Setting(msgspec.Struct, frozen=True):
     interests: str = "wide"
 
 
-def draw_instance(setting: Setting, rng: np.random.Generator) -> PackingInstance:
-    """Return an instance with room for twice the traffic, each broker as much (section VI.A)."""
+def draw_instance(setting: Setting, rng: np.random.Generator, data: Path | None = None) -> PackingInstance:
+    """Return an instance with room for twice the traffic, each broker as much (section VI.A).
+
+    ``data`` is the folder with the round trips of WonderProxy. Raises FileNotFoundError where they are asked for and
+    not there.
+    """
     wants = INTERESTS[setting.interests](setting.users, rng)
-    access, core = PRICES[setting.prices](setting.users, setting.brokers, rng)
+    if setting.prices == WONDERPROXY:
+        access, core = _among_hosts(wonderproxy_rtt_ms(data or Path()), setting.users, setting.brokers, rng)
+    else:
+        access, core = PRICES[setting.prices](setting.users, setting.brokers, rng)
     return PackingInstance.of(_published(wants.shape[1], setting.users, rng), wants, access, setting.core_scale * core)
 
 
@@ -87,10 +100,36 @@ def _independent(users: int, brokers: int, rng: np.random.Generator) -> tuple[Fl
 
 
 def _planetlab(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    rtt_ms = measured_rtt_ms()
-    at_brokers = rng.choice(len(rtt_ms), brokers, replace=False)
-    at_users = rng.integers(0, len(rtt_ms), users)
-    return rtt_ms[np.ix_(at_users, at_brokers)], _cheapest_ways(rtt_ms[np.ix_(at_brokers, at_brokers)])
+    return _among_hosts(measured_rtt_ms(), users, brokers, rng)
+
+
+def _among_hosts(price: Floats, users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return prices with each broker at a host of its own and users at any, between brokers the cheapest way."""
+    at_brokers = rng.choice(len(price), brokers, replace=False)
+    at_users = rng.integers(0, len(price), users)
+    return price[np.ix_(at_users, at_brokers)], _cheapest_ways(price[np.ix_(at_brokers, at_brokers)])
+
+
+def _aws(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return USD per GB, the mean of both ways; brokers are dealt out over regions in turn, users in any."""
+    regions = shipped_regions()
+    price = (regions.per_gb + regions.per_gb.T) / 2
+    order = rng.permutation(len(price))
+    at_brokers = order[np.arange(brokers) % len(order)]
+    at_users = rng.integers(0, len(price), users)
+    core = price[np.ix_(at_brokers, at_brokers)]
+    np.fill_diagonal(core, 0.0)
+    return price[np.ix_(at_users, at_brokers)], _cheapest_ways(core)
+
+
+@cache
+def wonderproxy_rtt_ms(data: Path) -> Floats:
+    """Return round trips between the servers of WonderProxy, the mean of both ways. Raises FileNotFoundError."""
+    with np.load(data / WONDERPROXY_FILE) as columns:
+        rtt_ms = columns["avg_us"] / 1000.0
+    both = (rtt_ms + rtt_ms.T) / 2
+    np.fill_diagonal(both, 0.0)
+    return np.asarray(both)
 
 
 def _symmetric(drawn: Floats) -> Floats:
@@ -109,6 +148,7 @@ PRICES: dict[str, Callable[[int, int, np.random.Generator], tuple[Floats, Floats
     "euclidean": _euclidean,
     "independent": _independent,
     "planetlab": _planetlab,
+    "aws": _aws,
 }
 INTERESTS: dict[str, Callable[[int, np.random.Generator], Flags]] = {
     "wide": _wide,

@@ -128,17 +128,23 @@ def mincost(
     json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/mincost"),
     seed: Seed = 1,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", metavar="DIR", help="Folder with wonderproxy_rtt.npz; adds networks with these prices."),
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", metavar="N", help="Networks a point, instead of 100 or with --quick 6.")
+    ] = None,
 ) -> None:
     """Run the evaluation of Zhao11 (users packed onto brokers that are priced by traffic) with ours beside the paper's.
 
     Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
 
-    Examples: `regraft reproduce mincost --quick`; `regraft reproduce mincost --seed 3 --out out/mincost-3`.
+    Examples: `regraft reproduce mincost --quick`; `regraft reproduce mincost --draws 5 --data latency`.
     """
-    from regraft.reproductions.reproduce_mincost import reproduce_mincost
-    from regraft.reproductions.reproduce_parts import ReproduceOptions
+    from regraft.reproductions.reproduce_mincost import MincostOptions, reproduce_mincost
 
-    options = ReproduceOptions(out, quick, seed, json_file)
+    options = MincostOptions(out, quick, seed, json_file, data, draws)
     _reproduce(lambda console: reproduce_mincost(options, console), out)
 
 

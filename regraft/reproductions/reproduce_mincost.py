@@ -6,27 +6,44 @@ belongs to ``experiments``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from pathlib import Path
+
 from rich.console import Console
 
 from regraft.experiments.claim_evidence import Judgement, Measured
 from regraft.experiments.mincost.draw_mincost import draw_mincost
 from regraft.experiments.mincost.mincost_claims import OUR_CLAIMS, PAPER_CLAIMS, claims_document
 from regraft.experiments.mincost.mincost_tasks import FULL, QUICK, TaskResult, all_tasks, mean_figures, run_task
+from regraft.experiments.mincost.mincost_workload import WONDERPROXY_FILE
 from regraft.experiments.run_tasks import run_tasks
 from regraft.infra.measured_figures import run_facts
 from regraft.infra.show_progress import show_progress
-from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out, write_results
+from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptions, prepare_out, write_results
 
 
-def reproduce_mincost(options: ReproduceOptions, console: Console) -> list[tuple[str, Judgement]]:
+@dataclass(frozen=True, slots=True)
+class MincostOptions(ReproduceOptions):
+    """What was asked for; ``data`` is the folder with the round trips of WonderProxy, ``draws`` how many networks."""
+
+    data: Path | None = None
+    draws: int | None = None
+
+
+def reproduce_mincost(options: MincostOptions, console: Console) -> list[tuple[str, Judgement]]:
     """Run the evaluation of Zhao and Wu and return the verdict on each claim.
 
     Writes figures.json, claims.md and the drawings to ``options.out``. The same seed gives the same figures but for
     times, on any number of cores. Raises ReproduceError before anything is run.
     """
     size = QUICK if options.quick else FULL
+    if options.draws is not None and options.draws < 1:
+        raise ReproduceError(f"--draws is {options.draws}: at least 1, more for an interval")
+    if options.data is not None and not (options.data / WONDERPROXY_FILE).exists():
+        raise ReproduceError(f"--data {options.data} holds no {WONDERPROXY_FILE}: name the folder that does")
+    size = replace(size, draws=options.draws or size.draws)
     prepare_out(options)
-    tasks = all_tasks(size, options.seed)
+    tasks = all_tasks(size, options.seed, options.data)
     parts = options.out / "parts" / size.name
     with show_progress("mincost", sum(task.work_count for task in tasks), console) as tell:
         results = run_tasks(tasks, run_task, TaskResult, parts, tell, "networks")

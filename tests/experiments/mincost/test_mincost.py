@@ -1,10 +1,13 @@
 """The evaluation of Zhao and Wu: what networks are, what a task comes to, what is judged."""
 
 import math
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
+from rich.console import Console
 
 from regraft.controller.planners.steps.pack_users import pack_random
 from regraft.experiments.claim_evidence import Measured, Verdict
@@ -19,9 +22,18 @@ from regraft.experiments.mincost.mincost_claims import (
     judge_order,
 )
 from regraft.experiments.mincost.mincost_tasks import FULL, QUICK, MincostTask, all_tasks, mean_figures, run_task
-from regraft.experiments.mincost.mincost_workload import INTERESTS, PRICES, Setting, draw_instance
+from regraft.experiments.mincost.mincost_workload import (
+    INTERESTS,
+    PRICES,
+    WONDERPROXY,
+    WONDERPROXY_FILE,
+    Setting,
+    draw_instance,
+)
 from regraft.infra.measured_figures import Figure
 from regraft.overlay.packed_users import PackingCosts
+from regraft.reproductions.reproduce_mincost import MincostOptions, reproduce_mincost
+from regraft.reproductions.reproduce_parts import ReproduceError
 
 SMALL = Setting(60, 6)
 
@@ -109,3 +121,27 @@ def test_a_run_gives_tables_and_drawings() -> None:
     drawn = draw_mincost(figures)
     assert all("Regraft" in drawing for drawing in drawn.values())
     assert drawn == draw_mincost(figures)
+
+
+def test_round_trips_that_are_not_shipped_come_from_a_folder(tmp_path: Path) -> None:
+    """The mean of both ways; tasks with them are there with a folder alone, and know it."""
+    rtt_us = np.arange(64.0).reshape(8, 8) * 1000
+    np.savez(tmp_path / WONDERPROXY_FILE, avg_us=rtt_us)
+    instance = draw_instance(Setting(20, 4, WONDERPROXY), np.random.default_rng(1), tmp_path)
+    assert (instance.core_price.diagonal() == 0).all()
+    assert set(instance.access_price.ravel()) <= {(a * 9 + b * 9) / 2 for a in range(8) for b in range(8)} | {0.0}
+    with pytest.raises(FileNotFoundError):
+        draw_instance(Setting(20, 4, WONDERPROXY), np.random.default_rng(1), tmp_path / "nowhere")
+    without, with_data = all_tasks(QUICK, 1), all_tasks(QUICK, 1, tmp_path)
+    more = [task for task in with_data if task not in without]
+    assert {(task.setting.prices, task.data) for task in more} == {(WONDERPROXY, str(tmp_path))}
+    assert len(more) == 2 * QUICK.draws
+
+
+@pytest.mark.parametrize(
+    ("options", "says"), [({"draws": 0}, "--draws is 0"), ({"data": Path("nowhere")}, "holds no wonderproxy_rtt.npz")]
+)
+def test_what_cannot_be_run_is_said_before_anything_is(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+    """With what to do."""
+    with pytest.raises(ReproduceError, match=says):
+        reproduce_mincost(MincostOptions(tmp_path, **options), Console(quiet=True))
