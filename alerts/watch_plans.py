@@ -153,5 +153,7 @@ def _changes(plan: Plan) -> Iterator[tuple[str, str, str]]:
         yield f"link {one}-{other}", ABSENT, PRESENT
     for move in plan.moves:
         yield f"client {move.client}", f"at {move.home_from}", f"at {move.home_to}"
+    for home in plan.subscribers_moved:
+        yield f"subscribers of {home.home_from}", f"at {home.home_from}", f"at {home.home_to}"
     for id_move in plan.id_moves:
         yield f"ring ID of {id_move.broker}", str(id_move.id_from), str(id_move.id_to)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.order_book import StandingOrders
-from regraft.schemas.plan import ClientMove, IdMove, LinkPair
+from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
 from regraft.schemas.shown_fleet import ShownFleet
 
 VIEW_VERSION = 1
@@ -100,7 +100,7 @@ class ShownNetwork(Struct, frozen=True):
 
 
 class ShownChanges(Struct, frozen=True, kw_only=True):
-    """What a proposal or a plan changes: of ``moves`` and ``id_moves`` only the first, of ``move_count`` and so on."""
+    """What a proposal or a plan changes: of clients and IDs only the first moves, of ``move_count`` and so on."""
 
     links_removed: tuple[LinkPair, ...]
     links_added: tuple[LinkPair, ...]
@@ -108,6 +108,7 @@ class ShownChanges(Struct, frozen=True, kw_only=True):
     move_count: int
     id_moves: tuple[IdMove, ...]
     id_move_count: int
+    subscribers_moved: tuple[HomeMove, ...] = ()
 
 
 class ShownProposal(ShownChanges, frozen=True, kw_only=True):

@@ -193,4 +193,5 @@ def _changes(changes: Plan | Proposal) -> dict[str, Any]:
         "move_count": len(changes.moves),
         "id_moves": changes.id_moves[:MOVES_SHOWN_MAX],
         "id_move_count": len(changes.id_moves),
+        "subscribers_moved": changes.subscribers_moved,
     }

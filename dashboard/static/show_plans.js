@@ -131,6 +131,7 @@ function changeText(proposal) {
     ...proposal.links_removed.map(([a, b]) => ["removed", `− ${a} – ${b}`]),
     ...proposal.links_added.map(([a, b]) => ["added", `+ ${a} – ${b}`]),
     ...proposal.moves.slice(0, 6).map((move) => ["moved", `◆ ${move.client}: ${move.home_from} → ${move.home_to}`]),
+    ...(proposal.subscribers_moved ?? []).map((move) => ["moved", `◆ subscribers of ${move.home_from} → ${move.home_to}`]),
     ...proposal.id_moves.slice(0, 6).map((move) => ["moved", `${move.broker}: ID ${move.id_from} → ${move.id_to}`]),
   ];
   const rest = Math.max(0, (proposal.move_count ?? 0) - 6) + Math.max(0, (proposal.id_move_count ?? 0) - 6);

@@ -89,7 +89,7 @@ export function changeCount(plan) {
 }
 
 export function movedCount(plan) {
-  return (plan.move_count ?? 0) + (plan.id_move_count ?? 0);
+  return (plan.move_count ?? 0) + (plan.id_move_count ?? 0) + (plan.subscribers_moved?.length ?? 0);
 }
 
 // Each change of a plan in a line: [kind, text].
@@ -98,6 +98,7 @@ export function changeLines(plan) {
     ...(plan.links_removed ?? []).map(([a, b]) => ["removed", `− ${a} – ${b}`]),
     ...(plan.links_added ?? []).map(([a, b]) => ["added", `+ ${a} – ${b}`]),
     ...(plan.moves ?? []).map((move) => ["moved", `◆ ${move.client}: ${move.home_from} → ${move.home_to}`]),
+    ...(plan.subscribers_moved ?? []).map((move) => ["moved", `◆ subscribers of ${move.home_from} → ${move.home_to}`]),
     ...(plan.id_moves ?? []).map((move) => ["moved", `${move.broker}: ID ${move.id_from} → ${move.id_to}`]),
   ];
 }

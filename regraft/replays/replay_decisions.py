@@ -128,7 +128,8 @@ def is_same_decision(plan: Plan, other: Plan) -> bool:
 
 def plan_difference(plan: Plan, other: Plan) -> str:
     """Say in what two plans differ first; empty when they decide the same."""
-    for name in ("window_end_ms", "epoch_from", "epoch_to", "links_removed", "links_added", "moves", "id_moves"):
+    links, clients = ("links_removed", "links_added"), ("moves", "subscribers_moved", "id_moves")
+    for name in ("window_end_ms", "epoch_from", "epoch_to", *links, *clients):
         mine, theirs = getattr(plan, name), getattr(other, name)
         if mine != theirs:
             return f"{name.replace('_', ' ')} {_short(mine)} instead of {_short(theirs)}"

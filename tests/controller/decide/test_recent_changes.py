@@ -1,7 +1,9 @@
 """What plans have changed of late follows from the plans alone, so a restarted controller knows it, too."""
 
+from msgspec import structs
+
 from regraft.controller.decide.recent_changes import RecentChanges
-from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal
+from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal
 
 AB, BC, CD = ("a", "b"), ("b", "c"), ("c", "d")
 
@@ -38,3 +40,11 @@ def test_the_latest_change_of_any_part_counts() -> None:
     assert recent.latest_ms(proposal_of(("x", "y"), ("x", "z"), "p")) == 1000
     assert recent.latest_ms(proposal_of(("x", "y"), ("x", "z"), "q")) == -1
     assert RecentChanges().latest_ms(proposal_of(AB, BC, "p")) == -1
+
+
+def test_subscribers_that_have_just_come_are_moved_on_only_for_more() -> None:
+    """Those of b came with the last plan; those of a broker that nobody went to are free to go."""
+    plan = structs.replace(plan_of(3, AB, BC), subscribers_moved=(HomeMove("a", "b"),))
+    recent = RecentChanges.of([plan])
+    on, other = (Proposal("p", (), (), 0.0, 0.0, 0.0, "", subscribers_moved=(HomeMove(one, "c"),)) for one in "bd")
+    assert (recent.latest_ms(on), recent.latest_ms(other)) == (3000, -1)
