@@ -15,6 +15,7 @@ from regraft.overlay.cluster_index_vectors import without
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
 Links = list[tuple[ScotBroker, ScotBroker]]
+LastHops = Mapping[ScotBroker, ScotBroker]  # The tree of an advertisement: by broker the next towards the publisher.
 Copies = Callable[[ScotBroker, ScotBroker | None, int], list[Copy]]
 
 

@@ -5,29 +5,49 @@ In: a size and a seed. Out: samples of each run; the same task gives the same. M
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
 import msgspec
 
-from regraft.experiments.octopia.count_routing import bind_subscription, flood_advertisement
-from regraft.experiments.octopia.octopia_workload import (
-    SELECTIVITY,
-    SUBSCRIBER_COUNT,
-    Publisher,
-    draw_high_rate_publisher,
-    draw_publishers,
-    paper_overlay,
+from regraft.experiments.octopia.count_samples import count_samples
+from regraft.experiments.octopia.make_streams import StreamsOf
+from regraft.experiments.octopia.octopia_quotes import (
+    LinkDelays,
+    draw_quote_publishers,
+    place_brokers,
+    read_delays,
+    read_quotes,
 )
-from regraft.experiments.octopia.route_copies import Copy, ScotRouter
-from regraft.experiments.octopia.run_queues import Load, Pace, QueueRun, Stream
+from regraft.experiments.octopia.octopia_workload import draw_high_rate_publisher, draw_publishers, paper_overlay
+from regraft.experiments.octopia.run_queues import Pace, QueueRun, Stream
 from regraft.infra.measured_figures import Figure
 from regraft.overlay.link_congestion import RULES
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
+Prepared = tuple[list[Stream], ScotBroker, float, LinkDelays | None]  # With whom to watch and how long the burst is.
 BURSTS_PER_MIN = {"stable": 0, "burst_100k": 100_000, "burst_80k": 80_000, "burst_60k": 60_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """At which rate how many publishers burst, 0 for none; ``is_real``: quotes and delays instead of drawn ones."""
+
+    per_min: int
+    bursting: int = 1
+    is_real: bool = False
+
+
+WORKLOADS = {
+    **{name: Workload(per_min) for name, per_min in BURSTS_PER_MIN.items()},
+    "burst_100k_of_2": Workload(100_000, 2),
+    "burst_100k_of_3": Workload(100_000, 3),
+    "quotes_stable": Workload(0, is_real=True),
+    "quotes_100k": Workload(100_000, is_real=True),
+}
 PACES = {
     "link": Pace(match_ms=0.2, send_ms=1.2, link_ms=1.0, shared_sender=False),
     "broker": Pace(match_ms=0.2, send_ms=0.2, link_ms=1.0, shared_sender=True),
@@ -50,7 +70,10 @@ QUICK = Size("quick", 3, 1_500)
 
 
 class OctopiaTask(msgspec.Struct, frozen=True):
-    """One run; routing is ``count`` (messages without queues), ``snr``, ``idr`` or ``tid``."""
+    """One run; routing is ``count`` (messages without queues), ``snr``, ``idr`` or ``tid``.
+
+    ``quotes`` and ``delays`` are files of real input, empty for the shipped cuts.
+    """
 
     seed: int
     draw: int
@@ -59,6 +82,8 @@ class OctopiaTask(msgspec.Struct, frozen=True):
     workload: str = "stable"
     sender: str = "link"
     rule: str = "product"
+    quotes: str = ""
+    delays: str = ""
 
     @property
     def label(self) -> str:
@@ -77,14 +102,14 @@ class TaskResult(msgspec.Struct, frozen=True):
     samples: list[Figure]
 
 
-def all_tasks(size: Size, seed: int) -> list[OctopiaTask]:
+def all_tasks(size: Size, seed: int, quotes: str = "", delays: str = "") -> list[OctopiaTask]:
     """Return the runs: each routing under each workload with each sender, other predicates under the worst burst."""
     tasks = []
     for draw in range(size.draws):
-        base = OctopiaTask(seed, draw, size.notifications)
+        base = OctopiaTask(seed, draw, size.notifications, quotes=quotes, delays=delays)
         tasks.append(base)
         for sender in PACES:
-            runs = [(routing, workload, "product") for routing in ("snr", "idr", "tid") for workload in BURSTS_PER_MIN]
+            runs = [(routing, workload, "product") for routing in ("snr", "idr", "tid") for workload in WORKLOADS]
             runs += [("idr", "burst_100k", rule) for rule in RULES if rule != "product"]
             tasks += [
                 msgspec.structs.replace(base, routing=routing, workload=workload, sender=sender, rule=rule)
@@ -97,42 +122,16 @@ def run_task(task: OctopiaTask, tell_work: Callable[[int], None] = lambda count:
     """Return the samples of a run."""
     overlay = paper_overlay()
     rng = random.Random(f"octopia {task.seed} {task.draw}")
-    publishers, fast = draw_publishers(overlay, rng), draw_high_rate_publisher(overlay, rng)
-    samples = _count(overlay, publishers, rng) if task.routing == "count" else _run(task, overlay, publishers, fast)
+    samples = count_samples(overlay, task.delays, rng) if task.routing == "count" else _run(task, overlay, rng)
     tell_work(1)
     return TaskResult(samples)
 
 
-def _count(overlay: StructuredCyclicOverlay, publishers: list[Publisher], rng: random.Random) -> list[Figure]:
-    """Count the messages of advertisements and subscriptions in PADRES; those of OctopiA follow from the shape."""
-    floods = [flood_advertisement(overlay, each.host) for each in publishers]
-    region, cluster = len(overlay.regions), overlay.cluster_count
-    bound = []
-    for _ in range(SUBSCRIBER_COUNT):
-        matching = [last_hop for _, last_hop in floods if rng.random() < SELECTIVITY]
-        bound.append(len(bind_subscription(matching, rng.choice(overlay.brokers()))))
-    flooded = fmean(messages for messages, _ in floods)
-    cut = 1 - cluster / (region * cluster)
-    return [
-        Figure("srt_cut", {"routing": "octopia", "workload": "advertisements"}, cut, "share"),
-        Figure("advertisement_messages", {"routing": "octopia", "workload": "advertisements"}, cluster - 1, "messages"),
-        Figure("advertisement_messages", {"routing": "padres", "workload": "advertisements"}, flooded, "messages"),
-        Figure("subscription_messages", {"routing": "octopia", "workload": "subscriptions"}, region - 1, "messages"),
-        Figure("subscription_messages", {"routing": "padres", "workload": "subscriptions"}, fmean(bound), "messages"),
-    ]
-
-
-def _run(
-    task: OctopiaTask, overlay: StructuredCyclicOverlay, publishers: list[Publisher], fast: Publisher
-) -> list[Figure]:
-    per_min = BURSTS_PER_MIN[task.workload]
-    burst_ms = task.notifications * 60 * SECOND_MS / (per_min or max(BURSTS_PER_MIN.values()))
-    rng = random.Random(f"times {task.seed} {task.draw}")
-    streams = [_stream(task, overlay, each, _background_ms(rng, burst_ms)) for each in publishers]
-    if per_min:
-        times = [number * burst_ms / task.notifications for number in range(task.notifications)]
-        streams.append(_stream(task, overlay, fast, times))
-    outcome = QueueRun(streams, PACES[task.sender], RULES[task.rule], fast.host).run()
+def _run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random) -> list[Figure]:
+    workload = WORKLOADS[task.workload]
+    streams, watched, burst_ms, delays = (_quote_run if workload.is_real else _drawn_run)(task, overlay, rng)
+    link_ms = None if delays is None else delays.ms
+    outcome = QueueRun(streams, PACES[task.sender], RULES[task.rule], watched, link_ms).run()
     where: dict[str, str | int | float] = {
         name: getattr(task, name) for name in ("routing", "workload", "sender", "rule")
     }
@@ -151,33 +150,41 @@ def _run(
     return [Figure(name, where, value, unit) for name, (value, unit) in values.items()]
 
 
+def _drawn_run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random) -> Prepared:
+    """Return streams of publishers whose targets are drawn, over links that are equally fast."""
+    publishers, fast = draw_publishers(overlay, rng), draw_high_rate_publisher(overlay, rng)
+    make = StreamsOf(overlay, task.routing, RULES[task.rule])
+    background, burst, burst_ms = _times(task)
+    streams = [stream for each in publishers for stream in make.drawn(each, next(background))]
+    bursting = [fast, *(draw_high_rate_publisher(overlay, rng) for _ in range(WORKLOADS[task.workload].bursting - 1))]
+    if burst:
+        streams += [stream for each in bursting for stream in make.drawn(each, burst)]
+    return streams, fast.host, burst_ms, None
+
+
+def _quote_run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random) -> Prepared:
+    """Return streams of real quotes for real subscriptions, over links with measured delays."""
+    delays = place_brokers(overlay, read_delays(task.delays), rng)
+    publishers, fast = draw_quote_publishers(overlay, read_quotes(task.quotes), rng)
+    make = StreamsOf(overlay, task.routing, RULES[task.rule], delays)
+    background, burst, burst_ms = _times(task)
+    streams = [stream for each in publishers for stream in make.quotes(each, next(background))]
+    if burst:
+        streams += make.quotes(fast, burst)
+    return streams, fast.host, burst_ms, delays
+
+
+def _times(task: OctopiaTask) -> tuple[Iterator[list[float]], list[float], float]:
+    """Return when one slow publisher after the other publishes, when a bursting one does, and how long that lasts."""
+    per_min = WORKLOADS[task.workload].per_min
+    burst_ms = task.notifications * 60 * SECOND_MS / (per_min or max(BURSTS_PER_MIN.values()))
+    rng = random.Random(f"times {task.seed} {task.draw}")
+    burst = [number * burst_ms / task.notifications for number in range(task.notifications)] if per_min else []
+    return (_background_ms(rng, burst_ms) for _ in itertools.count()), burst, burst_ms
+
+
 def _background_ms(rng: random.Random, burst_ms: float) -> list[float]:
     """Return when a slow publisher publishes, regularly from a random start."""
     step_ms = SECOND_MS / BACKGROUND_PER_S
     start_ms = rng.random() * min(step_ms, burst_ms)
     return [start_ms + number * step_ms for number in range(int((burst_ms - start_ms) // step_ms) + 1)]
-
-
-def _stream(task: OctopiaTask, overlay: StructuredCyclicOverlay, publisher: Publisher, times_ms: list[float]) -> Stream:
-    if task.routing == "tid":
-        tree = _tree_copies(overlay, publisher)
-        return Stream(publisher.host, publisher.targets, 0, lambda at, *_: tree.get(at, []), times_ms)
-    router = ScotRouter(overlay, publisher.host, publisher.targets)
-    threshold = RULES[task.rule].threshold
-
-    def copies(at: ScotBroker, came_from: ScotBroker | None, vector: int, load: Load) -> list[Copy]:
-        if task.routing == "snr":
-            return router.static_copies(at, came_from, vector)
-        return router.dynamic_copies(at, came_from, vector, load, threshold)
-
-    return Stream(publisher.host, publisher.targets, router.vector, copies, times_ms)
-
-
-def _tree_copies(overlay: StructuredCyclicOverlay, publisher: Publisher) -> dict[ScotBroker, list[Copy]]:
-    """Return the copies at each broker along the publisher's advertisement tree, as PADRES sends them."""
-    _, last_hop = flood_advertisement(overlay, publisher.host)
-    links = dict.fromkeys(link for target in publisher.targets for link in bind_subscription([last_hop], target))
-    copies: dict[ScotBroker, list[Copy]] = {}
-    for child, parent in links:
-        copies.setdefault(parent, []).append(Copy(child))
-    return copies

@@ -22,13 +22,17 @@ Copies = Callable[[ScotBroker, ScotBroker | None, int, Load], list[Copy]]
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a publisher publishes, at which times in ms, and how its copies are routed."""
+    """What a publisher publishes for certain targets, at which times in ms, and how its copies are routed.
+
+    Streams that name the same ``publisher`` are parts of what it publishes: order is kept over all of them.
+    """
 
     host: ScotBroker
     targets: frozenset[ScotBroker]
     vector: int
     copies: Copies
     times_ms: Sequence[float]
+    publisher: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +78,16 @@ class QueueRun:
     """One run over all streams until nothing waits any more."""
 
     def __init__(
-        self, streams: Sequence[Stream], pace: Pace, rule: CongestionRule = PRODUCT, watched: ScotBroker | None = None
+        self,
+        streams: Sequence[Stream],
+        pace: Pace,
+        rule: CongestionRule = PRODUCT,
+        watched: ScotBroker | None = None,
+        link_ms: Callable[[ScotBroker, ScotBroker], float] | None = None,
     ) -> None:
-        """Take what is to be run; ``rule`` measures the windows of queues."""
+        """Take what is to be run; ``rule`` measures the windows of queues, ``link_ms`` tells links apart."""
         self.outcome = Outcome()
+        self._link_ms = link_ms or (lambda one, other: pace.link_ms)
         self._streams, self._pace, self._rule, self._watched = streams, pace, rule, watched
         self._events: list[tuple[float, int, bool, _Carried]] = []
         self._event_count = 0
@@ -85,7 +95,7 @@ class QueueRun:
         self._queues: dict[Link, _Queue] = {}
         self._free_ms: dict[ScotBroker | Link, float] = {}
         self._matcher_free_ms: dict[ScotBroker, float] = {}
-        self._latest: dict[tuple[int, ScotBroker], int] = {}
+        self._latest: dict[tuple[int | str, ScotBroker], float] = {}
 
     def run(self) -> Outcome:
         """Return what came out."""
@@ -120,7 +130,7 @@ class QueueRun:
             queue = self._rolled((carried.came_from, carried.at))
             queue.left += 1
             queue.queued -= 1
-            arrived_ms += self._pace.link_ms
+            arrived_ms += self._link_ms(carried.came_from, carried.at)
         done_ms = max(arrived_ms, self._matcher_free_ms.get(carried.at, 0.0)) + self._pace.match_ms
         self._matcher_free_ms[carried.at] = done_ms
         self._push(done_ms, True, carried)
@@ -142,11 +152,13 @@ class QueueRun:
             self.outcome.messages += 1
 
     def _deliver(self, carried: _Carried, stream: Stream) -> None:
-        self.outcome.delays_ms.append(self._now_ms - stream.times_ms[carried.number])
+        published_ms = stream.times_ms[carried.number]
+        self.outcome.delays_ms.append(self._now_ms - published_ms)
         self.outcome.last_ms = self._now_ms
-        key = carried.stream, carried.at
-        self.outcome.out_of_order += carried.number < self._latest.get(key, -1)
-        self._latest[key] = max(carried.number, self._latest.get(key, -1))
+        key = stream.publisher or carried.stream, carried.at
+        newest_ms = self._latest.get(key, 0.0)
+        self.outcome.out_of_order += published_ms < newest_ms
+        self._latest[key] = max(published_ms, newest_ms)
 
     def _rolled(self, link: Link) -> _Queue:
         """Return the queue of a link with the windows closed that are over; queues change only after this."""

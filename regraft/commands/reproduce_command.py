@@ -106,6 +106,14 @@ def octopia(
     json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/octopia"),
     seed: Seed = 1,
+    quotes: Annotated[
+        Path | None,
+        typer.Option("--quotes", metavar="FILE", help="CSV (.gz) of stock quotes; without it the shipped cut."),
+    ] = None,
+    delays: Annotated[
+        Path | None,
+        typer.Option("--delays", metavar="FILE", help=".npz of round-trip times; without it PlanetLab's as shipped."),
+    ] = None,
 ) -> None:
     """Run the evaluation of Shafique (routing around overloaded links of structured cyclic overlays).
 
@@ -113,10 +121,9 @@ def octopia(
 
     Examples: `regraft reproduce octopia --quick`; `regraft reproduce octopia --seed 3 --out out/octopia-3`.
     """
-    from regraft.reproductions.reproduce_octopia import reproduce_octopia
-    from regraft.reproductions.reproduce_parts import ReproduceOptions
+    from regraft.reproductions.reproduce_octopia import OctopiaOptions, reproduce_octopia
 
-    options = ReproduceOptions(out, quick, seed, json_file)
+    options = OctopiaOptions(out, quick, seed, json_file, quotes, delays)
     _reproduce(lambda console: reproduce_octopia(options, console), out)
 
 

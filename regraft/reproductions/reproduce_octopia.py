@@ -6,21 +6,34 @@ In: options of the command line. Out: figures and verdicts in a folder. What is 
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from rich.console import Console
 
 from regraft.experiments.claim_evidence import Judgement, Measured
 from regraft.experiments.octopia.compare_draws import draw_figures
 from regraft.experiments.octopia.octopia_claims import OUR_CLAIMS, PAPER_CLAIMS, claims_document
+from regraft.experiments.octopia.octopia_quotes import RealDataError, check_files
 from regraft.experiments.octopia.octopia_tasks import FULL, QUICK, TaskResult, all_tasks, run_task
+from regraft.experiments.octopia.octopia_workload import paper_overlay
 from regraft.experiments.run_tasks import run_tasks
 from regraft.infra.measured_figures import run_facts
 from regraft.infra.show_progress import show_progress
-from regraft.reproductions.reproduce_parts import ReproduceOptions, prepare_out, write_results
+from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptions, prepare_out, write_results
+
+SHIPPED = "the shipped cut"
 
 
-def reproduce_octopia(options: ReproduceOptions, console: Console) -> list[tuple[str, Judgement]]:
+@dataclass(frozen=True, slots=True)
+class OctopiaOptions(ReproduceOptions):
+    """What `regraft reproduce octopia` was asked for; ``quotes`` and ``delays`` are files of real input."""
+
+    quotes: Path | None = None
+    delays: Path | None = None
+
+
+def reproduce_octopia(options: OctopiaOptions, console: Console) -> list[tuple[str, Judgement]]:
     """Run the evaluation of Shafique and return the verdict on each claim.
 
     Writes figures.json and claims.md to ``options.out``. The same seed gives the same figures, on any number of cores.
@@ -28,12 +41,24 @@ def reproduce_octopia(options: ReproduceOptions, console: Console) -> list[tuple
     """
     size = QUICK if options.quick else FULL
     prepare_out(options)
-    tasks = all_tasks(size, options.seed)
+    quotes, delays = _real_files(options)
+    tasks = all_tasks(size, options.seed, quotes, delays)
     parts = options.out / "parts" / size.name
     with show_progress("octopia", sum(task.work_count for task in tasks), console) as tell:
         results = run_tasks(tasks, run_task, TaskResult, parts, tell, "runs")
     figures = draw_figures(results)
-    run = run_facts({"size": size.name, **asdict(size)}, options.seed)
+    told = {"quotes": Path(quotes).name or SHIPPED, "delays": Path(delays).name or SHIPPED}
+    run = run_facts({"size": size.name, **asdict(size), **told}, options.seed)
     write_results(options, run, figures, {}, claims_document(run, figures))
     measured = Measured(figures)
     return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]
+
+
+def _real_files(options: OctopiaOptions) -> tuple[str, str]:
+    """Return the files of quotes and delays, empty for the shipped cuts. Raises ReproduceError."""
+    quotes, delays = (str(path.resolve()) if path else "" for path in (options.quotes, options.delays))
+    try:
+        check_files(quotes, delays, len(paper_overlay().brokers()))
+    except RealDataError as error:
+        raise ReproduceError(str(error)) from error
+    return quotes, delays
