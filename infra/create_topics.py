@@ -7,6 +7,7 @@ not belong here.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
@@ -40,10 +41,13 @@ def create_topics(
     topics: Sequence[Topic] = TOPICS,
     namespace: str = DEFAULT_NAMESPACE,
     agents: Sequence[str] = (NO_AGENT,),
+    *,
+    partitions: Mapping[Topic, int] = MappingProxyType({}),
 ) -> list[str]:
     """Create the topics that are missing, those of each agent too, and return their names; check those that exist.
 
-    They get as many replicas as the cluster's brokers allow, at most REPLICAS_WANTED. Raises TopicMismatchError, and
+    They get as many replicas as the cluster's brokers allow, at most REPLICAS_WANTED, and as many partitions as
+    ``partitions`` or else the table says. Raises TopicMismatchError, and
     StackError when Kafka is away.
     """
     admin = open_admin(kafka, TIMEOUT_S)
@@ -53,7 +57,7 @@ def create_topics(
     fresh = [
         NewTopic(
             name,
-            num_partitions=topic.partitions,
+            num_partitions=partitions.get(topic, topic.partitions),
             replication_factor=durability_of(brokers).replicas,
             config=configuration_of(topic, brokers),
         )

@@ -25,6 +25,12 @@ def heap_of(spark: SparkSession) -> str:
     return spark.sparkContext.getConf().get("spark.driver.memory", "1g") or "1g"
 
 
+def heaps_of(spark: SparkSession) -> dict[str, str]:
+    """Return the heap of the driver and, on a cluster, of each executor, as Spark was told them."""
+    executor = spark.sparkContext.getConf().get("spark.executor.memory")
+    return {"driver_memory": heap_of(spark)} | ({"executor_memory": executor} if executor else {})
+
+
 def memory_fault(error: BaseException, heap: str, settings: StreamingSettings) -> StreamingJobError | None:
     """Return one sentence for a Java that had too little memory or has ended; None where it goes on."""
     texts = str(error), str(error.__cause__ or "")

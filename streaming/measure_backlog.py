@@ -14,9 +14,6 @@ from regraft.streaming.source_topics import Offsets, Place, known_brokers, topic
 from regraft.streaming.streaming_settings import StreamingSettings
 
 ASK_TIMEOUT_S = 10.0
-DRIVER_MEMORY_MB_MIN = 1_024
-RECORDS_OF_LEAST_MEMORY = 20_000
-DRIVER_MEMORY_MB_PER_1000_RECORDS = 40
 
 log = structlog.get_logger(__name__)
 
@@ -28,16 +25,6 @@ def batch_records_max(settings: StreamingSettings) -> int:
     """
     brokers = known_brokers(settings)
     return max(settings.records_per_trigger_max, len(brokers) * settings.records_per_broker_max)
-
-
-def driver_memory_mb(settings: StreamingSettings) -> int:
-    """Return the heap in MB that a session needs for the largest micro-batch.
-
-    Measured with 50 cells a record: 20,000 records fit into 1 GB, 120,000 ended a JVM of 2 GB and took one that had
-    6 GB to 4.1 GB. Raises InventoryError.
-    """
-    beyond = max(batch_records_max(settings) - RECORDS_OF_LEAST_MEMORY, 0)
-    return DRIVER_MEMORY_MB_MIN + beyond * DRIVER_MEMORY_MB_PER_1000_RECORDS // 1_000
 
 
 def records_behind(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offsets) -> int | None:

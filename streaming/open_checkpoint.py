@@ -6,10 +6,14 @@ the checkpoint names the query version and the settings that the state depends o
 
 import json
 import shutil
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from regraft.infra.hadoop_path import HadoopPath
 from regraft.schemas.status_file import replace_file
+from regraft.streaming.size_job import sized
+from regraft.streaming.source_topics import known_brokers
 from regraft.streaming.streaming_settings import QUERY_VERSION, CheckpointPath, StreamingSettings
 
 MARKER = "query.json"
@@ -20,13 +24,14 @@ class CheckpointMismatchError(RuntimeError):
     """The directory holds the checkpoint of another query; the message says of which, and what to do."""
 
 
-def open_checkpoint(settings: StreamingSettings) -> None:
-    """Mark a new checkpoint directory as this query's, or check that an old one is.
+def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
+    """Mark a new checkpoint directory as this query's, or check that an old one is; return the settings it runs with.
 
+    Shards that are left to the rule are those of the checkpoint, or become its own.
     Raises CheckpointMismatchError for another version or other settings, and OSError where it cannot be written.
     """
     directory, marker = settings.checkpoint, settings.checkpoint / MARKER
-    wanted = _identity(settings)
+    brokers = len(known_brokers(settings))
     if not marker.exists():
         drafts = f".{MARKER}."  # of a process that was killed while it wrote the marker
         if directory.is_dir() and not all(each.name.startswith(drafts) for each in directory.iterdir()):
@@ -34,12 +39,15 @@ def open_checkpoint(settings: StreamingSettings) -> None:
                 f"{directory} is not empty and has no {MARKER}, so it is not known whose checkpoint it is: "
                 "choose another checkpoint directory or empty it"
             )
-        replace_file(marker, json.dumps(wanted, indent=1, sort_keys=True) + "\n")
-        return
+        settings = sized(settings, brokers)
+        replace_file(marker, json.dumps(_identity(settings), indent=1, sort_keys=True) + "\n")
+        return settings
     try:
         found = json.loads(marker.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointMismatchError(f"{marker} is not readable ({error}): empty {directory}") from error
+    settings = sized(settings, brokers, _kept_shards(found))
+    wanted = _identity(settings)
     differences = [
         f"{name} {found.get(name)!r} instead of {value!r}" for name, value in wanted.items() if found.get(name) != value
     ]
@@ -48,6 +56,24 @@ def open_checkpoint(settings: StreamingSettings) -> None:
             f"the checkpoint in {directory} was written with {', '.join(differences)}: choose another checkpoint "
             "directory, or empty this one to read the telemetry again from the start of its retention"
         )
+    return settings
+
+
+def shards_before_start(settings: StreamingSettings) -> int:
+    """Return the shards that a job will have, as far as it is known without Spark, which a URI needs.
+
+    Raises InventoryError.
+    """
+    kept = None
+    if isinstance(settings.checkpoint, Path):
+        with suppress(OSError, ValueError):
+            kept = _kept_shards(json.loads((settings.checkpoint / MARKER).read_text(encoding="utf-8")))
+    return sized(settings, len(known_brokers(settings)), kept).shards
+
+
+def _kept_shards(found: dict[str, Any]) -> int | None:
+    kept = found.get("shards")
+    return kept if type(kept) is int and kept > 0 else None
 
 
 def _identity(settings: StreamingSettings) -> dict[str, Any]:

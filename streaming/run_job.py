@@ -25,7 +25,7 @@ from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
 from regraft.streaming.closing_rule import ClosingRule, starting_rule
 from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
-from regraft.streaming.find_memory_faults import heap_of, memory_fault
+from regraft.streaming.find_memory_faults import heap_of, heaps_of, memory_fault
 from regraft.streaming.hear_progress import ProgressReports, batch_began_ms, counts_of
 from regraft.streaming.job_errors import EXIT_REFUSED, EXIT_TOPIC_LOST, StreamingJobError, explained, unwritable
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
@@ -33,7 +33,8 @@ from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, re
 from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
 from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
 from regraft.streaming.pace_batches import BatchHold
-from regraft.streaming.source_topics import Offsets, source_topics, topics_of
+from regraft.streaming.size_job import tell_size
+from regraft.streaming.source_topics import Offsets, known_brokers, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
 from regraft.streaming.window_job import ClosedBatch, start_query
@@ -92,12 +93,13 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     if faults := settings.faults():
         raise StreamingJobError("; ".join(faults), EXIT_REFUSED)
     try:
-        open_checkpoint(settings)
+        settings = open_checkpoint(settings)
     except CheckpointMismatchError as error:
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise unwritable(error, settings) from error
     metrics, health, heap = JobMetrics(), JobHealth(), heap_of(spark)
+    tell_size(settings, len(known_brokers(settings)), batch_records_max(settings), heaps_of(spark))
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))

@@ -105,8 +105,10 @@ class StreamingSettings:
     comes while a query starts, up to 30 s on a busy machine: 4 records a second and broker, for 30 s. That is 4,800 for
     40 brokers, where 20,000 are 125 s, and 120,000 for 1,000, where 20,000 would be 5 s. 0 leaves it at the former.
     ``shards``: into how many parts of the brokers state is cut, each of which is kept, merged and written by one task;
-    as many as the executors have cores. A checkpoint has those it was begun with.
-    ``read_partitions_min``: Spark tasks that read telemetry at once; more than Kafka's partitions splits these up.
+    at most as many as the executors have cores. A checkpoint has those it was begun with. 0 takes these, and for a new
+    one 1 for each 500 brokers of the inventory, 2 at least.
+    ``read_partitions_min``: Spark tasks that read telemetry at once; more than Kafka's partitions splits these up, 0
+    takes as many as there are shards.
     ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
     record; of the first no more than half the grace counts. None takes any time, as runs at another clock need; without
     the first, whoever's clock is the fastest closes the windows of all.
@@ -134,8 +136,8 @@ class StreamingSettings:
     pause_ms_max: int = 1_000
     records_per_trigger_max: int = 20_000
     records_per_broker_max: int = 120
-    shards: int = 2
-    read_partitions_min: int = 2
+    shards: int = 0
+    read_partitions_min: int = 0
     future_ms_max: int | None = 1_000
     past_ms_max: int | None = 3_600_000
     create_time: bool = False
@@ -217,8 +219,8 @@ class StreamingSettings:
                 ("pause_ms_max", self.pause_ms_max, 0, "0 never waits for a window to be complete"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
                 ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
-                ("shards", self.shards, 1, "a task keeps each of them"),
-                ("read_partitions_min", self.read_partitions_min, 1, "it is a number of Spark tasks"),
+                ("shards", self.shards, 0, "a task keeps each of them, 0 leaves it to the number of brokers"),
+                ("read_partitions_min", self.read_partitions_min, 0, "it is a number of Spark tasks"),
                 ("write_timeout_ms", self.write_timeout_ms, 1_000, "Kafka needs time to acknowledge"),
             )
             if value < least

@@ -90,9 +90,9 @@ def topics(
     if show is not None:
         _show_records(kafka, agents, show, last)
         return
-    rows = _rows(kafka.namespace, agents)
+    rows = _rows(settings, agents)
     rules = _rules(kafka.namespace, agents, principals or [], agent_principals or []) if acls else []
-    created = _create(kafka, agents, rules) if create else []
+    created = _create(settings, agents, rules) if create else []
     if as_json:
         told = {"acls": [asdict(rule) for rule in rules]} if acls else {}
         typer.echo(json.dumps({"topics": rows, "created": created if create else None, **told}, indent=2))
@@ -135,15 +135,17 @@ def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last
         typer.echo(json.dumps(shown_message(message, topic)))
 
 
-def _create(kafka: KafkaSettings, agents: tuple[str, ...], rules: list[AccessRule]) -> list[str]:
+def _create(settings: Settings, agents: tuple[str, ...], rules: list[AccessRule]) -> list[str]:
     """Create what is missing, and give the rights; return the names of the topics that were made."""
     from regraft.infra.access_rules import create_access_rules
     from regraft.infra.compare_topics import durability_note
-    from regraft.infra.create_topics import count_brokers, create_topics
+    from regraft.infra.create_topics import count_brokers
+    from regraft.settings.shape_topics import create_run_topics
     from regraft.stages.run_loop import require_kafka
 
+    kafka = settings.kafka
     require_kafka(kafka.access)
-    created = create_topics(kafka.access, namespace=kafka.namespace, agents=agents)
+    created = create_run_topics(settings, agents)
     create_access_rules(kafka.access, rules)
     if note := durability_note(count_brokers(kafka.access)):
         typer.echo(note, err=True)
@@ -157,19 +159,22 @@ def _tell_created(kafka: KafkaSettings, created: int, count: int, rules: list[Ac
         typer.echo(f"{len(rules)} rights given to {len({rule.principal for rule in rules})} principals.")
 
 
-def _rows(namespace: str, agents: tuple[str, ...]) -> list[dict[str, Any]]:
+def _rows(settings: Settings, agents: tuple[str, ...]) -> list[dict[str, Any]]:
+    from regraft.settings.shape_topics import telemetry_partitions
+
+    partitions = telemetry_partitions(settings)
     return [
         {
             "topic": name,
             "record": topic.record,
             "key": topic.key,
-            "partitions": topic.partitions,
+            "partitions": partitions.get(topic, topic.partitions),
             "retention_h": None if topic.retention_ms is None else topic.retention_ms / 3_600_000,
             "writers": ", ".join(topic.writers),
             "readers": ", ".join(topic.readers),
         }
         for topic in TOPICS
-        for name in topic_names(topic, namespace, agents)
+        for name in topic_names(topic, settings.kafka.namespace, agents)
     ]
 
 

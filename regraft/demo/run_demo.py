@@ -24,7 +24,6 @@ from regraft.controller.kinds.find_kind import kind_of
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
 from regraft.demo.tell_dashboard import tell_dashboard
-from regraft.infra.create_topics import create_topics
 from regraft.infra.hold_lock import LockHeldError, hold_lock
 from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
 from regraft.infra.make_certificates import write_private
@@ -49,10 +48,11 @@ from regraft.run_records.collect_run import (
 from regraft.run_records.describe_run import describe_run
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
-from regraft.settings.place_demo import agents_of, ensure_inventory
+from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
 from regraft.settings.settings_example import servers_text
+from regraft.settings.shape_topics import create_run_topics
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver
 from regraft.stages.show_run import RunScreen
@@ -130,7 +130,7 @@ def _run(
                 write_private(stack.run_dir / "security" / CLIENT_FILE, servers_text(settings).encode())
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
-            create_topics(settings.kafka.access, namespace=settings.kafka.namespace, agents=agents_of(settings))
+            create_run_topics(settings)
             for position, name in enumerate((CONTROLLER, STREAMING, ALERTS, DASHBOARD, EMULATOR), start=2):
                 if name == DASHBOARD and not options.dashboard:
                     continue

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from regraft.infra.find_port import LOOPBACK
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.redis_access import RedisAccess, RedisSecurity
-from regraft.schemas.topics import DEFAULT_NAMESPACE
+from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY
 
 LOCAL_MASTER, STANDALONE_MASTER = "local", "spark://"
 MASTERS = (LOCAL_MASTER, STANDALONE_MASTER, "k8s://", "yarn")
@@ -22,11 +22,14 @@ class KafkaSettings:
     """The Kafka cluster; the demo starts one of its own instead.
 
     ``bootstrap``: its servers as host:port, several with commas. ``namespace``: prefix of all topic names.
+    ``telemetry_partitions``: those of a topic of telemetry that is created, 4 at least; 0 takes 1 for each 500 brokers
+    that report there, 4 at least. One that exists keeps what it has.
     ``security``: TLS and SASL.
     """
 
     bootstrap: str = "127.0.0.1:9092"
     namespace: str = DEFAULT_NAMESPACE
+    telemetry_partitions: int = 0
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
 
     @property
@@ -36,7 +39,13 @@ class KafkaSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong, one sentence each; no secret is part of any."""
-        return [f"security.{fault}" for fault in self.security.faults()]
+        found = [f"security.{fault}" for fault in self.security.faults()]
+        if self.telemetry_partitions and self.telemetry_partitions < TELEMETRY.partitions:
+            found.append(
+                f"telemetry_partitions is {self.telemetry_partitions}: at least {TELEMETRY.partitions}, or 0 for those "
+                "that the number of brokers asks for"
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +76,10 @@ class SparkSettings:
     ``master``: Spark's master URL; `regraft stream --master` is the same. ``driver_memory_mb``: heap of the driver, in
     which local mode does all its work;
     None takes 1,024 MB and, in a fleet of more than 166 brokers, 40 MB more for each 1,000 telemetry records that a
-    micro-batch may hold beyond 20,000. ``driver_host``: the address at which executors of a cluster reach the driver.
-    ``executor_memory_mb``: heap of each executor of a cluster.
+    micro-batch may hold beyond 20,000; on a cluster 1,024. ``driver_host``: the address at which executors of a cluster
+    reach the driver.
+    ``executor_memory_mb``: heap of each executor of a cluster; None takes the same as local mode for the share of a
+    micro-batch that its cores have of all shards, all of it where executor_cores is 0.
     ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, of which Spark's own gives an
     executor all cores of its worker. ``executor_python``: where the Python with Regraft is on the workers; empty for
     the place that it has here.
@@ -77,7 +88,7 @@ class SparkSettings:
     master: str = "local[2]"
     driver_memory_mb: int | None = None
     driver_host: str = LOOPBACK
-    executor_memory_mb: int = 1_024
+    executor_memory_mb: int | None = None
     executor_cores: int = 0
     executor_python: str = ""
 
@@ -96,7 +107,7 @@ class SparkSettings:
                 f"driver_host is {LOOPBACK}, where executors of {self.master} on other machines do not reach the "
                 "driver: name the address that they know this machine by"
             )
-        if self.executor_memory_mb < EXECUTOR_MEMORY_MB_MIN:
+        if self.executor_memory_mb is not None and self.executor_memory_mb < EXECUTOR_MEMORY_MB_MIN:
             found.append(
                 f"executor_memory_mb is {self.executor_memory_mb}: Spark starts no executor with less than "
                 f"{EXECUTOR_MEMORY_MB_MIN}"

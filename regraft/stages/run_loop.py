@@ -15,7 +15,7 @@ from rich.console import Console
 
 from regraft.infra.check_kafka import KafkaFault, check_kafka
 from regraft.infra.compare_topics import durability_note
-from regraft.infra.create_topics import count_brokers, create_topics
+from regraft.infra.create_topics import count_brokers
 from regraft.infra.hold_lock import hold_lock
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_server import is_kafka_ready
@@ -24,8 +24,9 @@ from regraft.infra.service import ServiceEvent, ServiceEventKind
 from regraft.infra.stack_error import StackError
 from regraft.infra.supervise import Supervisor
 from regraft.run_records.run_record import ServiceUse
-from regraft.settings.place_demo import agents_of, ensure_inventory
+from regraft.settings.place_demo import ensure_inventory
 from regraft.settings.run_settings import Settings
+from regraft.settings.shape_topics import create_run_topics
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver, read_status
 from regraft.stages.show_run import RunScreen
@@ -66,7 +67,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
         with hold_lock(settings.run.directory / "run.lock"):
             require_kafka(settings.kafka.access)
             ensure_inventory(settings)
-            create_topics(settings.kafka.access, namespace=settings.kafka.namespace, agents=agents_of(settings))
+            create_run_topics(settings)
             if note := durability_note(count_brokers(settings.kafka.access)):
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)

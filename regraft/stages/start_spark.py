@@ -18,7 +18,9 @@ from regraft.infra.spark_session import base_configuration, build_spark_session
 from regraft.infra.stack_error import StackError
 from regraft.settings.run_settings import Settings
 from regraft.settings.server_settings import STANDALONE_MASTER, SparkSettings
-from regraft.streaming.measure_backlog import driver_memory_mb
+from regraft.streaming.measure_backlog import batch_records_max
+from regraft.streaming.open_checkpoint import shards_before_start
+from regraft.streaming.size_job import HEAP_MB_MIN, executor_heap_mb, heap_mb
 from regraft.streaming.streaming_settings import JAVA_OPTIONS
 
 CONNECT_S_MAX = 5.0  # To each master.
@@ -43,21 +45,29 @@ def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
         run_dir=directory,
         master=spark.master,
         driver_host=spark.driver_host,
-        driver_memory_mb=spark.driver_memory_mb or driver_memory_mb(settings.streaming),
+        driver_memory_mb=spark.driver_memory_mb or driver_heap_mb(settings),
         executor_python=spark.executor_python or sys.executable,
-        extra={**settings.streaming.session_options, **executor_options(spark), DRIVER_JAVA_OPTIONS: driver_options},
+        extra={**settings.streaming.session_options, **executor_options(settings), DRIVER_JAVA_OPTIONS: driver_options},
     )
     if not spark.is_local:
         _await_executor(session, spark, stop)
     return session
 
 
-def executor_options(spark: SparkSettings) -> dict[str, str]:
+def driver_heap_mb(settings: Settings) -> int:
+    """Return the heap of a driver that does all the work, or leaves it to executors."""
+    return heap_mb(batch_records_max(settings.streaming)) if settings.spark.is_local else HEAP_MB_MIN
+
+
+def executor_options(settings: Settings) -> dict[str, str]:
     """Return what each executor of a cluster is to have, beside what the query needs everywhere."""
+    spark = settings.spark
     if spark.is_local:
         return {}
     cores = {"spark.executor.cores": str(spark.executor_cores)} if spark.executor_cores else {}
-    return {"spark.executor.memory": f"{spark.executor_memory_mb}m", **cores}
+    records, shards = batch_records_max(settings.streaming), shards_before_start(settings.streaming)
+    memory_mb = spark.executor_memory_mb or executor_heap_mb(records, shards, spark.executor_cores)
+    return {"spark.executor.memory": f"{memory_mb}m", **cores}
 
 
 def need_master(master: str) -> None:
@@ -90,5 +100,5 @@ def _await_executor(session: SparkSession, spark: SparkSettings, stop: threading
         stop.wait(POLL_S)
     if not stop.is_set():
         advice = "the job waits; see that a worker has so many cores and so much memory to give, and its log"
-        cores, memory_mb = spark.executor_cores or 1, spark.executor_memory_mb
-        log.warning("no_executor", master=spark.master, cores_min=cores, memory_mb=memory_mb, advice=advice)
+        cores, memory = spark.executor_cores or 1, session.conf.get("spark.executor.memory")
+        log.warning("no_executor", master=spark.master, cores_min=cores, memory=memory, advice=advice)

@@ -16,6 +16,7 @@ from regraft.infra import kafka_server as module
 from regraft.infra.create_topics import TopicMismatchError, check_topics, create_topics, timestamp_type
 from regraft.infra.find_port import LOOPBACK, PortInUseError
 from regraft.infra.kafka_access import KafkaAccess
+from regraft.infra.kafka_clients import open_admin
 from regraft.infra.kafka_server import KafkaAddress, KafkaFiles, RunningKafka, is_kafka_ready, start_kafka
 from regraft.infra.stack_error import StackError
 from regraft.schemas.topics import CLIENTS, CREATE_TIME, LOG_APPEND_TIME, PLANS, TELEMETRY, TOPICS, topic_name
@@ -54,6 +55,15 @@ def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
     """The table's topics are made when they are missing; a second call finds them as they should be."""
     assert create_topics(kafka.access, namespace="one") == [topic_name(topic, "one") for topic in TOPICS]
     assert create_topics(kafka.access, namespace="one") == []
+
+
+@pytest.mark.stack
+def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
+    """Those that are asked for beyond the table's are of new topics; a fleet that grew is no fault of an old one."""
+    name = topic_name(TELEMETRY, "sized")
+    for partitions in (7, 9):
+        create_topics(kafka.access, [TELEMETRY], namespace="sized", partitions={TELEMETRY: partitions})
+        assert len(open_admin(kafka.access, READY_S).list_topics(name, timeout=READY_S).topics[name].partitions) == 7
 
 
 @pytest.mark.stack

@@ -10,7 +10,8 @@ from confluent_kafka import Producer
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.streaming import run_job
 from regraft.streaming.job_metrics import JobHealth, JobMetrics
-from regraft.streaming.measure_backlog import batch_records_max, driver_memory_mb, records_behind, topics_anew
+from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
+from regraft.streaming.size_job import heap_mb
 from regraft.streaming.source_topics import Offsets
 from regraft.streaming.streaming_settings import StreamingSettings
 from tests.overlay.small_overlays import inventory_of, line_of
@@ -84,7 +85,7 @@ def test_half_a_minute_of_any_fleet_is_no_backlog(
     settings = StreamingSettings("none:1", tmp_path, inventory_path=brokers_in(tmp_path, count))
     assert batch_records_max(settings) == records
     assert records >= 30 * count * FLUSHES_PER_S
-    assert driver_memory_mb(settings) == {20_000: 1_024, 120_000: 5_024}[records]
+    assert heap_mb(batch_records_max(settings)) == {20_000: 1_024, 120_000: 5_024}[records]
     nothing: Any = None
     writer: Any = NoWriter()
     for behind_s, catching_up in ((5, False), (30, False), (200, True)):

@@ -63,7 +63,9 @@ KAFKA_MS = BEGIN_MS + 20_000
 
 
 def settings_of(path: Path, **changes: Any) -> StreamingSettings:
-    return StreamingSettings("none:1", path / "checkpoint", **{"window_ms": WINDOW_MS, "trigger_ms": 0} | changes)
+    return StreamingSettings(
+        "none:1", path / "checkpoint", **{"window_ms": WINDOW_MS, "trigger_ms": 0, "shards": 2} | changes
+    )
 
 
 def kafka_frame(

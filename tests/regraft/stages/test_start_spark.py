@@ -1,14 +1,15 @@
 """What the driver of a cluster needs before it starts, and what its executors get."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from regraft.infra.find_port import LOOPBACK, choose_ports
 from regraft.infra.stack_error import StackError
-from regraft.settings.run_settings import SettingsError, load_settings
-from regraft.settings.server_settings import SparkSettings
-from regraft.stages.start_spark import executor_options, need_master
+from regraft.settings.run_settings import Settings, SettingsError, load_settings
+from regraft.stages.start_spark import driver_heap_mb, executor_options, need_master
+from tests.overlay.small_overlays import inventory_of, line_of
 
 
 def test_one_of_several_masters_is_enough() -> None:
@@ -27,13 +28,24 @@ def test_a_master_that_is_away_is_told_at_once(address: str) -> None:
         need_master(f"spark://{address}")
 
 
-def test_executors_get_what_is_set() -> None:
-    """Memory always, cores where the cluster is not to choose; in local mode there are none."""
-    cluster = SparkSettings("spark://h:7077", driver_host="me", executor_memory_mb=2_048)
-    assert executor_options(cluster) == {"spark.executor.memory": "2048m"}
-    cores = SparkSettings("spark://h:7077", driver_host="me", executor_cores=3)
-    assert executor_options(cores)["spark.executor.cores"] == "3"
-    assert executor_options(SparkSettings()) == {}
+def test_executors_get_what_is_set_or_what_a_micro_batch_needs(tmp_path: Path) -> None:
+    """Cores only where the cluster is not to choose; in local mode the driver has what executors would."""
+    streaming = {"records_per_trigger_max": 120_000, "shards": 4}
+    inventory_of(line_of(4), {}).save(tmp_path / "inventory.json")
+
+    def given(**spark: object) -> Settings:
+        return load_settings({"run": {"directory": tmp_path}, "streaming": streaming, "spark": spark})
+
+    cluster = {"master": "spark://h:7077", "driver_host": "me"}
+    assert executor_options(given(**cluster)) == {"spark.executor.memory": "5024m"}
+    assert driver_heap_mb(given(**cluster)) == 1_024
+    assert executor_options(given(**cluster, executor_cores=1)) == {
+        "spark.executor.memory": "1424m",
+        "spark.executor.cores": "1",
+    }
+    assert executor_options(given(**cluster, executor_memory_mb=2_048)) == {"spark.executor.memory": "2048m"}
+    assert executor_options(given()) == {}
+    assert driver_heap_mb(given()) == 5_024
 
 
 @pytest.mark.parametrize(

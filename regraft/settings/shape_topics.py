@@ -1,0 +1,44 @@
+"""Create the topics of a run: those of each agent, and of telemetry with as many partitions as the brokers ask for.
+
+In: settings, and the inventory of the run directory where there is one. Out: topics in Kafka. How a topic is created
+belongs to :mod:`infra.create_topics`, the rule to :mod:`streaming.size_job`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from regraft.infra.create_topics import create_topics
+from regraft.overlay.inventory import Inventory
+from regraft.schemas.topics import NO_AGENT, TELEMETRY, Topic
+from regraft.settings.place_demo import agents_of
+from regraft.settings.run_settings import Settings
+
+
+def create_run_topics(settings: Settings, agents: tuple[str, ...] = ()) -> list[str]:
+    """Create what is missing, for the agents of the inventory unless others are named; return the names.
+
+    Raises StackError, and InventoryError when there is a file that is no inventory.
+    """
+    kafka = settings.kafka
+    return create_topics(
+        kafka.access,
+        namespace=kafka.namespace,
+        agents=agents or agents_of(settings),
+        partitions=telemetry_partitions(settings),
+    )
+
+
+def telemetry_partitions(settings: Settings) -> dict[Topic, int]:
+    """Return how many partitions topics of telemetry are created with: as set, or by how many brokers report there.
+
+    Raises InventoryError when there is a file that is no inventory.
+    """
+    from regraft.streaming.size_job import telemetry_partitions_of
+
+    file = settings.controller.inventory_path
+    if settings.kafka.telemetry_partitions or not file.exists():
+        return {TELEMETRY: settings.kafka.telemetry_partitions or TELEMETRY.partitions}
+    inventory = Inventory.load(file)
+    by_agent = Counter(inventory.agent_of.get(broker, NO_AGENT) for broker in inventory.brokers)
+    return {TELEMETRY: telemetry_partitions_of(max(by_agent.values(), default=0))}

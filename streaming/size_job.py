@@ -1,0 +1,69 @@
+"""How large the job is by the number of brokers: shards, tasks that read, Kafka's partitions, memory.
+
+In: how many brokers there are, and what the settings say; where these say nothing (0), the rule does. Out: numbers, and
+settings that have them. Pure but for the log. What was measured, and how, is in docs/sizing.md. How many brokers there
+are belongs to :mod:`streaming.source_topics`.
+"""
+
+from dataclasses import replace
+from math import ceil
+
+import structlog
+
+from regraft.schemas.topics import TELEMETRY
+from regraft.streaming.streaming_settings import StreamingSettings
+
+# Of 1,000 brokers that say little the job takes 0.35 cores for each shard of so many, of 4,000 it takes 0.2; 50
+# deliveries in each batch would add 0.4. The rest of a core is for catching up.
+BROKERS_PER_SHARD = 500
+SHARDS_MIN = 2  # Two cores are what the job has by default.
+
+# Measured in one process with 50 cells a record: 20,000 records fit into 1 GB, 120,000 ended a JVM of 2 GB and took one
+# that had 6 GB to 4.1 GB.
+HEAP_MB_MIN = 1_024
+RECORDS_OF_LEAST_HEAP = 20_000
+HEAP_MB_PER_1000_RECORDS = 40
+
+log = structlog.get_logger(__name__)
+
+
+def shards_of(brokers: int) -> int:
+    """Return into how many shards so many brokers are cut."""
+    return max(SHARDS_MIN, ceil(brokers / BROKERS_PER_SHARD))
+
+
+def telemetry_partitions_of(brokers: int) -> int:
+    """Return how many partitions a topic has in which so many brokers report: as many as shards read it."""
+    return max(TELEMETRY.partitions, shards_of(brokers))
+
+
+def heap_mb(records: int) -> int:
+    """Return the heap for so many records in one micro-batch."""
+    return HEAP_MB_MIN + max(records - RECORDS_OF_LEAST_HEAP, 0) * HEAP_MB_PER_1000_RECORDS // 1_000
+
+
+def executor_heap_mb(records: int, shards: int, cores: int) -> int:
+    """Return the heap of an executor that runs so many tasks at once, each with one shard of a micro-batch.
+
+    With 0 cores it may have all of them.
+    """
+    return heap_mb(ceil(records * min(cores or shards, shards) / shards))
+
+
+def sized(settings: StreamingSettings, brokers: int, shards_kept: int | None = None) -> StreamingSettings:
+    """Return the settings with what was left to the rule; a checkpoint keeps the shards that it was begun with."""
+    shards = settings.shards or shards_kept or shards_of(brokers)
+    return replace(settings, shards=shards, read_partitions_min=settings.read_partitions_min or shards)
+
+
+def tell_size(settings: StreamingSettings, brokers: int, records_max: int, heaps: dict[str, str]) -> None:
+    """Log what a job that starts has, and where the rule has other shards than its checkpoint or the settings."""
+    log.info(
+        "job_sized",
+        brokers=brokers,
+        shards=settings.shards,
+        shards_by_rule=shards_of(brokers),
+        read_partitions_min=settings.read_partitions_min,
+        batch_records_max=records_max,
+        **heaps,
+    )
