@@ -1,7 +1,8 @@
 """Place brokers in cloud regions, with what traffic between them and to subscribers costs in money.
 
 In: how many brokers, the cap of links, what draws. Out: an Inventory of a random tree whose link cost is the measured
-one-way delay in ms and whose prices are the provider's list prices. Both are shipped (data/SOURCES.md).
+one-way delay in ms and whose prices are the provider's list prices. Both are shipped (data/SOURCES.md). Every broker
+may pass the same.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ CURRENCY = "USD"
 MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in packets that are seldom full.
 # 100 ms count as a twentieth of what a notification costs between the cheapest regions: enough to tell these apart.
 DELAY_PRICE = 0.01
+# Some 70 % of what the demo publishes: brokers in the middle of a random tree pass more, and are relieved first.
+LOAD_MAX_PER_S = 140.0
 
 Floats = NDArray[np.float64]
 
@@ -78,7 +81,8 @@ def place_regions(broker_count: int, degree_max: int, rng: random.Random) -> Inv
     prices = Prices(CURRENCY, links, regions.internet_per_gb[at], MESSAGE_BYTES, DELAY_PRICE)
     costs = np.array([round(rng.uniform(PROCESSING_MS_MIN, PROCESSING_MS_MAX), 3) for _ in brokers])
     tree = random_tree(brokers, degree_max, rng)
-    return Inventory(brokers, costs, delays_ms, degree_max, tree, prices=prices)
+    caps = np.full(broker_count, LOAD_MAX_PER_S)
+    return Inventory(brokers, costs, delays_ms, degree_max, tree, load_max_per_s=caps, prices=prices)
 
 
 def _both_ways(values: Floats) -> Floats:
