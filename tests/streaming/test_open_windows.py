@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -211,3 +213,20 @@ def test_shards_close_together_and_tasks_that_run_again_write_the_same(
             start = f"{window.window.start_ms}/".encode()
             written = sum(key.startswith(start) for key in sink.messages)
             assert written == sum(window.marker.row_counts.values())
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 2**32), st.booleans())
+def test_attempts_of_a_task_that_run_at_once_write_the_same(seed: int, waits_for_all: bool) -> None:
+    """As with speculation, each attempt with its rows in an order of its own; whichever is taken, all goes on alike."""
+    rng, sink = random.Random(seed), KeptRows()
+    closer = ShardCloser((0,), WINDOW_MS, GRACE_MS, waits_for_all, sink)
+    state = ShardState()
+    with ThreadPoolExecutor(3) as pool:
+        for group in random_groups(seed):
+            orders = [rows_of(rng.sample(group, len(group))) for _ in range(3)]
+            attempts = list(pool.map(partial(closer.take, 0, state), orders))
+            told = [(report.closed_ms, report.latest_ms, report.late_rows, report.windows) for report, _ in attempts]
+            assert told[1:] == told[:1] * 2
+            state = ShardState.unpacked(rng.choice(attempts)[1])
+    assert state.closing.closed_ms > 0
