@@ -71,7 +71,9 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
         "kafka.request.timeout.ms": KAFKA_ANSWER_MS_MAX,
         "fetchOffset.numRetries": KAFKA_TRIES,
     }
-    return spark.readStream.format("kafka").options(**options).load()
+    # Each task makes the code of this query's expressions anew, which costs more than what a few records do.
+    tasks = max(settings.read_partitions_min, settings.shards)
+    return spark.readStream.format("kafka").options(**options).load().coalesce(tasks)
 
 
 def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation: str | None = None) -> DataFrame:

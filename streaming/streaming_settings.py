@@ -107,8 +107,8 @@ class StreamingSettings:
     ``shards``: into how many parts of the brokers state is cut, each of which is kept, merged and written by one task;
     at most as many as the executors have cores. A checkpoint has those it was begun with. 0 takes these, and for a new
     one 1 for each 500 brokers of the inventory, 2 at least.
-    ``read_partitions_min``: Spark tasks that read telemetry at once; more than Kafka's partitions splits these up, 0
-    takes as many as there are shards.
+    ``read_partitions_min``: Spark tasks that read telemetry at once, where that is more than ``shards``; more than
+    Kafka's partitions splits these up, of fewer each reads several.
     ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
     record; of the first no more than half the grace counts. None takes any time, as runs at another clock need; without
     the first, whoever's clock is the fastest closes the windows of all.
