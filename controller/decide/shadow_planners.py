@@ -164,7 +164,10 @@ class ShadowPlanner:
     def _situation(self, acting: Situation, price_of: Price) -> Situation:
         # The real window may be of another epoch or of two: here it only has to be one of the overlay's own.
         newest, overlay = acting.state.newest, self.overlay
-        own = dataclasses.replace(newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={})
+        # Where subscribers would be on it no later window tells: with nobody counted none are moved.
+        own = dataclasses.replace(
+            newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={}, subscribers_at=None
+        )
         windows = (*acting.state.windows[:-1], own)
         changed_ms = acting.changed_since_ms or 0
         is_calm = self._planned_ms is None or self._planned_ms <= changed_ms

@@ -8,6 +8,7 @@ import pytest
 
 from regraft.controller.decide.decide_plan import decide_plan
 from regraft.controller.decide.judge_proposals import Situation
+from regraft.controller.decide.shadow_planners import ShadowPlanner
 from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
 from regraft.controller.planners.pack_users_drop import PackingSettings, pack_drop
@@ -130,3 +131,16 @@ def test_the_judge_finds_the_same_saving_and_makes_one_plan() -> None:
     assert judged.gain_per_s == pytest.approx(first.gain_per_s)
     assert {move.home_from for move in decision.plan.subscribers_moved} >= {"b03"}
     assert all(isinstance(move, ClientMove) for move in decision.plan.moves)
+
+
+def test_a_shadow_moves_no_subscribers() -> None:
+    """Windows have them where they are, so that it could never see what became of it; publishers it moves."""
+    state, inventory = state_of(inventory_with()), inventory_with().charged
+    kind = tree_kind(inventory)
+    shadow = ShadowPlanner(
+        "pack_drop", (lambda s, c, r: pack_drop(s, CALM, c, r),), state.configuration, kind, settings_of()
+    )
+    shadow.add_window(state.newest, 1500, lambda _: {})
+    assert shadow.decide(Situation(state, now_ms=1500, kind=kind, price_per_s=0.0), lambda _: 0.0)
+    assert shadow.faults == 0
+    assert not any(plan.subscribers_moved for plan in shadow.plans)
