@@ -16,6 +16,7 @@ from collections.abc import Collection
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
+    AdvertiseConfirmed,
     AdvertiseRequest,
     ArriveRequest,
     Cancelled,
@@ -84,6 +85,8 @@ class ScotChange:
             effects += self._interests.mourn(self._core.tables[epoch], peer)
             if under_way is not None:
                 under_way.expected = {name: home for name, home in under_way.expected.items() if home != peer}
+        if under_way is not None and self._core.epoch == under_way.epoch_to:
+            effects += self._allow_orphans(under_way)
         return effects + self._core.release_held() + self._core.drain(now_ms) + self._core.tell_prepared(now_ms)
 
     # --- what is held back -------------------------------------------------------------------------------------------
@@ -329,7 +332,20 @@ class ScotChange:
             if name in hosted and name not in self._core.tables[under_way.epoch_from].hosted:
                 self._interests.may_publish.add((name, hosted[name].connection))
                 taken.append(PublisherTaken(name, hosted[name].connection))
+        taken += self._allow_orphans(under_way)
         return taken + [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.come)]
+
+    def _allow_orphans(self, under_way: ScotPlanUnderWay) -> list[Effect]:
+        """Allow publishers that have come here to publish where their old home is dead, which might not have done so.
+
+        Their region knows them in the new epoch, as all were prepared. Who may publish already minds no second word.
+        """
+        old, hosted = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to].hosted
+        return [
+            AdvertiseConfirmed(name, hosted[name].connection)
+            for name, move in sorted(under_way.moves.items())
+            if move.home_to == self.broker and move.home_from in old.dead and name in hosted
+        ]
 
     def drain_on(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Send the markers that are due."""
