@@ -141,17 +141,16 @@ class AnyOrderScot(AnyOrderTree):
         return tuple(found)
 
     def _overlays_to_come(self) -> list[set[str]]:
-        """Return of which brokers some must live: of each cluster one, and two of all."""
+        """Return of which brokers some must live: two of all. A cluster may die as a whole."""
         logs = [one.log for one in self.met_controllers]
         overlays: list[Any] = [log.present for log in logs]
         overlays += [log.target_of(log.moving) for log in logs if log.moving is not None]
-        found = [{region[number] for region in one.regions} for one in overlays for number in range(one.cluster_count)]
-        return found + [set(one.brokers) - {name} for one in overlays for name in one.brokers]
+        return [set(one.brokers) - {name} for one in overlays for name in one.brokers]
 
     # --- repairs -----------------------------------------------------------------------------------------------
 
     def repaired(self, log: PlanLog, lost: Sequence[str], *change: Any) -> Any:
-        """Return the overlay without the lost, None where a cluster would be empty."""
+        """Return the overlay without the lost, None where too few are left."""
         before = log.present
         assert isinstance(before, ScotConfiguration)
         gone = frozenset(lost) & set(before.brokers)

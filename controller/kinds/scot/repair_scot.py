@@ -25,7 +25,8 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask) -> Repair:
     cluster, which stands in for it. Who joins takes over a place from one that stands in, where the links of its region
     cost it least; where nobody does, it begins a new region next to the broker that is nearest, and those of that
     region stand in there for the other clusters. Clients of who is gone go to who has its place. What the traffic costs
-    is not worked out: both costs are 0. Raises ValueError when nobody of a cluster is left.
+    is not worked out: both costs are 0. A cluster of which nobody is left, and to which nobody joins, is given up: the
+    others are numbered anew, and clients go to the nearest broker of the region. Raises ValueError when nobody is left.
     """
     brokers = task.brokers_after(present)
     mended = _Mending.of(present, task.fleet)
@@ -34,7 +35,7 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask) -> Repair:
     for broker in joining:
         mended.take_in(broker)
     target = mended.overlay(present.epoch + 1)
-    heirs = {broker: mended.holders[places[0]] for broker, places in vacated.items()}
+    heirs = {broker: mended.heir_of(broker, places[0]) for broker, places in vacated.items()}
     # A publisher is announced at its next home by an overlay that has both.
     known = [broker for broker in target.brokers if broker in present.places] or list(target.brokers)
     open_to = [broker for broker in known if broker not in task.avoided] or known
@@ -61,17 +62,20 @@ class _Mending:
 
     holders: dict[Place, str]
     tree: nx.Graph[int]
-    cluster_count: int
+    clusters: list[int]
     fleet: Inventory
 
     @classmethod
     def of(cls, present: ScotConfiguration, fleet: Inventory) -> _Mending:
         tree: nx.Graph[int] = nx.Graph(present.region_links)
         holders = {place: broker for broker, places in present.places.items() for place in places}
-        return cls(holders, tree, present.cluster_count, fleet)
+        return cls(holders, tree, list(range(present.cluster_count)), fleet)
 
     def vacate(self, gone: Collection[str], joining: list[str]) -> Mapping[str, list[Place]]:
-        """Give the places of who is gone to neighbours, or of a cluster that is empty one to who joins."""
+        """Give the places of who is gone to neighbours, or of a cluster that is empty one to who joins.
+
+        A cluster that stays empty is given up.
+        """
         vacated: dict[str, list[Place]] = {broker: [] for broker in gone}
         for place, broker in sorted(self.holders.items()):
             if broker in vacated:
@@ -79,15 +83,25 @@ class _Mending:
         for places in vacated.values():
             for place in places:
                 del self.holders[place]
-        for cluster in range(self.cluster_count):
+        for cluster in list(self.clusters):
             self._fill(cluster, joining)
+        if not self.clusters:
+            raise ValueError("nobody is left: start some brokers again, or let others join")
         return vacated
+
+    def heir_of(self, broker: str, place: Place) -> str:
+        """Return who has the place of a broker that is gone, or of a cluster given up who is nearest in its region."""
+        if place in self.holders:
+            return self.holders[place]
+        left = sorted({self.holders[place[0], cluster] for cluster in self.clusters})
+        return min(left, key=lambda peer: self._cost(broker, peer))
 
     def _fill(self, cluster: int, joining: list[str]) -> None:
         vacant = [region for region in sorted(self.tree) if (region, cluster) not in self.holders]
         if len(vacant) == len(self.tree):
             if not joining:
-                raise ValueError(f"nobody of cluster {cluster} is left: start its brokers again, or let others join")
+                self.clusters.remove(cluster)
+                return
             self.holders[vacant.pop(0), cluster] = joining.pop(0)
         while vacant:
             near = [
@@ -114,7 +128,7 @@ class _Mending:
         region, cluster = min(self.holders, key=lambda place: (self._cost(broker, self.holders[place]), place))
         number = max(self.tree) + 1
         self.tree.add_edge(region, number)
-        for other in range(self.cluster_count):
+        for other in self.clusters:
             self.holders[number, other] = broker if other == cluster else self.holders[region, other]
 
     def _may_give(self, holder: str, region: int) -> bool:
@@ -124,7 +138,7 @@ class _Mending:
 
     def _cost_at(self, broker: str, place: Place) -> float:
         region, cluster = place
-        peers = [self.holders[region, other] for other in range(self.cluster_count) if other != cluster]
+        peers = [self.holders[region, other] for other in self.clusters if other != cluster]
         return sum(self._cost(broker, peer) for peer in peers)
 
     def _cost(self, broker: str, peer: str) -> float:
@@ -132,8 +146,9 @@ class _Mending:
 
     def overlay(self, epoch: int) -> ScotConfiguration:
         """Return the overlay that the places make up."""
-        row = range(self.cluster_count)
-        regions = tuple(tuple(self.holders[region, cluster] for cluster in row) for region in sorted(self.tree))
+        regions = tuple(
+            tuple(self.holders[region, cluster] for cluster in self.clusters) for region in sorted(self.tree)
+        )
         links = tuple(sorted((min(pair), max(pair)) for pair in self.tree.edges))
         return ScotConfiguration(epoch, regions, links)
 

@@ -57,10 +57,19 @@ def test_subscribers_of_a_leaving_broker_go_to_who_has_its_place() -> None:
     assert repair.moves == (ClientMove("q", "b00", "b03"),)
 
 
-def test_a_cluster_without_brokers_is_no_cluster() -> None:
-    """The message says what to do."""
-    with pytest.raises(ValueError, match="nobody of cluster 1 is left"):
-        repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b01", "b04", "b07"})), FLEET))
+def test_a_cluster_without_brokers_is_given_up() -> None:
+    """The others go on and are numbered anew; clients go to a broker of the region. Who joins keeps the cluster."""
+    lost = BrokerChange(lost=frozenset({"b01", "b04", "b07"}))
+    repair = repaired_scot(SCOT, RepairTask(lost, FLEET))
+    assert isinstance(repair.target, ScotConfiguration)
+    assert repair.target.regions == (("b00", "b02"), ("b03", "b05"), ("b06", "b08"))
+    assert repair.target.home_of == {"p": "b03", "q": "b00"}
+    plan = repair.plan(SCOT, 1, 0)
+    assert SCOT.replaced(1, plan.id_moves, plan.links_removed, plan.links_added, lost).digest == repair.target.digest
+    joined = BrokerChange(joined=frozenset({"b09"}), lost=lost.lost)
+    kept = repaired_scot(SCOT, RepairTask(joined, FLEET)).target
+    assert isinstance(kept, ScotConfiguration)
+    assert [region[1] for region in kept.regions] == ["b09"] * 3
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -74,10 +83,7 @@ def test_any_changes_leave_an_overlay_and_a_plan_that_leads_there(seed: int) -> 
         joined = frozenset(draw.sample(absent, min(draw.randrange(0, 3), len(absent))))
         back = lost if draw.random() < 0.3 else frozenset[str]()
         change = BrokerChange(joined | back, left, lost)
-        try:
-            repair = repaired_scot(overlay, RepairTask(change, FLEET))
-        except ValueError:
-            continue
+        repair = repaired_scot(overlay, RepairTask(change, FLEET))
         plan = repair.plan(overlay, epoch, 0)
         target = overlay.target_of(plan)
         assert set(target.brokers) == change.of(overlay.brokers)
