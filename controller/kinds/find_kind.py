@@ -26,8 +26,8 @@ def ring_kind(inventory: Inventory, settings: ControllerSettings) -> RingKind:
 
 
 def scot_kind(inventory: Inventory, settings: ControllerSettings) -> ScotKind:
-    """Return the kind; it has neither weights nor caps."""
-    return ScotKind(inventory)
+    """Return the kind with the cap of links of the settings, or the inventory's where these name none."""
+    return ScotKind(inventory, settings.degree_max or inventory.degree_max)
 
 
 KINDS: dict[str, Callable[[Inventory, ControllerSettings], AnyKind]] = {

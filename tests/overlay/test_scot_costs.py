@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import ScotCosts, scot_breakdown
+from regraft.overlay.scot_cut_off import scot_cut_off
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 
 NAMES = brokers_named(11)
@@ -58,6 +59,20 @@ def test_costs_are_those_of_all_ways(seed: int) -> None:
     assert costs.at_homes(homes)[0] == pytest.approx(expected)
     elsewhere = {name: random.Random(seed + 100).choice(NAMES) for name in homes}
     assert costs.at_homes(elsewhere)[0] == pytest.approx(by_ways(inventory, elsewhere, published))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_death_cuts_off_what_has_to_pass_the_broker(seed: int) -> None:
+    """By each static way; what the broker publishes or hands over itself is left out."""
+    draw = random.Random(seed)
+    handed = np.array([[draw.choice((0.0, 0.0, draw.random())) for _ in NAMES] for _ in NAMES])
+    expected = dict.fromkeys(NAMES, 0.0)
+    for home, broker in product(NAMES, NAMES):
+        for passed in OVERLAY.static_way(home, broker)[1:-1]:
+            expected[passed] += handed[NAMES.index(home), NAMES.index(broker)]
+    found = scot_cut_off(OVERLAY, handed)
+    assert dict(zip(found.brokers, found.per_s, strict=True)) == pytest.approx(expected)
+    assert found.total_per_s == pytest.approx(handed.sum())
 
 
 def test_a_static_tree_has_just_the_links_of_static_ways() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
+
+import numpy as np
 
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import Against, FollowedHomes, OverlayKind
@@ -20,19 +22,24 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.cost import CostBreakdown, mean_breakdown
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import scot_breakdown
-from regraft.schemas.plan import Proposal
+from regraft.schemas.plan import Proposal, Verdict
 
 
 @dataclass(frozen=True, eq=False)
 class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
-    """A structured cyclic overlay over the inventory's brokers. Its links follow from places: no cap of links holds."""
+    """A structured cyclic overlay over the inventory's brokers. Its links follow from places.
+
+    ``degree_max`` caps the links of a broker; the caps of load are the inventory's.
+    """
 
     NEEDS_REGISTER: ClassVar[bool] = False
     LOST_MOVES_MAX: ClassVar[int] = 500
 
     inventory: Inventory
+    degree_max: int
 
     def with_homes(self, present: ScotConfiguration, windows: Sequence[ClosedWindow]) -> ScotConfiguration:
         """Return the overlay with the homes of all publishers of the windows."""
@@ -56,8 +63,28 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return ReachedScot(state)
 
     def judge_caps(self, before: ReachedScot, after: ReachedScot) -> Against | None:
-        """Return None: neither links nor loads have a cap on this kind."""
+        """Return which broker would get more links or pass more notifications than its cap."""
+        now, then = before.configuration.neighbours, after.configuration.neighbours
+        for broker, peers in then.items():
+            if len(peers) > max(self.degree_max, len(now.get(broker, ()))):
+                reason = f"{broker} would have {len(peers)} links, the limit is {self.degree_max}"
+                return Verdict.DEGREE, reason
+        return None if self.inventory.load_max_per_s is None else self._judge_loads(before, after)
+
+    def _judge_loads(self, before: ReachedScot, after: ReachedScot) -> Against | None:
+        assert self.inventory.load_max_per_s is not None
+        now, then = (self._loads_per_s(one.configuration, one.state.windows) for one in (before, after))
+        for broker, load_max in zip(self.inventory.brokers, self.inventory.load_max_per_s, strict=True):
+            if then.get(broker, 0.0) > max(load_max, now.get(broker, 0.0)) * (1 + ROUNDING_SHARE):
+                return Verdict.CAPACITY, (
+                    f"{broker} would pass {then[broker]:.4g} notifications/s, the limit is {load_max:.4g}"
+                )
         return None
+
+    def _loads_per_s(self, configuration: ScotConfiguration, windows: Sequence[ClosedWindow]) -> Mapping[str, float]:
+        """Return how many notifications pass each broker: what they cost where each costs 1."""
+        counting = replace(self.inventory, processing_cost=np.ones(len(self.inventory.brokers)))
+        return replace(self, inventory=counting).breakdown(configuration, windows).brokers_per_s
 
     def choices_in(self, proposal: Proposal) -> int:
         """Return how many homes and links between regions change, and how many pairs of brokers exchange places."""

@@ -8,9 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from regraft.controller.state.local_deliveries import deliveries_between_per_s
 from regraft.controller.state.overlay_state import OverlayState, Span, count_slices, cut_spans
+from regraft.overlay.cut_off import CutOff
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import ScotCosts
+from regraft.overlay.scot_cut_off import scot_cut_off
 from regraft.overlay.time_slices import time_slices
 
 
@@ -40,6 +43,15 @@ class ScotState(OverlayState):
         """What each publisher costs at each home in each span. Raises ValueError when that is not known."""
         cut = [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
         return ScotCosts(self.configuration, self.inventory, cut)
+
+    @cached_property
+    def cut_off(self) -> CutOff | None:
+        """What the death of each broker would cut off with static routing; homes that are not known are left out."""
+        if not any(window.local_deliveries for window in self.windows):
+            return None
+        overlay = self.configuration
+        index = {broker: place for place, broker in enumerate(overlay.brokers)}
+        return scot_cut_off(overlay, deliveries_between_per_s(self.windows, overlay.home_of, index))
 
     def with_configuration(self, configuration: ScotConfiguration) -> ScotState:
         """Return the same windows seen on another overlay; costs do not depend on homes."""

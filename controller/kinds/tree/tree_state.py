@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
+from regraft.controller.state.local_deliveries import deliveries_between_per_s
 from regraft.controller.state.overlay_state import OverlayState, Span, count_slices, cut_spans
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.bloom_filters import FilterShape
@@ -140,14 +141,7 @@ class TreeState(OverlayState):
     @cached_property
     def deliveries_per_s(self) -> NDArray[np.float64]:
         """What is handed to subscribers at each broker (column) of what is published at each (row)."""
-        index, homes = self.inventory.index, self.configuration.home_of
-        found = np.zeros((len(index), len(index)))
-        for publisher, at_brokers in self.local_deliveries.items():
-            home = index.get(homes.get(publisher, ""))
-            for broker, count in at_brokers.items() if home is not None else ():
-                if broker in index:
-                    found[home, index[broker]] += count
-        return found / self.horizon_s
+        return deliveries_between_per_s(self.windows, self.configuration.home_of, self.inventory.index)
 
     @cached_property
     def horizon_s(self) -> float:

@@ -1,0 +1,61 @@
+"""What the judge holds proposals to on a structured cyclic overlay: caps of links and load, and frailty."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from regraft.controller.kinds.scot.scot_kind import ScotKind
+from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot_places import id_moves_between, places_of
+from regraft.schemas.plan import ClientMove, Proposal, Verdict
+from tests.controller.published_windows import window_of
+from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
+
+NAMES = brokers_named(6)
+# Three regions in a line of two clusters: b02 and b03 have three links, the others two.
+SCOT = ScotConfiguration(0, (NAMES[0:2], NAMES[2:4], NAMES[4:6]), ((0, 1), (1, 2)), (("p", "b00"),))
+SETS = publishers_of(NAMES, {"p": ("b00", [{"b04"}] * 8)})
+INVENTORY = replace(inventory_of(line_of(6), {}), bootstrap=SCOT, load_max_per_s=np.full(6, 20.0))
+STATE = ScotState(SCOT, INVENTORY, (window_of(0, SETS, {"p": "b00"}, {("p", "b04"): 8}),))
+
+
+def exchange(one: str, other: str) -> Proposal:
+    """Return a proposal by which two brokers exchange their places."""
+    names = {one: other, other: one}
+    regions = tuple(tuple(names.get(broker, broker) for broker in region) for region in SCOT.regions)
+    id_moves = id_moves_between(places_of(SCOT.regions), places_of(regions))
+    return Proposal("by hand", (), (), 2.0, 1.0, 0.0, "test", id_moves=id_moves)
+
+
+def test_a_broker_gets_no_more_links_than_its_cap() -> None:
+    """Who takes the place of an inner broker gets one more; who has too many already may keep them."""
+    reached = ScotKind(INVENTORY, 2).reached(STATE)
+    verdict, reason = ScotKind(INVENTORY, 2).judge_caps(reached, reached.after(exchange("b00", "b02"))) or ("", "")
+    assert (verdict, reason) == (Verdict.DEGREE, "b00 would have 3 links, the limit is 2")
+    assert ScotKind(INVENTORY, 2).judge_caps(reached, reached.after(exchange("b02", "b03"))) is None
+    assert ScotKind(INVENTORY, 3).judge_caps(reached, reached.after(exchange("b00", "b02"))) is None
+
+
+def test_a_broker_passes_no_more_notifications_than_its_cap() -> None:
+    """Eight a second lead from b00 over b02 to b04; published at b03 they pass that, which may pass seven."""
+    caps = np.array([20.0, 20.0, 20.0, 7.0, 20.0, 20.0])
+    inventory = replace(INVENTORY, load_max_per_s=caps)
+    kind = ScotKind(inventory, 5)
+    reached = kind.reached(replace(STATE, inventory=inventory))
+    moved = Proposal("by hand", (), (), 2.0, 1.0, 0.0, "test", moves=(ClientMove("p", "b00", "b03"),))
+    verdict, reason = kind.judge_caps(reached, reached.after(moved)) or ("", "")
+    assert (verdict, reason) == (Verdict.CAPACITY, "b03 would pass 8 notifications/s, the limit is 7")
+    assert kind.judge_caps(reached, reached.after(exchange("b01", "b05"))) is None
+
+
+def test_what_a_death_would_cut_off_is_known_before_and_after() -> None:
+    """All has to pass b02; next to each other nothing is between b00 and b04."""
+    before = STATE.cut_off
+    assert before is not None
+    assert (before.worst_broker, before.worst_share) == ("b02", 1.0)
+    after = ScotKind(INVENTORY, 5).reached(STATE).after(exchange("b02", "b04")).state.cut_off
+    assert after is not None
+    assert after.worst_share == pytest.approx(0.0)
+    assert replace(STATE, windows=(window_of(0, SETS, {"p": "b00"}),)).cut_off is None
