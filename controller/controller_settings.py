@@ -121,8 +121,8 @@ class ControllerSettings:
     which on nothing before counts, is found by mistake at most once in so many windows of quiet traffic. Default 2,000,
     some three hours of 5-s windows; 0 finds none. ``verify_windows``: complete windows on which a finished plan is
     judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
-    ``degree_max``: caps the links of a broker of a tree; None takes the inventory's cap. ``proposals_max``: proposals
-    of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a message, in
+    ``degree_max``: caps the links of a broker, but of a ring; None takes the inventory's cap. ``proposals_max``:
+    proposals of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a message, in
     planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: what a broker of a ring may serve as a
     multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one that is
     not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads again.
