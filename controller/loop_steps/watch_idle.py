@@ -29,6 +29,8 @@ class WatchIdle:
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Look at the windows taken now; those that lack something say nothing."""
+        if self._kind.inventory.clients_stay:
+            return  # Those of real brokers are in no register.
         for window in state.taken:
             if window.is_complete and window.subscribers_at is not None:
                 self._look(window, state)
@@ -47,6 +49,7 @@ class WatchIdle:
         at_home = self._kind.with_homes(present, [window.over(present.brokers)]).home_of
         homes = {home for client, home in at_home.items() if client in window.homes}
         serving = {broker for broker, count in (window.subscribers_at or {}).items() if count} | homes
+        serving |= {broker for _, broker in window.local_deliveries}  # Whatever the register says.
         self._idle_for = {
             broker: self._idle_for.get(broker, 0) + 1 for broker in present.brokers if broker not in serving
         }

@@ -1,0 +1,60 @@
+"""Brokers that serve nobody are told once they have done so for some windows; nothing else makes a broker idle."""
+
+from dataclasses import replace
+
+import pytest
+
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.watch_idle import WINDOWS_IDLE, WatchIdle
+from regraft.controller.ports.memory_ports import MemoryEvents
+from regraft.controller.state.plan_log import PlanLog
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
+from regraft.schemas.event import EventKind
+from tests.controller.decide.test_decide_moves import INVENTORY, window_of
+from tests.controller.scripted_overlay import settings_of
+from tests.controller.small_kinds import tree_kind
+
+COUNTS = {"b01": 2, "b03": 0}  # p and q publish at b00, r at b02.
+
+
+def idle_after(
+    windows: int, counts: dict[str, int] | None, inventory: Inventory = INVENTORY, **changes: object
+) -> tuple[LoopState, list[str]]:
+    settings: ControllerSettings = settings_of()
+    kind = tree_kind(inventory)
+    state = LoopState(PlanLog(inventory), FleetView(inventory))
+    told = MemoryEvents()
+    watch = WatchIdle(settings, kind, told)
+    for at in range(windows):
+        window = replace(window_of(1000 * at), subscribers_at=counts, **changes)
+        state.newest, state.taken = window, (window,)
+        watch(state, window.end_ms)
+    return state, [event.text for event in told.emitted if event.kind is EventKind.BROKERS_CLOSABLE]
+
+
+def test_who_has_no_client_for_some_windows_is_told_once() -> None:
+    """b03 and b04 have neither publisher nor subscriber; one event names them and the command."""
+    assert idle_after(WINDOWS_IDLE - 1, COUNTS)[0].closable == ()
+    state, told = idle_after(WINDOWS_IDLE + 3, COUNTS)
+    assert state.closable == ("b03", "b04")
+    (text,) = told
+    assert text.startswith("2 brokers serve nobody and could be closed: b03, b04")
+    assert "regraft members drain b03" in text
+
+
+@pytest.mark.parametrize(
+    ("counts", "inventory", "changes"),
+    [
+        (None, INVENTORY, {}),
+        (COUNTS, replace(INVENTORY, clients_stay=True), {}),
+        (COUNTS, INVENTORY, {"fault": "rows missing"}),
+        (COUNTS, INVENTORY, {"local_deliveries": {("p", "b03"): 1, ("p", "b04"): 5}}),
+    ],
+)
+def test_what_is_not_known_closes_nobody(
+    counts: dict[str, int] | None, inventory: Inventory, changes: dict[str, object]
+) -> None:
+    """No register, clients of real brokers, an incomplete window, or deliveries that no register explains."""
+    assert idle_after(WINDOWS_IDLE + 1, counts, inventory, **changes)[0].closable == ()
