@@ -122,21 +122,21 @@ class ControllerSettings:
     some three hours of 5-s windows; 0 finds none. ``verify_windows``: complete windows on which a finished plan is
     judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
     ``degree_max``: caps the links of a broker, but of a ring; None takes the inventory's cap. ``proposals_max``:
-    proposals of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a message, in
-    planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: what a broker of a ring may serve as a
-    multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one that is
-    not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads again.
-    Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop goes on with the transition under
-    way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after so long without a
-    word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least that
+    proposals of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a
+    message, in planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: what a broker of a ring may
+    serve as a multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one
+    that is not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads
+    again. Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop goes on with the transition
+    under way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after so long without
+    a word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least that
     Kafka grants unless its group.min.session.timeout.ms is set. ``instance``: what people call this controller among
     several. Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any
-    window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its
-    pace, default 1 s. ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer;
-    None opens no port, the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped
-    up. ``dry_run``: plans wait for a person's approval (`regraft plans`) instead of being executed. Default true: a
-    system that is not ours is not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long
-    a plan may wait for that. Default 15 minutes. ``orders``: whose orders are followed.
+    window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
+    ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
+    the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up. ``dry_run``: plans
+    wait for a person's approval (`regraft plans`) instead of being executed. Default true: a system that is not ours is
+    not rewired unasked; `demo` and `run --emulate` turn it off. ``review_ms_max``: how long a plan may wait for that.
+    Default 15 minutes. ``orders``: whose orders are followed.
     """
 
     bootstrap: str
