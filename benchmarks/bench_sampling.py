@@ -1,7 +1,7 @@
 """What a sample of telemetry costs in decisions and saves in cells and bytes; asserts the limit at 1/8.
 
-``python -m benchmarks.bench_sampling [--brokers 100] [--seeds 1,2,...] [--ticks N] [--json FILE]``. Traffic is that of
-Jaeger07, links cost round trips of PlanetLab. From a random tree swaps are made until none helps, by what a sample
+``python -m benchmarks.bench_sampling [--brokers 100] [--seeds 1,2,...] [--ticks N] [--run N] [--json FILE]``. Traffic is
+that of Jaeger07, links cost round trips of PlanetLab. From a random tree swaps are made until none helps, by what a sample
 says, and the tree is then priced on all telemetry: "above" is how much more it costs than the tree found by all of it,
 on the mean of the seeds, and from the least of them to the most.
 Cells and bytes are those of 40 emulated brokers with the demo's workload, as they go to Kafka.
@@ -31,7 +31,7 @@ from regraft.producers.emulator.place_overlay import measured_rtt_ms, place_over
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings as StockSettings
 from regraft.schemas.codec import encode
-from regraft.schemas.sampled_blocks import Sampling
+from regraft.schemas.sampled_blocks import RUNS, SampleRule, Sampling, sample_masks
 
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)
 DEGREE_MAX = 8
@@ -56,10 +56,12 @@ def draw_situation(brokers: int, ticks: int, seed: int) -> tuple[Inventory, Deli
 
 def sample_of(sets: DeliverySets, sampling: Sampling) -> DeliverySets:
     """Return what the controller has of the sets at this sampling."""
-    kept = [place for place, (name, block) in enumerate(sets.columns) if sampling.takes(name, block)]
-    columns = tuple(sets.columns[place] for place in kept)
-    share = sampling.share
-    return replace(sets, columns=columns, words=sets.words[:, kept], span_s=sets.span_s * share, share=share)
+    rule = SampleRule(sampling.power, sampling.run)
+    masks = np.array([sample_masks(name, np.array([block]), rule)[0] for name, block in sets.columns])
+    kept = np.flatnonzero(masks)
+    columns = tuple(sets.columns[place] for place in kept.tolist())
+    words, share = sets.words[:, kept] & masks[kept], sampling.share
+    return replace(sets, columns=columns, words=words, span_s=sets.span_s * share, share=share)
 
 
 def cost_decided(inventory: Inventory, seen: DeliverySets, full: DeliverySets) -> float:
@@ -72,12 +74,12 @@ def cost_decided(inventory: Inventory, seen: DeliverySets, full: DeliverySets) -
     return overlay_cost(tree, inventory, full).total_per_s  # type: ignore[arg-type]
 
 
-def sent(share: float) -> tuple[int, int]:
+def sent(share: float, run: int) -> tuple[int, int]:
     """Return how many cells and bytes an emulated fleet sends."""
     virtual = VirtualOverlay(
         place_overlay(FLEET, DEGREE_MAX, random.Random(1)),
         StockSettings(),
-        VirtualSettings(sampling=Sampling.of(share, COUNTS_S)),
+        VirtualSettings(sampling=Sampling.of(share, COUNTS_S, run)),
     )
     virtual.run_for((FLEET_S + SETTLE_S) * 1_000.0)
     batches = [batch.packed() for batch in virtual.telemetry.batches]
@@ -90,21 +92,22 @@ def main() -> None:
     parser.add_argument("--brokers", type=int, default=100)
     parser.add_argument("--seeds", default="1,2,3,4,5,6,7,8")
     parser.add_argument("--ticks", type=int, default=10_000)
+    parser.add_argument("--run", type=int, default=min(RUNS), choices=sorted(RUNS))
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
     situations = [draw_situation(arguments.brokers, arguments.ticks, seed) for seed in seeds]
     base = [cost_decided(inventory, full, full) for inventory, full in situations]
-    all_cells, all_bytes = sent(1.0)
+    all_cells, all_bytes = sent(1.0, arguments.run)
     blocks = statistics.fmean(len(full.columns) for _, full in situations)
     print(f"{arguments.brokers} brokers, {blocks:.0f} blocks; {all_cells} cells, {all_bytes} bytes in full", flush=True)
     figures, above = [], {}
     for share in SHARES:
-        sampling = Sampling.of(share, COUNTS_S)
+        sampling = Sampling.of(share, COUNTS_S, arguments.run)
         costs = [cost_decided(inventory, sample_of(full, sampling), full) for inventory, full in situations]
         each = [cost / best - 1 for cost, best in zip(costs, base, strict=True)]
         above[share] = statistics.fmean(each)
-        cells, size = sent(share)
+        cells, size = sent(share, arguments.run)
         saved = f"cells {cells / all_cells:.2f}, bytes {size / all_bytes:.2f}"
         above_text = f"above {above[share]:7.2%} ({min(each):.2%} to {max(each):.2%})"
         print(f"1/{1 / share:.0f}: {above_text}, {saved}", flush=True)
@@ -112,7 +115,7 @@ def main() -> None:
         for name, value in (("above", above[share]), ("cells", cells / all_cells), ("bytes", size / all_bytes)):
             figures.append(Figure(name, where, value, "share"))
     if arguments.json:
-        told = {"brokers": arguments.brokers, "seeds": seeds, "ticks": arguments.ticks}
+        told = {"brokers": arguments.brokers, "seeds": seeds, "ticks": arguments.ticks, "run": arguments.run}
         write_figures(arguments.json, run_facts(told, seeds[0]), figures)
     assert above[ABOVE_SHARE] <= ABOVE_MAX, f"{above[ABOVE_SHARE]:.2%} above at 1/8, at most {ABOVE_MAX:.0%} is wanted"
 

@@ -57,9 +57,11 @@ class EmulatorSettings:
     ``security``: Kafka's TLS and SASL. ``agents``: for whose brokers it sends telemetry and answers commands, by the
     agents of the inventory, as one that is away leaves its brokers silent; none names all. ``detours``: on a structured
     cyclic overlay, whether notifications go around congested links: always, never, or alternate, in every second burst.
-    ``sample_share``: the share of all blocks of 64 notifications that are reported in full, 1, 0.5, 0.25 and so on, the
-    same at all brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_counts_s``: over how many
-    seconds what was delivered of the other blocks is counted together, a divisor of the window.
+    ``sample_share``: the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all
+    brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many that follow each other
+    of a publisher are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer
+    runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds what was delivered of the others is counted
+    together, a divisor of the window.
     """
 
     bootstrap: str
@@ -95,6 +97,7 @@ class EmulatorSettings:
     agents: tuple[str, ...] = ()
     detours: str = Detours.ALWAYS
     sample_share: float = 1.0
+    sample_run: int = 4
     sample_counts_s: int = 5
 
     @property
@@ -134,7 +137,7 @@ class EmulatorSettings:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
         if self.detours not in set(Detours):
             found.append(f"detours is {self.detours!r}: one of {', '.join(Detours)}")
-        found += sampling_faults(self.sample_share, self.sample_counts_s)
+        found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
         found += self._broker_faults() + self._outage_faults()
         found += port_faults(self.metrics_port) + [f"workload.{fault}" for fault in self.workload.faults()]
         return found + [f"checkins.{fault}" for fault in self.checkins.faults()]

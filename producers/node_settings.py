@@ -37,9 +37,11 @@ class NodeSettings:
     how many of them may wait.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``security``: Kafka's TLS and SASL.
-    ``sample_share``: the share of all blocks of 64 notifications that are reported in full, 1, 0.5, 0.25 and so on, the
-    same at all brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_counts_s``: over how many
-    seconds what was delivered of the other blocks is counted together, a divisor of the window.
+    ``sample_share``: the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all
+    brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many that follow each other
+    of a publisher are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer
+    runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds what was delivered of the others is counted
+    together, a divisor of the window.
     """
 
     bootstrap: str
@@ -65,6 +67,7 @@ class NodeSettings:
     metrics_host: str = "127.0.0.1"
     security: KafkaSecurity = field(default_factory=KafkaSecurity)
     sample_share: float = 1.0
+    sample_run: int = 4
     sample_counts_s: int = 5
 
     @property
@@ -101,7 +104,7 @@ class NodeSettings:
         )
         if self.flush_ms > 1_000:
             found.append(f"flush_ms is {self.flush_ms:g}: at most 1000, since a batch must not span a whole window")
-        found += sampling_faults(self.sample_share, self.sample_counts_s)
+        found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
             found.append("ca_file, certificate_file and key_file are wanted together: mutual TLS needs all three")

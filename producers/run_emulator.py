@@ -177,7 +177,7 @@ class WallClockEmulator:
             inventory_timing(inventory, settings.control_service_ms, settings.link_bytes_per_ms),
             self._ledger,
             queue_length_max=settings.queue_length_max,
-            cells=CellRule(CELLS_KEPT_S, Sampling.of(settings.sample_share, settings.sample_counts_s)),
+            cells=CellRule(CELLS_KEPT_S, Sampling.of(settings.sample_share, settings.sample_counts_s, settings.sample_run)),
             start=start,
         )
         self._workload = workload_of(self.overlay, settings, rng)

@@ -157,7 +157,7 @@ class NatsFleet:
         urls = {broker: address.url for broker, address in servers.items()}
         self._clients = FleetClients(urls, self._env, start, _now_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
-        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s)
+        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s, settings.sample_run)
         self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms, sampling)
         rng = random.Random(f"outages {settings.seed}")
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)

@@ -117,7 +117,7 @@ class _NodeRun:
         self._failure: Exception | None = None
         candidates = candidates_of(inventory, core.broker, self._addresses)
         self._is_member = core.broker in inventory.index
-        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s)
+        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s, settings.sample_run)
         self._node = BrokerNode(
             core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates, sampling
         )

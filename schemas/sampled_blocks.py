@@ -1,10 +1,12 @@
-"""Which blocks of sequence numbers brokers report in full when they report a sample, and how they say so.
+"""Which runs of sequence numbers brokers report in full when they report a sample, and how they say so.
 
-A share is 1 / 2^power. A block is in the sample of a power when that many of its hash's first bits are 0: all brokers
-have the same sample without asking each other, and that of a smaller share lies within that of each larger one.
+A publisher's sequence numbers are cut into runs of 4, 8, 16, 32 or 64, the last being a block of telemetry. A share is
+1 / 2^power. A run is in the sample of a power when that many of its hash's first bits are 0: all brokers have the same
+sample without asking each other, and that of a smaller share lies within that of each larger one of as long runs. Long
+runs leave fewer cells of busy publishers, short ones show more of slow publishers.
 
-What a broker delivers of a publisher's other blocks goes into one **counts cell** for each few seconds, an ordinary
-:class:`schemas.telemetry.Delivery` whose block is BLOCK_MAX - power, which no sequence number reaches. It has the
+What a broker delivers of a publisher's other runs goes into one **counts cell** for each few seconds, an ordinary
+:class:`schemas.telemetry.Delivery` whose block tells power and run and is one that no sequence number reaches. It has the
 hand-overs and bytes, no bit of what was delivered, and bit 0 of ``published`` where the broker published something. It
 is there, with counts of 0, also where all that a publisher published was in the sample: who reads a window thus knows
 its share. As cells they are merged, kept and packed like all others.
@@ -22,18 +24,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regraft.schemas.bounds import BLOCK_MAX
+from regraft.schemas.telemetry import BLOCK_SIZE
 
 POWER_MAX = 10
 SHARE_MIN = 1 / (1 << POWER_MAX)
-COUNTS_BLOCK_MIN = BLOCK_MAX - POWER_MAX
+RUNS = (64, 32, 16, 8, 4)  # How long runs may be; their places tell counts cells apart.
+COUNTS_BLOCK_MIN = BLOCK_MAX + 1 - len(RUNS) * (POWER_MAX + 1)
 PUBLISHED_FLAG = 1
 _WORD = (1 << 64) - 1
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 @dataclass(frozen=True, slots=True)
+class SampleRule:
+    """Which sequence numbers are in a sample: of all runs of ``run`` numbers, 1 / 2^``power``."""
+
+    power: int = 0
+    run: int = BLOCK_SIZE
+
+    @property
+    def counts_block(self) -> int:
+        """The block of the counts cells beside this sample."""
+        return BLOCK_MAX - RUNS.index(self.run) * (POWER_MAX + 1) - self.power
+
+
+@dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a broker reports in full: 1 / 2^``power`` of all blocks, and counts of the rest by ``counts_s`` seconds.
+    """What a broker reports in full: 1 / 2^``power`` of all runs of ``run`` numbers, counts of the rest by ``counts_s``.
 
     ``seed`` chooses the sample; all brokers and readers have the same, others are for tests.
     """
@@ -41,25 +58,36 @@ class Sampling:
     power: int = 0
     counts_s: int = 1
     seed: int = 0
+    run: int = BLOCK_SIZE
 
     @classmethod
-    def of(cls, share: float, counts_s: int) -> Sampling:
+    def of(cls, share: float, counts_s: int, run: int = BLOCK_SIZE) -> Sampling:
         """Return the sampling of a share; raise ValueError for one that is no power of 1/2 down to SHARE_MIN."""
-        if fault := share_fault(share):
-            raise ValueError(f"the share {fault}")
-        return cls(round(1 / share).bit_length() - 1, counts_s)
+        return cls(power_of(share), counts_s, run=run)
 
     @property
     def share(self) -> float:
-        """The share of all blocks that is reported in full."""
+        """The share of all runs that is reported in full."""
         return 1 / (1 << self.power)
 
-    def takes(self, publisher: str, block: int) -> bool:
-        """Return True if the block is reported in full."""
-        return self.power == 0 or block_word(publisher, block, self.seed) >> (64 - self.power) == 0
+    @property
+    def counts_block(self) -> int:
+        """The block of the counts cells."""
+        return SampleRule(self.power, self.run).counts_block
+
+    def takes(self, publisher: str, sequence: int) -> bool:
+        """Return True if the notification with this sequence number is reported in full."""
+        return self.power == 0 or block_word(publisher, sequence // self.run, self.seed) >> (64 - self.power) == 0
 
 
 FULL = Sampling()
+
+
+def power_of(share: float) -> int:
+    """Return the power of a share; raise ValueError for one that is no power of 1/2 down to SHARE_MIN."""
+    if fault := share_fault(share):
+        raise ValueError(f"the share {fault}")
+    return round(1 / share).bit_length() - 1
 
 
 def share_fault(share: float) -> str:
@@ -70,24 +98,38 @@ def share_fault(share: float) -> str:
     return f"is {share:g}: 1 for all, or 0.5, 0.25, 0.125 and so on, halved at most {POWER_MAX} times"
 
 
-def sampling_faults(share: float, counts_s: int) -> list[str]:
+def sampling_faults(share: float, counts_s: int, run: int) -> list[str]:
     """Return what is wrong with the settings of a sample, one sentence each."""
     found = [f"sample_share {fault}"] if (fault := share_fault(share)) else []
     if counts_s < 1:
         found.append(f"sample_counts_s is {counts_s}: at least 1, deliveries come by the second")
+    if run not in RUNS:
+        found.append(f"sample_run is {run}: one of {', '.join(map(str, sorted(RUNS)))}, a block of telemetry or a part")
     return found
 
 
-def power_of_counts(block: int) -> int | None:
-    """Return the power that a counts cell of this block tells, None for a block of sequence numbers."""
-    return BLOCK_MAX - block if block >= COUNTS_BLOCK_MIN else None
+def rule_of_counts(block: int) -> SampleRule | None:
+    """Return the rule that a counts cell of this block tells, None for a block of sequence numbers."""
+    if block < COUNTS_BLOCK_MIN:
+        return None
+    place, power = divmod(BLOCK_MAX - block, POWER_MAX + 1)
+    return SampleRule(power, RUNS[place])
 
 
-def taken(publisher: str, blocks: NDArray[np.int64], power: int, seed: int = 0) -> NDArray[np.bool_]:
-    """Return which blocks of a publisher are in the sample of a power; as :meth:`Sampling.takes`."""
+def sample_masks(publisher: str, blocks: NDArray[np.int64], rule: SampleRule, seed: int = 0) -> NDArray[np.uint64]:
+    """Return for each block of a publisher which bits of its masks are in the sample; as :meth:`Sampling.takes`."""
+    masks = np.zeros(blocks.shape, dtype=np.uint64)
+    runs, ones = BLOCK_SIZE // rule.run, (1 << rule.run) - 1
+    for place in range(runs):
+        is_taken = _taken(publisher, blocks * runs + place, rule.power, seed)
+        masks |= np.where(is_taken, np.uint64(ones << place * rule.run), np.uint64(0))
+    return masks
+
+
+def _taken(publisher: str, numbers: NDArray[np.int64], power: int, seed: int) -> NDArray[np.bool_]:
     if power == 0:
-        return np.ones(blocks.shape, dtype=np.bool_)
-    word = blocks.astype(np.uint64) * np.uint64(_STEP) + np.uint64(_key(publisher, seed))
+        return np.ones(numbers.shape, dtype=np.bool_)
+    word = numbers.astype(np.uint64) * np.uint64(_STEP) + np.uint64(_key(publisher, seed))
     word = (word ^ (word >> np.uint64(30))) * np.uint64(_FIRST)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(_SECOND)
     return np.asarray((word ^ (word >> np.uint64(31))) >> np.uint64(64 - power) == 0)
@@ -100,7 +142,7 @@ def _key(publisher: str, seed: int) -> int:
 
 
 def block_word(publisher: str, block: int, seed: int = 0) -> int:
-    """Return 64 bits that are as good as drawn at random for the block."""
+    """Return 64 bits that are as good as drawn at random for the block, or run, of this number."""
     return _mixed(_key(publisher, seed), block)
 
 

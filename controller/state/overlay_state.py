@@ -31,12 +31,19 @@ def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ..
 
 
 def count_slices(windows: Sequence[ClosedWindow]) -> int:
-    """Return into how many spans to cut each window: so many that there are SPANS_MIN, if publishers are busy."""
+    """Return into how many spans to cut each window: so many that there are SPANS_MIN, if publishers are busy.
+
+    Windows that hold a sample stay whole where there are several: what the sample leaves out differs between any two
+    parts, however near in time, and the less there is in a part, the more. Taken for a process with a memory, that
+    makes the error of a mean of short spans many times too large. A single one is cut into groups of what it holds.
+    """
+    groups = groups_max(window.sets for window in windows)
+    if groups is not None:
+        return 1 if len(windows) > 1 else min(SPANS_MIN, groups)
     publishers = len({name for window in windows for name, _ in window.sets.columns})
     count = sum(window.sets.notification_count for window in windows)
     busy = count / max(publishers * len(windows), 1) / NOTIFICATIONS_PER_SLICE_MIN
-    blocks = groups_max(window.sets for window in windows) or SPANS_MIN
-    return max(min(math.ceil(SPANS_MIN / len(windows)), int(busy), blocks), 1)
+    return max(min(math.ceil(SPANS_MIN / len(windows)), int(busy)), 1)
 
 
 @dataclass(frozen=True, eq=False)

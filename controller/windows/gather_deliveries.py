@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from regraft.controller.windows.take_sample import Sample, take_sample
 from regraft.overlay.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.packed_deliveries import DeliveryColumns
-from regraft.schemas.sampled_blocks import power_of_counts
+from regraft.schemas.sampled_blocks import rule_of_counts
 from regraft.schemas.state import PublisherDelivery, StateRow
 from regraft.schemas.telemetry import BLOCK_SIZE
 
@@ -150,7 +150,7 @@ def _homes(cells: MaskCells, columns: Sequence[tuple[str, int]], brokers: Sequen
     told = (each[places].tolist() for each in (cells.row, cells.column, cells.published))
     for row, column, mask in zip(*told, strict=True):
         publisher, block = columns[column]
-        if power_of_counts(block) is not None:
+        if rule_of_counts(block) is not None:
             continue
         seen = (_highest(block, mask), brokers[row])
         newest[publisher] = max(seen, newest.get(publisher, seen))

@@ -6,19 +6,21 @@ hand-overs that counts cells count are in the sums of rows and need nothing here
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regraft.overlay.delivery_sets import MaskCells
-from regraft.schemas.sampled_blocks import power_of_counts, taken
+from regraft.schemas.sampled_blocks import SampleRule, rule_of_counts, sample_masks
+
+ALL_BITS = np.uint64((1 << 64) - 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """``cells`` over ``columns`` are of all blocks of the sample with ``share``, which brokers of a larger one share.
+    """``cells`` over ``columns`` are all of the sample with ``share``, which brokers of a larger one share.
 
     ``published_at`` are the brokers, by position, that published something of a publisher outside their own samples.
     """
@@ -30,32 +32,47 @@ class Sample:
 
 
 def take_sample(cells: MaskCells, columns: tuple[tuple[str, int], ...]) -> Sample:
-    """Return what is in the sample of the least share that any cell tells; all of it where none tells one."""
-    powers = [power_of_counts(block) for _, block in columns]
-    power = max((each for each in powers if each is not None), default=0)
-    if not any(each is not None for each in powers):
+    """Return what is in all samples that any cell tells; all of it where none tells one.
+
+    Of samples of as long runs that is the least one. Those of different runs have nothing to do with each other, and
+    what is in both is the product of their shares.
+    """
+    rules = [rule_of_counts(block) for _, block in columns]
+    if not any(rules):
         return Sample(cells, columns, 1.0, {})
     assert cells.published is not None
-    is_counts = np.array([each is not None for each in powers], dtype=np.bool_)
+    is_counts = np.array([each is not None for each in rules], dtype=np.bool_)
     flagged = np.flatnonzero(is_counts[cells.column] & (cells.published != 0))
     published_at: dict[str, list[int]] = {}
     for row, column in sorted(set(zip(cells.row[flagged].tolist(), cells.column[flagged].tolist(), strict=True))):
         published_at.setdefault(columns[column][0], []).append(row)
-    is_kept = ~is_counts & _in_sample(columns, power)
-    place = np.cumsum(is_kept) - 1
-    kept = is_kept[cells.column]
-    taken_cells = MaskCells(cells.row[kept], place[cells.column[kept]], cells.masks[kept], cells.published[kept])
-    taken_columns = tuple(columns[at] for at in np.flatnonzero(is_kept).tolist())
+    least = _least(each for each in rules if each is not None)
+    in_sample = np.where(is_counts, np.uint64(0), _sample_masks(columns, least))
+    place = np.cumsum(in_sample != 0) - 1
+    kept = in_sample[cells.column] != 0
+    column, mask = place[cells.column[kept]], in_sample[cells.column[kept]]
+    taken_cells = MaskCells(cells.row[kept], column, cells.masks[kept] & mask, cells.published[kept] & mask)
+    taken_columns = tuple(columns[at] for at in np.flatnonzero(in_sample).tolist())
     rows_at = {publisher: tuple(dict.fromkeys(rows)) for publisher, rows in published_at.items()}
-    return Sample(taken_cells, taken_columns, 1 / (1 << power), rows_at)
+    return Sample(taken_cells, taken_columns, 1 / (1 << sum(rule.power for rule in least)), rows_at)
 
 
-def _in_sample(columns: Sequence[tuple[str, int]], power: int) -> NDArray[np.bool_]:
-    blocks_of: dict[str, list[int]] = {}
+def _least(rules: Iterable[SampleRule]) -> tuple[SampleRule, ...]:
+    """Return the rule of the least share for each length of runs that there is."""
+    powers: dict[int, int] = {}
+    for rule in rules:
+        powers[rule.run] = max(rule.power, powers.get(rule.run, 0))
+    return tuple(SampleRule(power, run) for run, power in sorted(powers.items()))
+
+
+def _sample_masks(columns: Sequence[tuple[str, int]], rules: Sequence[SampleRule]) -> NDArray[np.uint64]:
+    """Return which bits of each column are in all samples; of columns of counts, anything."""
+    places_of: dict[str, list[int]] = {}
     for at, (publisher, _) in enumerate(columns):
-        blocks_of.setdefault(publisher, []).append(at)
-    found = np.zeros(len(columns), dtype=np.bool_)
-    for publisher, places in blocks_of.items():
+        places_of.setdefault(publisher, []).append(at)
+    found = np.full(len(columns), ALL_BITS)
+    for publisher, places in places_of.items():
         blocks = np.array([columns[at][1] for at in places], dtype=np.int64)
-        found[places] = taken(publisher, blocks, power)
+        for rule in rules:
+            found[places] &= sample_masks(publisher, blocks, rule)
     return found

@@ -1,7 +1,7 @@
 """What one broker delivered and published, gathered in the cells that telemetry carries (schemas.telemetry.Delivery).
 
 In: one notification after the other. Out: the cells that changed since they were last taken, and where only a sample
-of the blocks is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`). When they are sent belongs to
+of the notifications is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`). When they are sent belongs to
 :mod:`producers.emulator.emit_telemetry`.
 """
 
@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.schemas.bounds import BLOCK_MAX
 from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLAG, Sampling
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
@@ -91,9 +90,9 @@ class DeliveryCells:
         block, sampling = notification.sequence // BLOCK_SIZE, self._sampling
         if not sampling.power:
             return self._cell(second, publisher, block, is_changed=True), True
-        is_full = sampling.takes(publisher, block)
-        span, counts_block = second - second % sampling.counts_s, BLOCK_MAX - sampling.power
-        counts = self._cell(span, publisher, counts_block, is_changed=not is_full)
+        is_full = sampling.takes(publisher, notification.sequence)
+        span = second - second % sampling.counts_s
+        counts = self._cell(span, publisher, sampling.counts_block, is_changed=not is_full)
         return (self._cell(second, publisher, block, is_changed=True), True) if is_full else (counts, False)
 
     def _cell(self, second: int, publisher: str, block: int, *, is_changed: bool) -> list[int]:

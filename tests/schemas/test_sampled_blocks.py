@@ -6,39 +6,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.schemas.bounds import BLOCK_MAX
-from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, Sampling, power_of_counts, sampling_faults, taken
+from regraft.schemas.sampled_blocks import (
+    COUNTS_BLOCK_MIN,
+    POWER_MAX,
+    RUNS,
+    SampleRule,
+    Sampling,
+    rule_of_counts,
+    sample_masks,
+    sampling_faults,
+)
 
 NAMES = st.text(min_size=1, max_size=8)
 BLOCKS = st.integers(0, COUNTS_BLOCK_MIN - 1)
 
 
-@given(NAMES, BLOCKS, st.integers(0, 10), st.integers(0, 1000))
-def test_reader_and_broker_agree_and_samples_are_nested(publisher: str, block: int, power: int, seed: int) -> None:
-    """What the reader finds by columns is what the broker took, and a block of a share is in every larger one."""
-    found = Sampling(power, 1, seed).takes(publisher, block)
-    assert bool(taken(publisher, np.array([block], dtype=np.int64), power, seed)[0]) == found
-    if found and power:
-        assert Sampling(power - 1, 1, seed).takes(publisher, block)
+@given(NAMES, BLOCKS, st.integers(0, POWER_MAX), st.sampled_from(RUNS), st.integers(0, 1000))
+def test_reader_and_broker_agree_and_samples_are_nested(
+    publisher: str, block: int, power: int, run: int, seed: int
+) -> None:
+    """What the reader finds by columns is what the broker took, and a run of a share is in every larger one."""
+    sampling, wider = Sampling(power, 1, seed, run), Sampling(max(power - 1, 0), 1, seed, run)
+    found = int(sample_masks(publisher, np.array([block], dtype=np.int64), SampleRule(power, run), seed)[0])
+    numbers = range(block * 64, block * 64 + 64)
+    assert [bool(found >> place & 1) for place in range(64)] == [sampling.takes(publisher, one) for one in numbers]
+    assert all(wider.takes(publisher, one) for one in numbers if sampling.takes(publisher, one))
 
 
-@pytest.mark.parametrize("power", [1, 3, 5])
-def test_share_of_blocks_is_as_told(power: int) -> None:
-    """Of the first 100,000 blocks of a publisher that share is in the sample, to within five standard deviations."""
-    count, share = 100_000, 1 / (1 << power)
-    found = int(taken("p", np.arange(count), power).sum())
+@pytest.mark.parametrize(("power", "run"), [(1, 64), (3, 64), (3, 4), (5, 16)])
+def test_share_of_runs_is_as_told(power: int, run: int) -> None:
+    """Of the first runs of a publisher that share is in the sample, to within five standard deviations."""
+    blocks, share = 10_000, 1 / (1 << power)
+    count = blocks * 64 // run
+    found = int(np.bitwise_count(sample_masks("p", np.arange(blocks), SampleRule(power, run))).sum()) / run
     assert abs(found - count * share) < 5 * (count * share * (1 - share)) ** 0.5
 
 
-def test_counts_cells_tell_their_share() -> None:
-    """The blocks beyond any sequence number stand for shares, the others for none."""
-    assert [power_of_counts(BLOCK_MAX - power) for power in range(11)] == list(range(11))
-    assert power_of_counts(COUNTS_BLOCK_MIN - 1) is None
+def test_counts_cells_tell_their_rule() -> None:
+    """The blocks beyond any sequence number stand for a share and a length of runs each, the others for none."""
+    rules = [SampleRule(power, run) for run in RUNS for power in range(POWER_MAX + 1)]
+    blocks = [rule.counts_block for rule in rules]
+    assert [rule_of_counts(block) for block in blocks] == rules
+    assert sorted(blocks) == list(range(COUNTS_BLOCK_MIN, BLOCK_MAX + 1))
+    assert rule_of_counts(COUNTS_BLOCK_MIN - 1) is None
 
 
 def test_share_that_is_no_power_of_two_is_refused() -> None:
     """The sentence names the value and what may be set."""
-    assert sampling_faults(1.0, 5) == sampling_faults(0.125, 1) == []
-    assert "0.3: 1 for all, or 0.5, 0.25, 0.125" in sampling_faults(0.3, 5)[0]
-    assert len(sampling_faults(0.0, 0)) == 2
+    assert sampling_faults(1.0, 5, 4) == sampling_faults(0.125, 1, 64) == []
+    assert "0.3: 1 for all, or 0.5, 0.25, 0.125" in sampling_faults(0.3, 5, 4)[0]
+    assert len(sampling_faults(0.0, 0, 5)) == 3
     with pytest.raises(ValueError, match="halved at most 10 times"):
         Sampling.of(1 / 4096, 5)

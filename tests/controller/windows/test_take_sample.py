@@ -1,6 +1,8 @@
 """Of a sample the controller makes unbiased costs and exact hand-overs, whatever share each broker reports."""
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import Phase, given, settings
@@ -12,39 +14,49 @@ from regraft.overlay.cost import overlay_cost
 from regraft.overlay.delivery_sets import DeliverySets, MaskCells
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.time_slices import time_slices
-from regraft.schemas.sampled_blocks import FULL, Sampling, taken
+from regraft.schemas.sampled_blocks import FULL, RUNS, SampleRule, Sampling
 from tests.controller.windows.sampled_traffic import batches_of, draw_traffic, window_of_batches
 
 SEEDS = st.integers(0, 1 << 30)
 
 
 @settings(max_examples=40, deadline=None)
-@given(SEEDS, st.integers(1, 4), st.integers(0, 2))
-def test_window_has_the_least_sample_and_all_hand_overs(seed: int, power: int, wider_by: int) -> None:
-    """Brokers of other shares agree on the least one's blocks; those bits and all hand-overs are as in full telemetry.
+@given(SEEDS, st.integers(1, 4), st.integers(0, 2), st.sampled_from(RUNS), st.sampled_from(RUNS))
+def test_window_has_the_least_sample_and_all_hand_overs(
+    seed: int, power: int, wider_by: int, run: int, other: int
+) -> None:
+    """Brokers of other shares agree on the least one's runs; those bits and all hand-overs are as in full telemetry.
 
-    Batches that come twice and in another order change nothing.
+    Of samples of other runs, what is in both counts. Batches that come twice and in another order change nothing.
     """
     rng = random.Random(seed)
     traffic = draw_traffic(rng, brokers=6, publishers=5, count_max=60, gain=7)
     full = window_of_batches(batches_of(traffic, lambda _: FULL), traffic.brokers)
     least = rng.choice([one.home for one, _ in traffic.notifications])
-    wider = Sampling(max(power - wider_by, 0), 5)
-    batches = batches_of(traffic, lambda broker: Sampling(power, 5) if broker == least else wider)
+    rules = [SampleRule(power, run), SampleRule(max(power - wider_by, 0), other)]
+    mine, others = (Sampling(rule.power, 5, run=rule.run) for rule in rules)
+    batches = batches_of(traffic, lambda broker: mine if broker == least else others)
     mixed = batches + rng.sample(batches, len(batches) // 2)
     rng.shuffle(mixed)
     found = window_of_batches(mixed, traffic.brokers)
-    assert found.sets.share == 1 / (1 << power)
+    told = rules if any({one.home, *handed} - {least} for one, handed in traffic.notifications) else rules[:1]
+    assert found.sets.share == 1 / (1 << sum(dict(sorted((rule.run, rule.power) for rule in told)).values()))
+    in_all = np.array([_in_all(told, *column) for column in full.sets.columns], dtype=np.uint64)
+    assert _cells(found.sets) == _cells(replace(full.sets, words=full.sets.words & in_all))
     assert found.local_deliveries == full.local_deliveries
-    kept = [
-        place
-        for place, (publisher, block) in enumerate(full.sets.columns)
-        if taken(publisher, np.array([block]), power)[0]
-    ]
-    assert found.sets.columns == tuple(full.sets.columns[place] for place in kept)
-    assert np.array_equal(found.sets.words, full.sets.words[:, kept])
     assert found.homes == full.homes
     assert found.untold == frozenset()
+
+
+def _cells(sets: DeliverySets) -> dict[tuple[str, str, int], int]:
+    rows, places = np.nonzero(sets.words)
+    return {(sets.brokers[row], *sets.columns[at]): int(sets.words[row, at]) for row, at in zip(rows, places, strict=True)}
+
+
+def _in_all(rules: Sequence[SampleRule], publisher: str, block: int) -> int:
+    samplings = [Sampling(rule.power, run=rule.run) for rule in rules]
+    numbers = range(64)
+    return sum(all(one.takes(publisher, block * 64 + place) for one in samplings) << place for place in numbers)
 
 
 def test_share_is_told_where_everything_is_in_the_sample() -> None:
@@ -52,7 +64,7 @@ def test_share_is_told_where_everything_is_in_the_sample() -> None:
     rng = random.Random(1)
     sampling = Sampling(1, 5)
     traffic = draw_traffic(rng, brokers=3, publishers=1, count_max=1)
-    while not all(sampling.takes(one.publisher, one.sequence // 64) for one, _ in traffic.notifications):
+    while not all(sampling.takes(one.publisher, one.sequence) for one, _ in traffic.notifications):
         traffic = draw_traffic(rng, brokers=3, publishers=1, count_max=1)
     assert window_of_batches(batches_of(traffic, lambda _: sampling), traffic.brokers).sets.share == 0.5
 
@@ -85,7 +97,7 @@ def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> 
     found, errors, share = [], [], 1 / (1 << power)
     for number in range(samples):
         sampling = Sampling(power, 1, number)
-        kept = [place for place, (name, block) in enumerate(columns) if sampling.takes(name, block)]
+        kept = [place for place, (name, block) in enumerate(columns) if sampling.takes(name, 64 * block)]
         chosen = tuple(columns[place] for place in kept)
         part = DeliverySets(names, chosen, words[:, kept], 5.0 * share, share=share)
         found.append(cost_and_gain(part))
