@@ -48,6 +48,7 @@ class ShownWindow(Struct, frozen=True, kw_only=True):
 
     ``epoch_min`` and ``epoch_max`` are -1 when no broker was heard. ``users`` is None where users are not known.
     ``clock_offsets_ms`` names the brokers whose clocks are farthest from Kafka's, below 0 where they are behind.
+    ``notifications`` are those of the sample where ``sample_share`` is below 1: divided by it, they estimate all.
     """
 
     start_ms: int
@@ -65,6 +66,7 @@ class ShownWindow(Struct, frozen=True, kw_only=True):
     users: int | None
     users_strayed: int
     clock_offsets_ms: dict[str, int] = {}
+    sample_share: float = 1.0
 
 
 class ShownLink(Struct, frozen=True):
@@ -203,6 +205,8 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     window's time. ``cost_shadows_per_s`` is what the overlays of
     shadow planners would have cost, by planner, without windows from before this controller. ``cost_least_per_s`` is
     what no overlay costs less than on this window; None for most, as it is found once a minute, and on a ring.
+    ``sample_share`` is what share of the notifications the window knows in full: below 1 all costs but the counted one
+    are estimates, and ``cost_error_per_s`` is the standard error of ``cost_per_s``, None where it is exact or not known.
     """
 
     window_end_ms: int
@@ -215,6 +219,8 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     notifications_per_s: float | None = None  # A controller of before does not say it.
     cost_shadows_per_s: dict[str, float] = {}
     cost_least_per_s: float | None = None
+    sample_share: float = 1.0
+    cost_error_per_s: float | None = None
 
 
 class ShownBill(Struct, frozen=True, kw_only=True):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+
+import numpy as np
 
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.members import FleetView
 from regraft.overlay.overlay_configuration import OverlayConfiguration
+
+GROUPS_MIN = 4  # Fewer say hardly anything of the error.
 
 
 def cost_over_per_s(kind: AnyKind, fleet: FleetView, overlay: OverlayConfiguration, window: ClosedWindow) -> float:
@@ -17,6 +22,24 @@ def cost_over_per_s(kind: AnyKind, fleet: FleetView, overlay: OverlayConfigurati
     """
     own = kind.over(fleet.inventory_over(overlay.brokers))
     return float(own.cost_per_s(overlay, window.over(overlay.brokers)))
+
+
+def sample_error_per_s(
+    kind: AnyKind, fleet: FleetView, overlay: OverlayConfiguration, window: ClosedWindow
+) -> float | None:
+    """Return the standard error of what an overlay costs in a window that holds a sample.
+
+    By random groups of what is in the sample, less what a sample of nearly all knows for certain. None where the window
+    knows all, or too little to tell.
+    """
+    share = window.sets.share
+    if share >= 1:
+        return None
+    own = kind.over(fleet.inventory_over(overlay.brokers))
+    costs_per_s = own.reached(own.state_of(overlay, [window.over(overlay.brokers)])).costs_per_s
+    if len(costs_per_s) < GROUPS_MIN:
+        return None
+    return float(np.std(costs_per_s, ddof=1) * math.sqrt((1 - share) / len(costs_per_s)))
 
 
 def cost_by_time_per_s(

@@ -18,10 +18,13 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.measure_links import LinkMeter, counted_drift
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.live_view import CostPoint
 
 LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the model: subjects of MODEL_DRIFT.
 DRIFT_WINDOWS = 3  # Of one epoch each; their median drifts, so that no single window tells.
 NAMED_MAX = 5
+COST_MIN_PER_S = 1e-9  # A window without traffic is off by nothing.
+ERRORS_MAX = 2.0  # Standard errors of a sampled window's cost that are no drift.
 
 
 class CorrectLinks:
@@ -34,6 +37,7 @@ class CorrectLinks:
         self._metrics = metrics
         self._meter = LinkMeter(settings.links)
         self._drifts: deque[float] = deque(maxlen=DRIFT_WINDOWS)
+        self._errors: deque[float] = deque(maxlen=DRIFT_WINDOWS)  # Of each, where costs are estimates.
         self._is_drift_told = False
         self._is_unit_told = False
 
@@ -57,6 +61,7 @@ class CorrectLinks:
         state.fleet = state.fleet.with_measured(self._meter.costs)
         state.is_changed = True
         self._drifts.clear()  # The model is another one.
+        self._errors.clear()
 
     def _watch_drift(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Hold what brokers counted against what the model says they would; refit the model where it is far off."""
@@ -68,7 +73,9 @@ class CorrectLinks:
         inventory, links = state.fleet.inventory, state.plan_log.present.links
         costs = {pair: inventory.cost_of_link(*pair) for pair in links}
         self._drifts.append(counted_drift(self._meter, window, costs, point.cost_counted_per_s, point.cost_per_s))
-        drift, limit = statistics.median(self._drifts), self._settings.drift_share_max
+        self._errors.append(_error_share(point))
+        drift = statistics.median(self._drifts)
+        limit = self._settings.drift_share_max + ERRORS_MAX * statistics.median(self._errors)
         self._metrics.model_drift_share.set(drift)
         is_far = len(self._drifts) == DRIFT_WINDOWS and abs(drift) > limit
         if is_far and not self._is_drift_told:
@@ -95,6 +102,13 @@ class CorrectLinks:
 
     def _tell(self, subject: str, text: str, now_ms: int) -> None:
         self._events.emit(AdaptationEvent(subject, EventKind.MODEL_DRIFT, Severity.WARNING, now_ms, text))
+
+
+def _error_share(point: CostPoint) -> float:
+    """Return how far a window's cost may be off as it knows a sample, as a share; all of it where that is not known."""
+    if point.sample_share >= 1:
+        return 0.0
+    return 1.0 if point.cost_error_per_s is None else point.cost_error_per_s / max(point.cost_per_s, COST_MIN_PER_S)
 
 
 def _drift_text(drift: float, limit: float, *, is_refitted: bool) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from regraft.controller.control_ports import EventSink
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s
+from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s, sample_error_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.loop_state import LoopState
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
@@ -98,7 +98,9 @@ class TakeWindows:
             epoch=window.epoch_max,
             is_one_epoch=window.epoch is not None,
             is_complete=window.is_complete,
-            notifications_per_s=window.sets.notification_count * 1000 / (window.end_ms - window.start_ms),
+            notifications_per_s=window.sets.notification_count / window.sets.span_s if window.sets.span_s else 0.0,
+            sample_share=window.sets.share,
+            cost_error_per_s=sample_error_per_s(kind, state.fleet, overlays[-1][1], window),
         )
 
 

@@ -66,6 +66,7 @@ def shown_window(window: ClosedWindow) -> ShownWindow:
         users=None if interests is None else interests.user_count,
         users_strayed=len(window.strayed),
         clock_offsets_ms=farthest_clocks(window.clock_offsets_ms, CLOCKS_SHOWN_MAX),
+        sample_share=window.sets.share,
     )
 
 
