@@ -1,9 +1,9 @@
 """What a sample of telemetry costs in decisions and saves in cells and bytes; asserts the limit at 1/8.
 
-``python -m benchmarks.bench_sampling [--brokers 100] [--seeds 1,2,...] [--ticks N] [--run N] [--json FILE]``. Traffic is
-that of Jaeger07, links cost round trips of PlanetLab. From a random tree swaps are made until none helps, by what a sample
-says, and the tree is then priced on all telemetry: "above" is how much more it costs than the tree found by all of it,
-on the mean of the seeds, and from the least of them to the most.
+``python -m benchmarks.bench_sampling [--brokers 100] [--seeds 1,2,...] [--ticks N] [--run N] [--json FILE]``. Traffic
+is that of Jaeger07, links cost round trips of PlanetLab. From a random tree swaps are made until none helps, by what a
+sample says, and the tree is then priced on all telemetry: "above" is how much more it costs than the tree found by all
+of it, on the mean of the seeds, and from the least of them to the most.
 Cells and bytes are those of 40 emulated brokers with the demo's workload, as they go to Kafka.
 """
 

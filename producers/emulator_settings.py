@@ -15,7 +15,7 @@ from regraft.producers.emulator.newcomers import newcomer_of
 from regraft.producers.emulator.outage_schedule import Chaos, OutageKind, outage_of
 from regraft.producers.workloads.checkin_settings import CheckinSettings
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings, too_small
-from regraft.schemas.sampled_blocks import sampling_faults
+from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 EMULATED, NATS = "emulated", "nats"
@@ -60,8 +60,8 @@ class EmulatorSettings:
     ``sample_share``: the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all
     brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many that follow each other
     of a publisher are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer
-    runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds what was delivered of the others is counted
-    together, a divisor of the window.
+    runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds
+    what was delivered of the others is counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -99,6 +99,11 @@ class EmulatorSettings:
     sample_share: float = 1.0
     sample_run: int = 4
     sample_counts_s: int = 5
+
+    @property
+    def sampling(self) -> Sampling:
+        """What brokers report in full."""
+        return Sampling.of(self.sample_share, self.sample_counts_s, self.sample_run)
 
     @property
     def kafka(self) -> KafkaAccess:

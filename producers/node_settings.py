@@ -11,7 +11,7 @@ from pathlib import Path
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.serve_metrics import port_faults
 from regraft.producers.workloads.stock_settings import too_small
-from regraft.schemas.sampled_blocks import sampling_faults
+from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 
@@ -40,8 +40,8 @@ class NodeSettings:
     ``sample_share``: the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all
     brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many that follow each other
     of a publisher are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer
-    runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds what was delivered of the others is counted
-    together, a divisor of the window.
+    runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds
+    what was delivered of the others is counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -69,6 +69,11 @@ class NodeSettings:
     sample_share: float = 1.0
     sample_run: int = 4
     sample_counts_s: int = 5
+
+    @property
+    def sampling(self) -> Sampling:
+        """What brokers report in full."""
+        return Sampling.of(self.sample_share, self.sample_counts_s, self.sample_run)
 
     @property
     def kafka(self) -> KafkaAccess:

@@ -43,7 +43,6 @@ from regraft.producers.emulator.play_outages import OutagePlayer
 from regraft.producers.emulator.starting_point import StartingPoint, starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
 from regraft.schemas.broker_topics import BrokerTopics
-from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -177,7 +176,7 @@ class WallClockEmulator:
             inventory_timing(inventory, settings.control_service_ms, settings.link_bytes_per_ms),
             self._ledger,
             queue_length_max=settings.queue_length_max,
-            cells=CellRule(CELLS_KEPT_S, Sampling.of(settings.sample_share, settings.sample_counts_s, settings.sample_run)),
+            cells=CellRule(CELLS_KEPT_S, settings.sampling),
             start=start,
         )
         self._workload = workload_of(self.overlay, settings, rng)

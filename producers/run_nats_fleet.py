@@ -40,7 +40,6 @@ from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
 from regraft.schemas.plan import Plan
-from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -157,8 +156,7 @@ class NatsFleet:
         urls = {broker: address.url for broker, address in servers.items()}
         self._clients = FleetClients(urls, self._env, start, _now_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
-        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s, settings.sample_run)
-        self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms, sampling)
+        self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms, settings.sampling)
         rng = random.Random(f"outages {settings.seed}")
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 

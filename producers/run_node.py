@@ -43,7 +43,6 @@ from regraft.producers.nodes.node_parts import (
     topics_of,
 )
 from regraft.producers.nodes.run_links import LinkLimits, Links
-from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -117,9 +116,8 @@ class _NodeRun:
         self._failure: Exception | None = None
         candidates = candidates_of(inventory, core.broker, self._addresses)
         self._is_member = core.broker in inventory.index
-        sampling = Sampling.of(settings.sample_share, settings.sample_counts_s, settings.sample_run)
         self._node = BrokerNode(
-            core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates, sampling
+            core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates, settings.sampling
         )
 
     def _links_of(self, node: BrokerNode) -> Links:

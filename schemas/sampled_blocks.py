@@ -6,7 +6,7 @@ sample without asking each other, and that of a smaller share lies within that o
 runs leave fewer cells of busy publishers, short ones show more of slow publishers.
 
 What a broker delivers of a publisher's other runs goes into one **counts cell** for each few seconds, an ordinary
-:class:`schemas.telemetry.Delivery` whose block tells power and run and is one that no sequence number reaches. It has the
+:class:`schemas.telemetry.Delivery` whose block tells power and run, beyond what sequence numbers reach. It has the
 hand-overs and bytes, no bit of what was delivered, and bit 0 of ``published`` where the broker published something. It
 is there, with counts of 0, also where all that a publisher published was in the sample: who reads a window thus knows
 its share. As cells they are merged, kept and packed like all others.
@@ -50,9 +50,10 @@ class SampleRule:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """What a broker reports in full: 1 / 2^``power`` of all runs of ``run`` numbers, counts of the rest by ``counts_s``.
+    """What a broker reports in full: 1 / 2^``power`` of all runs of ``run`` numbers, and counts of the rest.
 
-    ``seed`` chooses the sample; all brokers and readers have the same, others are for tests.
+    ``counts_s``: over how many seconds these are. ``seed`` chooses the sample; all brokers and readers have the same,
+    others are for tests.
     """
 
     power: int = 0

@@ -1,7 +1,7 @@
 """What one broker delivered and published, gathered in the cells that telemetry carries (schemas.telemetry.Delivery).
 
 In: one notification after the other. Out: the cells that changed since they were last taken, and where only a sample
-of the notifications is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`). When they are sent belongs to
+is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`). When they are sent belongs to
 :mod:`producers.emulator.emit_telemetry`.
 """
 

@@ -50,7 +50,9 @@ def test_window_has_the_least_sample_and_all_hand_overs(
 
 def _cells(sets: DeliverySets) -> dict[tuple[str, str, int], int]:
     rows, places = np.nonzero(sets.words)
-    return {(sets.brokers[row], *sets.columns[at]): int(sets.words[row, at]) for row, at in zip(rows, places, strict=True)}
+    return {
+        (sets.brokers[row], *sets.columns[at]): int(sets.words[row, at]) for row, at in zip(rows, places, strict=True)
+    }
 
 
 def _in_all(rules: Sequence[SampleRule], publisher: str, block: int) -> int:
