@@ -239,6 +239,8 @@ class WallClockEmulator:
 
     def _look_after(self, _: object) -> None:
         self._ledger.settle(self._env.now)
+        asked = self._ports.share_asked()
+        self.overlay.cells.sampling = self._settings.sampling.at_most(asked.power if asked else 0)
         self._write_status(self._ledger.snapshot(), _port_counts(self._ports))
         self._env.timeout(STATUS_MS * self._speed).callbacks.append(self._look_after)
 
@@ -269,6 +271,7 @@ class WallClockEmulator:
             "notifications_kept": self.overlay.publishers.kept_count,
             "notifications_waited": self.overlay.publishers.moves.notifications_waited,
             **EMULATED_KINDS[self.overlay.inventory.bootstrap.KIND].counts(self.overlay, self._workload),
+            "sample_share": self.overlay.cells.sampling.share,
             "notification_hops": self.overlay.hop_count,
             "control_hops": self.overlay.control_count,
             # Subscriptions sent to a neighbour that already had a wider one from here: what covering would save.

@@ -40,6 +40,7 @@ from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
 from regraft.schemas.plan import Plan
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.status_file import StatusFile
 
 log = structlog.get_logger(__name__)
@@ -125,6 +126,10 @@ class FleetPorts(NodePorts, Protocol):
         """Return the newest version of each plan."""
         ...
 
+    def share_asked(self) -> SampleRequest | None:
+        """Return how much the controller wants reported."""
+        ...
+
     def poll(self) -> list[Command]:
         """Return the commands that have come."""
         ...
@@ -199,6 +204,7 @@ class NatsFleet:
             (self._settings.flush_ms / SECOND_MS, self._nodes.flush),
             (LEAVE_S, self._clients.let_leave),
             (LEAVE_S, self._outages.watch),
+            (STATUS_S, self._sample),
             (STATUS_S, self._write_status),
         ]
         due_s = [time.monotonic()] * len(works)
@@ -223,6 +229,10 @@ class NatsFleet:
     def _obey(self) -> None:
         for command in self._ports.poll():
             self._nodes.obey(command)
+
+    def _sample(self) -> None:
+        asked = self._ports.share_asked()
+        self._nodes.sample(self._settings.sampling.at_most(asked.power if asked else 0))
 
     # --- status ------------------------------------------------------------------------------------------------------
 

@@ -204,6 +204,8 @@ class _NodeRun:
                 flush_due_s = max(flush_due_s + flush_s, now_s)
             if now_s >= status_due_s:
                 self._meet_members()
+                asked = self._ports.share_asked()
+                self._node.sampling = self._settings.sampling.at_most(asked.power if asked else 0)
                 self._show()
                 status_due_s = now_s + STATUS_S
             self._health.pulse.beat()
@@ -230,6 +232,7 @@ class _NodeRun:
             "time_ms": int(time.time() * SECOND_MS),
             "boot_ms": core.boot_ms,
             "epoch": core.epoch,
+            "sample_share": node.sampling.share,
             "phase": str(core.phase),
             "is_member": self._is_member,
             "is_in_overlay": core.takes_clients,

@@ -7,7 +7,7 @@ from msgspec import Struct
 from regraft.schemas.bounds import Entity, NameOrNone, TimeMs
 
 FORGED = "forged"  # Among the details of an order_refused: the order was not its giver's own.
-OVER = "over"  # Among the details of a join_asked: the broker asks no longer.
+OVER = "over"  # Among the details of a join_asked or share_changed: it ends an alert about the subject.
 
 
 class Severity(StrEnum):
@@ -31,6 +31,7 @@ class EventKind(StrEnum):
     GAIN_MISSED = "gain_missed"
     CHANGE_DETECTED = "change_detected"
     MODEL_DRIFT = "model_drift"
+    SHARE_CHANGED = "share_changed"
     PROPOSAL_REFUSED = "proposal_refused"
     WINDOW_INCOMPLETE = "window_incomplete"
     WINDOW_STALE = "window_stale"

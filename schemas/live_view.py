@@ -280,6 +280,8 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     that ``is_standby``, which knows no plans and no windows. ``closable`` are the brokers that serve nobody.
     ``bill_first`` is of the last complete window of the overlay that the controller began with, ``bill`` of the newest;
     None where traffic is not charged.
+    that ``is_standby``, which knows no plans and no windows. ``share_asked`` is what share of the notifications brokers
+    are asked to report in full, since ``share_since_ms`` (0: since ever) for ``share_reason``.
     """
 
     version: int = VIEW_VERSION
@@ -306,6 +308,9 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     closable: tuple[str, ...] = ()
     bill_first: ShownBill | None = None
     bill: ShownBill | None = None
+    share_asked: float = 1.0
+    share_since_ms: int = 0
+    share_reason: str = ""
 
 
 class LiveView(ViewCounts, frozen=True, kw_only=True):

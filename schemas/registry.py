@@ -56,6 +56,7 @@ SCHEMAS: dict[int, str] = {
     1301: "leader_term.v1",
     1401: "member.v1",
     1501: "announcement.v1",
+    1601: "sample_request.v1",
 }
 
 

@@ -17,7 +17,7 @@ What is made of the share belongs to the readers (docs/sampling.md).
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -70,6 +70,10 @@ class Sampling:
     def share(self) -> float:
         """The share of all runs that is reported in full."""
         return 1 / (1 << self.power)
+
+    def at_most(self, power: int) -> Sampling:
+        """Return the sampling of the lesser share, this one's or that of ``power``."""
+        return replace(self, power=max(self.power, power))
 
     @property
     def counts_block(self) -> int:

@@ -108,6 +108,16 @@ MEMBERS = Topic(
     None,
     is_one_log=True,
 )
+SAMPLING = Topic(
+    "sampling",
+    "SampleRequest",
+    "sampling",
+    (CONTROLLER,),
+    (BROKERS, CONTROLLER, OPERATOR, RECORDER),
+    1,
+    None,
+    is_one_log=True,
+)
 # Repeated as long as nobody has let the broker in, so nothing of it needs to be kept.
 ANNOUNCEMENTS = Topic(
     "announcements",
@@ -154,6 +164,7 @@ TOPICS: tuple[Topic, ...] = (
     PLANS,
     LEADER,
     MEMBERS,
+    SAMPLING,
     ANNOUNCEMENTS,
     EVENTS,
     ORDERS,

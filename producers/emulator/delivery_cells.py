@@ -19,16 +19,21 @@ SIGN_BIT = 1 << (BLOCK_SIZE - 1)
 _CellKey = tuple[int, str, int]  # second, publisher, block
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CellRule:
-    """How each broker keeps its cells: for how long, and what of them it reports in full."""
+    """How brokers keep their cells: for how long, and what of them they report in full.
+
+    ``sampling`` may change at any time, for all whose rule it is: samples are nested.
+    """
 
     keep_s: int
     sampling: Sampling = FULL
 
     def new_cells(self) -> DeliveryCells:
         """Return the cells of a broker that begins."""
-        return DeliveryCells(self.keep_s, self.sampling)
+        cells = DeliveryCells(self.keep_s)
+        cells.rule = self
+        return cells
 
 
 class DeliveryCells:
@@ -39,8 +44,7 @@ class DeliveryCells:
     """
 
     def __init__(self, keep_s: int, sampling: Sampling = FULL) -> None:
-        self._keep_s = keep_s
-        self._sampling = sampling
+        self.rule = CellRule(keep_s, sampling)
         # second -> cell -> [delivered bits, local deliveries, bytes, published bits]
         self._cells: dict[int, dict[_CellKey, list[int]]] = {}
         self._changed: dict[_CellKey, list[int]] = {}
@@ -71,23 +75,21 @@ class DeliveryCells:
         )
         self._changed = kept
         if now_ms < math.inf:
-            oldest = int(now_ms) // SECOND_MS - self._keep_s
+            oldest = int(now_ms) // SECOND_MS - self.rule.keep_s
             for second in [second for second in self._cells if second < oldest]:
                 del self._cells[second]
         return taken
 
     def _kept_until_over(self, now_ms: float) -> dict[_CellKey, list[int]]:
         """Take the counts of spans that are not over out of what has changed, and return them."""
-        if not self._sampling.power:
-            return {}
-        begun = (now_ms / SECOND_MS) - self._sampling.counts_s
+        begun = (now_ms / SECOND_MS) - self.rule.sampling.counts_s
         waiting = [key for key in self._changed if key[2] >= COUNTS_BLOCK_MIN and key[0] > begun]
         return {key: self._changed.pop(key) for key in waiting}
 
     def _changing_cell(self, notification: Notification) -> tuple[list[int], bool]:
         """Return the cell that the notification belongs to, and whether that has bits of its own for it."""
         second, publisher = int(notification.publish_ms) // SECOND_MS, notification.publisher
-        block, sampling = notification.sequence // BLOCK_SIZE, self._sampling
+        block, sampling = notification.sequence // BLOCK_SIZE, self.rule.sampling
         if not sampling.power:
             return self._cell(second, publisher, block, is_changed=True), True
         is_full = sampling.takes(publisher, notification.sequence)

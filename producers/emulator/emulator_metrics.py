@@ -36,6 +36,7 @@ STATUS_GAUGES = {
     "queue_overflows": "Notifications that found a broker's queue full since the start.",
     "publisher_wait_ms_max": "The longest that a publisher could not publish because it moved.",
     "notifications_kept": "Notifications that publishers keep: they are between homes, or catch up after an outage.",
+    "sample_share": "Share of the notifications that brokers report in full.",
     "brokers_dead": "Emulated brokers that are dead.",
     "brokers_suspended": "Emulated brokers that stand still.",
     "clients_waiting": "Clients that wait for a home, as theirs has died.",

@@ -12,6 +12,7 @@ from typing import Protocol
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandResult
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.telemetry import TelemetryBatch
 
 RECORDS_KEPT_MAX = 1_000_000
@@ -58,7 +59,11 @@ class MembershipPort(Protocol):
 
 
 class CommandSource(Protocol):
-    """Where commands come from."""
+    """Where commands come from, and how much is to be reported."""
+
+    def share_asked(self) -> SampleRequest | None:
+        """Return how much the controller wants reported, None where it has said nothing."""
+        ...
 
     def poll(self) -> list[Command]:
         """Return what has come since, at most a bounded number; empty when nothing has."""
@@ -128,6 +133,11 @@ class MemoryCommands:
     """Hands out what was put in."""
 
     waiting: deque[Command] = field(default_factory=deque)
+    asked: SampleRequest | None = None
+
+    def share_asked(self) -> SampleRequest | None:
+        """Return the request that was put in."""
+        return self.asked
 
     def poll(self) -> list[Command]:
         """Return all commands that wait."""

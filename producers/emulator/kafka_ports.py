@@ -20,6 +20,7 @@ from regraft.infra.read_newest import read_newest
 from regraft.infra.record_writer import RecordWriter
 from regraft.infra.stack_error import StackError
 from regraft.producers.emulator.read_members import MemberReader
+from regraft.producers.emulator.read_requests import SampleReader
 from regraft.producers.emulator.starting_point import is_undecided
 from regraft.schemas.announcement import Announcement
 from regraft.schemas.broker_topics import BrokerTopics
@@ -28,6 +29,7 @@ from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.plan import Plan
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
 
@@ -58,6 +60,7 @@ class KafkaPorts:
         self._kafka = kafka
         self._commands = CommandReader(kafka, topics, self.answers)
         self._members: MemberReader | None = None
+        self._requests: SampleReader | None = None
         self._topics = topics
         self._register = topic_name(CLIENTS, topics.namespace)
 
@@ -155,6 +158,12 @@ class KafkaPorts:
             self._members = MemberReader(self._kafka, self._topics.namespace)
         return self._members.poll()
 
+    def share_asked(self) -> SampleRequest | None:
+        """Return how much the controller wants reported, by what has come; the first call only begins to read."""
+        if self._requests is None:
+            self._requests = SampleReader(self._kafka, self._topics.namespace)
+        return self._requests.poll()
+
     def poll(self) -> list[Command]:
         """Return the commands that have come, and take in acknowledgements."""
         self.telemetry.serve()
@@ -170,8 +179,9 @@ class KafkaPorts:
     def close(self) -> None:
         """Stop reading, and give up what is still unsent."""
         self._commands.close()
-        if self._members is not None:
-            self._members.close()
+        for reader in (self._members, self._requests):
+            if reader is not None:
+                reader.close()
         self.answers.close()
         self.telemetry.close()
 

@@ -138,6 +138,12 @@ class FleetNodes:
         if node is not None:
             self._guarded(node.obey)(command)
 
+    def sample(self, sampling: Sampling) -> None:
+        """Let all nodes, those that begin later too, report this much from now on."""
+        self._sampling = sampling
+        for node in self.nodes.values():
+            node.sampling = sampling
+
     def flush(self, *, is_last: bool = False) -> None:
         """Let all nodes send telemetry, the last of it where it is."""
         for node in self.nodes.values():
@@ -149,6 +155,7 @@ class FleetNodes:
         for node in self.nodes.values():
             epochs[str(node.core.epoch)] = epochs.get(str(node.core.epoch), 0) + 1
         return {
+            "sample_share": self._sampling.share,
             "brokers_by_epoch": dict(sorted(epochs.items())),
             "held_deliveries": sum(len(node.core.held_notifications) for node in self.nodes.values()),
             "links_cut": sum(node.links.counts["cut"] for node in self.nodes.values()),

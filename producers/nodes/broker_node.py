@@ -95,6 +95,15 @@ class BrokerNode:
         self._candidates |= {peer}
         self.links.want(self._candidates.union(self._neighbours))
 
+    @property
+    def sampling(self) -> Sampling:
+        """What it reports in full."""
+        return self._cells.rule.sampling
+
+    @sampling.setter
+    def sampling(self, sampling: Sampling) -> None:
+        self._cells.rule.sampling = sampling
+
     def begin(self) -> None:
         """Ask for links and clients for the first time."""
         self.links.want(self._candidates)

@@ -30,6 +30,7 @@ from regraft.schemas.leader import LeaderTerm
 from regraft.schemas.member import Member
 from regraft.schemas.order import Order
 from regraft.schemas.plan import Plan
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import (
@@ -45,6 +46,7 @@ from regraft.schemas.topics import (
     ORDERS,
     PLANS,
     RESULTS,
+    SAMPLING,
     STATE,
     TELEMETRY,
     WINDOWS,
@@ -63,6 +65,7 @@ RECORD_TYPES: dict[Topic, type[msgspec.Struct]] = {
     EVENTS: AdaptationEvent,
     LEADER: LeaderTerm,
     MEMBERS: Member,
+    SAMPLING: SampleRequest,
     ANNOUNCEMENTS: Announcement,
     ORDERS: Order,
     AUDIT: AuditEntry,

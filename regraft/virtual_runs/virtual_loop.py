@@ -103,6 +103,8 @@ class VirtualLoop:
         self.virtual.membership.members |= self.ports.plans.members.keys()
         while self.ports.commands.sent:
             self.virtual.send_command(self.ports.commands.sent.popleft())
+        if (asked := self.ports.plans.sample) is not None:
+            self.virtual.overlay.cells.sampling = self.virtual.settings.sampling.at_most(asked.power)
         if self._tap is not None:
             for plan in self.ports.plans.versions[self._plans_told :]:
                 self._tap.on_plan(plan, int(self.virtual.now_ms))

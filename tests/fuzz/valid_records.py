@@ -20,6 +20,7 @@ from regraft.schemas.leader import LeaderTerm
 from regraft.schemas.member import BrokerFacts, Member, MemberState, PeerCost, Position
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 from regraft.schemas.registry import latest_schema, schema_ids_of
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.topics import (
     ALERTS,
     ANNOUNCEMENTS,
@@ -33,6 +34,7 @@ from regraft.schemas.topics import (
     ORDERS,
     PLANS,
     RESULTS,
+    SAMPLING,
     STATE,
     TELEMETRY,
     TOPICS,
@@ -85,6 +87,7 @@ def valid_records() -> dict[Topic, tuple[msgspec.Struct, ...]]:
                    position=Position(1.0, 2.0)), term=7),
         ),
         ANNOUNCEMENTS: (Announcement("x2", BrokerFacts(1.0, (PeerCost("b00", 2.5),), agent="west"), 6),),
+        SAMPLING: (SampleRequest(3, 6, "windows come late", is_raised=True, calm_windows=24, term=7),),
         EVENTS: tuple(overlay.ports.events.emitted),
         CLIENTS: _clients(),
         ORDERS: tuple(

@@ -1,7 +1,8 @@
 """Cells carry each notification once, by second of publish time and block of 64, cumulative and signed."""
 
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.producers.emulator.delivery_cells import CellRule, DeliveryCells
+from regraft.schemas.sampled_blocks import FULL, SampleRule, Sampling, rule_of_counts
 from regraft.schemas.telemetry import Delivery
 
 
@@ -41,3 +42,20 @@ def test_old_cells_are_forgotten() -> None:
         cells.note_published(notification(second, second * 1_000.0))
         cells.take_changed(second * 1_000.0)
     assert len(cells._cells) == 11
+
+
+def test_share_changes_in_the_middle_and_hand_overs_stay_exact() -> None:
+    """Each notification is a bit or is counted, and counts that waited for the end of their span come."""
+    rule = CellRule(60)
+    cells, sampling = rule.new_cells(), Sampling(2, 5, run=4)
+    found: list[Delivery] = []
+    for sequence in range(60):
+        rule.sampling = FULL if sequence < 20 else sampling if sequence < 40 else FULL
+        cells.note_delivered(notification(sequence, 5_000.0 + 80 * sequence), 2)
+        found += cells.take_changed(5_000.0 + 80 * sequence + 1)
+    found += cells.take_changed(10_001.0)
+    newest = {(cell.second, cell.publisher, cell.block): cell for cell in found}
+    assert sum(cell.local_deliveries for cell in newest.values()) == 120
+    (counts,) = [cell for cell in newest.values() if rule_of_counts(cell.block)]
+    assert rule_of_counts(counts.block) == SampleRule(2, 4)
+    assert counts.local_deliveries == 2 * sum(not sampling.takes("p", sequence) for sequence in range(20, 40))
