@@ -30,6 +30,7 @@ from regraft.controller.loop_steps.follow_members import FollowMembers
 from regraft.controller.loop_steps.follow_review import FollowReview
 from regraft.controller.loop_steps.repair_overlay import RepairOverlay
 from regraft.controller.loop_steps.run_shadows import RunShadows
+from regraft.controller.loop_steps.set_share import SetShare
 from regraft.controller.loop_steps.show_state import SettlePlans, ShowState
 from regraft.controller.loop_steps.start_loop import StartLoop
 from regraft.controller.loop_steps.take_windows import TakeWindows
@@ -77,6 +78,7 @@ def compose_loop(
             TakeWindows(settings, kind, windows, changes, teller, events, metrics),
             FollowMembers(settings, orders, ports.announcements, runner, events, metrics),
             CorrectLinks(settings, events, metrics),
+            SetShare(settings, noted.plans, events, metrics, term),
         ),
         decide=(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),

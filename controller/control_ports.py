@@ -18,6 +18,7 @@ from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import LiveView
 from regraft.schemas.member import Member
 from regraft.schemas.plan import Plan
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.state import StateRow, WindowClosed
 
 
@@ -74,6 +75,14 @@ class PlanStore(Protocol):
 
     def load_members(self) -> list[Member] | None:
         """Return the newest record of every member, None when the store is away."""
+        ...
+
+    def ask_sample(self, request: SampleRequest) -> None:
+        """Ask all brokers for a share of their telemetry; it waits like an event while the other side is away."""
+        ...
+
+    def load_sample(self) -> list[SampleRequest] | None:
+        """Return what was asked for last, nothing where nothing was, None when the store is away."""
         ...
 
     def forget(self, plan: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from regraft.controller.decision_settings import MINUTE_MS, DecisionSettings, values_below
 from regraft.controller.member_settings import MemberSettings
+from regraft.controller.sampling_settings import SamplingSettings
 from regraft.controller.state.planner_interface import PlannerSettings
 from regraft.infra.kafka_access import KafkaAccess, KafkaSecurity
 from regraft.infra.order_keys import OrderSettings
@@ -179,6 +180,7 @@ class ControllerSettings:
     transition: TransitionLimits = field(default_factory=TransitionLimits)
     members: MemberSettings = field(default_factory=MemberSettings)
     links: LinkSettings = field(default_factory=LinkSettings)
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
 
     @property
     def kafka(self) -> KafkaAccess:
@@ -211,6 +213,7 @@ class ControllerSettings:
             "status_ms": 1,
         }
         found = values_below(self, least) + self.decision.faults() + self.members.faults() + self.links.faults()
+        found += [f"sampling.{fault}" for fault in self.sampling.faults()]
         found += self._kind_faults()
         if not self.bootstrap:
             found.append("bootstrap is empty: name at least one Kafka server, for example 127.0.0.1:9092")

@@ -19,11 +19,13 @@ from regraft.overlay.members import FleetView
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import CostPoint, DecisionTimes, Horizon, ShownBill
 from regraft.schemas.plan import Plan
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.shown_fleet import ShownAnnounced
 
 COST_POINTS_MAX = 2000
 EVENTS_MAX = 200
 PLANS_MAX = 200
+NOTHING_ASKED = SampleRequest(0, 0, "")
 
 
 @dataclass
@@ -41,7 +43,8 @@ class LoopState:
     ``closable`` are the brokers that serve nobody. ``bill_first`` and ``bill`` are what traffic costs in money by the
     last complete window of the overlay that it began with, and by the newest; None where it is not charged.
     ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is how many notifications a second passed
-    each broker when it was last heard. ``decision_times`` are by role and planner.
+    each broker when it was last heard. ``asked`` is how much brokers are to report. ``decision_times`` are by role and
+    planner.
     """
 
     plan_log: PlanLog
@@ -71,6 +74,7 @@ class LoopState:
     closable: tuple[str, ...] = ()
     bill_first: ShownBill | None = None
     bill: ShownBill | None = None
+    asked: SampleRequest = NOTHING_ASKED
     passed_per_s: dict[str, float] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
     command_latencies_ms: dict[str, int] = field(default_factory=dict)

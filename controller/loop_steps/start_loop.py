@@ -32,8 +32,10 @@ class StartLoop:
         """Start unless that has been done. Raises StackError, and as :meth:`PlanLog.record` does."""
         members = None if state.has_plans else self._plans.load_members()
         plans = None if members is None else self._plans.load()
-        if plans is None or members is None:
+        samples = None if plans is None else self._plans.load_sample()
+        if plans is None or members is None or samples is None:
             return
+        state.asked = samples[-1] if samples else state.asked
         state.fleet = state.fleet.with_records(members)
         self._orders.members = state.fleet.members
         plan_log = state.plan_log

@@ -22,6 +22,7 @@ from regraft.schemas.live_view import LiveView
 from regraft.schemas.member import Member
 from regraft.schemas.plan import Plan
 from regraft.schemas.plan_life import LIFE
+from regraft.schemas.sample_request import SampleRequest
 
 log = structlog.get_logger(__name__)
 
@@ -151,6 +152,16 @@ class MeasuredPlans:
         found = self._plans.load_members()
         self._metrics.plan_store_failures.inc(found is None)
         return found
+
+    def load_sample(self) -> list[SampleRequest] | None:
+        """Return how much brokers were asked last to report."""
+        found = self._plans.load_sample()
+        self._metrics.plan_store_failures.inc(found is None)
+        return found
+
+    def ask_sample(self, request: SampleRequest) -> None:
+        """Ask brokers for a share of their telemetry."""
+        self._plans.ask_sample(request)
 
     def load(self) -> list[Plan] | None:
         """Return the newest version of every plan."""

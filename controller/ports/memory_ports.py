@@ -18,6 +18,7 @@ from regraft.schemas.live_view import LiveView, decode_view, encode_view
 from regraft.schemas.member import Member
 from regraft.schemas.order import Order
 from regraft.schemas.plan import Plan
+from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.state import StateRow, WindowClosed
 
 RECORDS_KEPT_MAX = 100_000  # Enough for any test; a longer run must take its records out.
@@ -88,6 +89,7 @@ class MemoryPlans:
     versions: list[Plan] = field(default_factory=list)
     members: dict[str, Member] = field(default_factory=dict)
     commands: MemoryCommands = field(default_factory=MemoryCommands)
+    sample: SampleRequest | None = None
     is_away: bool = False
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
@@ -111,6 +113,14 @@ class MemoryPlans:
     def load_members(self) -> list[Member] | None:
         """Return the newest record of each member."""
         return None if self.is_away else list(self.members.values())
+
+    def ask_sample(self, request: SampleRequest) -> None:
+        """Keep the request."""
+        self.sample = request
+
+    def load_sample(self) -> list[SampleRequest] | None:
+        """Return the request."""
+        return None if self.is_away else [self.sample] if self.sample else []
 
     def forget(self, plan: str) -> None:
         """Let go of a plan."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import structlog
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from regraft.controller.control_ports import DeposedError
 from regraft.infra.kafka_access import KafkaAccess
@@ -28,15 +28,25 @@ from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.leader import LeaderTerm
 from regraft.schemas.member import Member
 from regraft.schemas.plan import Plan
-from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLANS, Topic, topic_name
+from regraft.schemas.sample_request import SAMPLING_KEY, SampleRequest
+from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLANS, SAMPLING, Topic, topic_name
 
 log = structlog.get_logger(__name__)
 
 TOLD_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
 LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term for ever.
 
+NAMED = (PLANS, MEMBERS, EVENTS, AUDIT, LEADER, SAMPLING)
 Batch = tuple[Plan | None, tuple[Command, ...], tuple[Member, ...]]
 NOTHING: Batch = (None, (), ())
+NOT_THERE = frozenset(
+    (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    )
+)
 
 
 class KafkaPlanStore:
@@ -48,7 +58,7 @@ class KafkaPlanStore:
 
     def __init__(self, kafka: KafkaAccess, namespace: str, agent_of: Mapping[str, str] | None = None) -> None:
         self._kafka = kafka
-        self._names = {topic: topic_name(topic, namespace) for topic in (PLANS, MEMBERS, EVENTS, AUDIT, LEADER)}
+        self._names = {topic: topic_name(topic, namespace) for topic in NAMED}
         self.topics = BrokerTopics(namespace, agent_of or {})
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
@@ -56,6 +66,7 @@ class KafkaPlanStore:
         self._forgotten: list[str] = []
         self._filled = (0, 0)  # Of what is told and of the forgotten plans, how many the transaction under way holds.
         self._read_ahead: list[Plan] | None = None
+        self._can_ask = True
         self.lost: Counter[str] = Counter()
 
     @property
@@ -110,6 +121,28 @@ class KafkaPlanStore:
         members = self._read(MEMBERS, Member)
         self.topics = self.topics.with_members(members or ())
         return members
+
+    def load_sample(self) -> list[SampleRequest] | None:
+        """Return the newest request; None and raises as :meth:`load`.
+
+        Without the topic, which a cluster set up by an earlier version has not got, nothing can be asked for: a
+        transaction with a record for it would never end.
+        """
+        try:
+            found = read_newest(self._kafka, self._names[SAMPLING], SampleRequest)
+        except KafkaException as error:
+            self._can_ask = error.args[0].code() not in NOT_THERE
+            if self._can_ask:
+                log.warning("topic_not_read", topic=self._names[SAMPLING], reason=str(error))
+                return None
+            log.warning("sampling_off", topic=self._names[SAMPLING], reason=str(error), to_do="regraft topics --create")
+            return []
+        return found
+
+    def ask_sample(self, request: SampleRequest) -> None:
+        """Send a request with the next transaction."""
+        if self._can_ask:
+            self._tell(self._names[SAMPLING], SAMPLING_KEY, request)
 
     def _read(self, topic: Topic, record_type: type[Record]) -> list[Record] | None:
         try:

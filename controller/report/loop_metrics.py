@@ -81,6 +81,15 @@ class LoopMetrics:
             "model_drift_share", "What counted messages at measured delays cost above the model, as a share; median."
         )
 
+    def _add_sampling(self) -> None:
+        """Make what tells how much of the telemetry is reported in full."""
+        gauge = self.stage.gauge
+        self.share_asked = gauge("share_asked", "Share of the notifications that brokers are asked to report in full.")
+        self.window_share = gauge("window_share", "Share of the notifications that the newest window knows in full.")
+        self.share_changes = self.stage.counter(
+            "share_changes", "Times that brokers were asked for another share, by direction.", ["direction"]
+        )
+
     def _add_leadership(self) -> None:
         """Make what tells who leads, and who serves."""
         counter, gauge = self.stage.counter, self.stage.gauge
@@ -89,6 +98,7 @@ class LoopMetrics:
         self.depositions = counter("depositions", "Times that this controller has lost the lead.")
         self._add_members()
         self._add_links()
+        self._add_sampling()
 
     def _add_borders(self) -> None:
         """Make what the ports are measured by."""

@@ -1,0 +1,104 @@
+"""How much of what is delivered brokers should report in full, by how the windows come. Pure.
+
+In: what is asked for so far, and the load of the windows since. Out: another request, or none. Asking for it belongs to
+:mod:`controller.loop_steps.set_share`.
+
+Down by what is too much now, up one step at a time after a calm; the calm doubles with each step up that proves too
+much, so that a load just below a step does not make the share go up and down (exponential back-off).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from regraft.controller.sampling_settings import SamplingSettings
+from regraft.schemas.sample_request import SampleRequest
+
+LOADED_WINDOWS = 3  # That many must be too late, or have too many cells: one may be a pause.
+CALM_FACTOR_MAX = 64
+CATCH_UP_FACTOR = 1.25
+RELAPSE_CALMS = 4  # Within so many calms a step up was too much: delays grow slowly when hardly too much comes.
+CALM_DELAY_SHARE = 0.5  # Of the delay that is too much; above it nothing more is asked for.
+
+
+@dataclass(frozen=True, slots=True)
+class WindowLoad:
+    """How late after its end a window was put together, and of how many cells; ``power`` is that of its share."""
+
+    start_ms: int
+    end_ms: int
+    delay_ms: int
+    cells: int
+    power: int
+
+
+def choose_share(
+    asked: SampleRequest, loads: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
+) -> SampleRequest | None:
+    """Return what to ask for instead, None to leave it. ``loads`` are by time, of windows that followed each other.
+
+    Only windows that began after brokers were asked last tell anything of what came of it.
+    """
+    if asked.power > settings.power_max:
+        reason = f"controller.sampling.share_min is {settings.share_min:g}"
+        return SampleRequest(settings.power_max, now_ms, reason, is_raised=True, calm_windows=settings.calm_windows)
+    since = [load for load in loads if load.start_ms >= asked.since_ms]
+    return _less(asked, since, settings, now_ms) or _more(asked, since, settings, now_ms)
+
+
+def _less(
+    asked: SampleRequest, since: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
+) -> SampleRequest | None:
+    """Return a request for less where windows are too late, or have too many cells."""
+    last = since[-LOADED_WINDOWS:]
+    if len(last) < LOADED_WINDOWS:
+        return None
+    steps, reason = _steps_down(last, settings)
+    power = min(max(asked.power, last[-1].power) + steps, settings.power_max)
+    if not steps or power <= asked.power:
+        return None
+    calm_windows = settings.calm_windows
+    if asked.is_raised and len(since) <= RELAPSE_CALMS * asked.calm_windows:
+        calm_windows = min(2 * asked.calm_windows, CALM_FACTOR_MAX * settings.calm_windows)
+    return SampleRequest(power, now_ms, reason, calm_windows=calm_windows)
+
+
+def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple[int, str]:
+    """Return how often to halve the share, and why; 0 where nothing is too much."""
+    cells = statistics.median(load.cells for load in last)
+    if 0 < settings.cells_max < cells:
+        reason = f"windows have {cells:,.0f} cells, at most {settings.cells_max:,} are wanted"
+        return math.ceil(math.log2(cells / settings.cells_max)), reason
+    delay_ms_max, later_ms = _delay_ms_max(last[-1], settings), last[-1].delay_ms - last[0].delay_ms
+    if min(load.delay_ms for load in last) > delay_ms_max and later_ms >= 0:
+        late_s, limit_s = last[-1].delay_ms / 1000, delay_ms_max / 1000
+        # What comes in a second takes so many seconds; a fourth less is borne, so that what waits is worked off, too.
+        busy = CATCH_UP_FACTOR * (1 + later_ms / (last[-1].end_ms - last[0].end_ms))
+        return math.ceil(
+            math.log2(busy)
+        ), f"windows come {late_s:.1f} s after their end and do not catch up, at most {limit_s:g} s are wanted"
+    return 0, ""
+
+
+def _more(
+    asked: SampleRequest, since: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
+) -> SampleRequest | None:
+    """Return a request for twice as much after a calm."""
+    calm = since[-asked.calm_windows :] if asked.calm_windows else since
+    if not asked.power or len(calm) < max(asked.calm_windows, 1):
+        return None
+    cells_most = 2 * max(load.cells for load in calm)
+    if any(load.delay_ms > CALM_DELAY_SHARE * _delay_ms_max(load, settings) for load in calm):
+        return None
+    if 0 < settings.cells_max < cells_most:
+        return None
+    calm_windows = settings.calm_windows if asked.is_raised else asked.calm_windows
+    reason = f"windows have come in time for {len(calm)} windows"
+    return SampleRequest(asked.power - 1, now_ms, reason, is_raised=True, calm_windows=calm_windows)
+
+
+def _delay_ms_max(load: WindowLoad, settings: SamplingSettings) -> float:
+    return settings.delay_windows_max * (load.end_ms - load.start_ms)

@@ -1,0 +1,67 @@
+"""Ask brokers to report less of what they deliver where that is too much, and more again when it is not.
+
+In: the windows taken now. Out: a request in the topic of sampling, an event, metrics. Which share is right belongs to
+:mod:`controller.decide.choose_share`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from regraft.controller.control_ports import EventSink, PlanStore
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.choose_share import CALM_FACTOR_MAX, WindowLoad, choose_share
+from regraft.controller.loop_state import LoopState
+from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
+from regraft.schemas.sample_request import SampleRequest
+from regraft.schemas.sampled_blocks import power_of
+
+SUBJECT = "telemetry"
+
+
+class SetShare:
+    """Follows the load; windows that a restarted controller reads again tell nothing of it."""
+
+    def __init__(
+        self, settings: ControllerSettings, plans: PlanStore, events: EventSink, metrics: LoopMetrics, term: int
+    ) -> None:
+        self._settings = settings.sampling
+        self._plans = plans
+        self._events = events
+        self._metrics = metrics
+        self._term = term
+        self._loads: deque[WindowLoad] = deque(maxlen=CALM_FACTOR_MAX * self._settings.calm_windows)
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Take in the windows taken now, and ask for another share where that is due."""
+        for window in state.taken:
+            self._metrics.window_share.set(window.sets.share)
+            if window.end_ms >= state.started_ms:
+                power = power_of(window.sets.share)
+                delay_ms = max(now_ms - window.end_ms, 0)
+                self._loads.append(WindowLoad(window.start_ms, window.end_ms, delay_ms, window.cells, power))
+        found = choose_share(state.asked, self._loads, self._settings, now_ms)
+        if found is not None:
+            self._ask(msgspec.structs.replace(found, term=self._term), state, now_ms)
+        self._metrics.share_asked.set(state.asked.share)
+
+    def _ask(self, request: SampleRequest, state: LoopState, now_ms: int) -> None:
+        before, state.asked, state.is_changed = state.asked, request, True
+        self._plans.ask_sample(request)
+        is_less = request.power > before.power
+        self._metrics.share_changes.labels("down" if is_less else "up").inc()
+        text = f"brokers are asked to report {share_text(request.power)}, not {share_text(before.power)}: "
+        severity = Severity.WARNING if is_less else Severity.INFO
+        event = AdaptationEvent(SUBJECT, EventKind.SHARE_CHANGED, severity, now_ms, text + request.reason)
+        event.details.update({"share": f"{request.share:g}", "share_before": f"{before.share:g}"})
+        if not request.power:
+            event.details[OVER] = "true"
+        self._events.emit(event)
+
+
+def share_text(power: int) -> str:
+    """Say a share for people."""
+    return f"1 of {1 << power} notifications" if power else "all notifications"

@@ -1,0 +1,43 @@
+"""When the controller asks brokers to report less of what they deliver, as a frozen value. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from regraft.controller.decision_settings import values_below
+from regraft.schemas.sampled_blocks import power_of, share_fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings:
+    """How the share of notifications that brokers report in full follows the load (docs/sampling.md).
+
+    ``share_min``: the least share that is asked for, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report
+    what their own settings say. ``delay_windows_max``: half as much is asked for when windows come later after their
+    end than so many of their lengths, and do not catch up. Default 3: 15 s of windows of 5 s. ``cells_max``: as much
+    less is asked for as it takes to have no more cells of deliveries in a window, as the controller reads it. Default
+    0: no such limit. ``calm_windows``: twice as much is asked for after so many windows without either, and twice as
+    many after each time that this was too much. Default 12, a minute; at most 64 times that.
+    """
+
+    share_min: float = 1.0
+    delay_windows_max: float = 3.0
+    cells_max: int = 0
+    calm_windows: int = 12
+
+    @property
+    def power_max(self) -> int:
+        """The power of the least share."""
+        return power_of(self.share_min)
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = values_below(self, {"cells_max": 0, "calm_windows": 3})
+        if fault := share_fault(self.share_min):
+            found.append(f"share_min {fault}")
+        if not 0 < self.delay_windows_max < math.inf:
+            found.append(
+                f"delay_windows_max is {self.delay_windows_max}: above 0, windows cannot come before their end"
+            )
+        return found
