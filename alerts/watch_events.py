@@ -143,6 +143,18 @@ def _asks_no_more(record: msgspec.Struct) -> Happening | None:
     return None
 
 
+def _lowered(record: msgspec.Struct) -> Happening | None:
+    if not isinstance(record, AdaptationEvent) or record.kind is not EventKind.SHARE_CHANGED or OVER in record.details:
+        return None
+    return Happening(record.subject, record.time_ms, record.text)
+
+
+def _reported_in_full(record: msgspec.Struct) -> Happening | None:
+    if isinstance(record, AdaptationEvent) and record.kind is EventKind.SHARE_CHANGED and OVER in record.details:
+        return Happening(record.subject, record.time_ms, record.text)
+    return None
+
+
 def _never(_: msgspec.Struct) -> None:
     return None
 
@@ -202,6 +214,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "model.drift": _told(EventKind.MODEL_DRIFT, by_subject=True),
     "join.asked": _asked,
+    "share.lowered": _lowered,
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
     "service.restarted": _told(EventKind.SERVICE_RESTARTED, by_subject=True),
@@ -210,4 +223,7 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "records.newer": _newer,
 }
 # What ends an alert at once; all others end when it has not happened for long enough.
-ENDS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {"join.asked": _asks_no_more}
+ENDS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
+    "join.asked": _asks_no_more,
+    "share.lowered": _reported_in_full,
+}

@@ -7,7 +7,7 @@ from regraft.alerts.gather_windows import ROWS_WAIT_MS
 from regraft.alerts.read_rules import load_rules
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.dead_letter import DeadLetter
-from regraft.schemas.event import EventKind, Severity
+from regraft.schemas.event import OVER, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
@@ -425,3 +425,17 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
     ]
     assert told(2, 300) == []
     assert told(3, 10) == ["4 clock b01 cleared", "4 clock b02 cleared"]
+
+
+def test_that_brokers_are_asked_for_less_is_an_alert_until_all_is_asked_for() -> None:
+    """Each further step is the same alert, and the event that says so ends it."""
+    scene = Scene(load_rules(None))
+    (raised,) = scene.tell(
+        event(EventKind.SHARE_CHANGED, 0, "telemetry", text="1 of 2 notifications: windows are late")
+    )
+    assert (raised.rule, raised.subject, raised.severity) == ("telemetry_sampled", "telemetry", Severity.WARNING)
+    assert "windows are late" in raised.text
+    assert scene.tell(event(EventKind.SHARE_CHANGED, 60, "telemetry")) == []
+    assert words(scene.tell(event(EventKind.SHARE_CHANGED, 120, "telemetry", **{OVER: "true"}))) == [
+        "120 telemetry_sampled telemetry cleared"
+    ]
