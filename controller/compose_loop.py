@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from regraft.controller.control_loop import ControlLoop, LoopSteps
-from regraft.controller.control_ports import ControlPorts
+from regraft.controller.control_ports import ControlPorts, EventSink
 from regraft.controller.controller_settings import TERM_FIRST, ControllerSettings
 from regraft.controller.decide.find_planners import planners_of
 from regraft.controller.execute.carry_out_plan import PlanRunner
@@ -77,8 +77,7 @@ def compose_loop(
             CarryOn(orders, reviewer, runner),
             TakeWindows(settings, kind, windows, changes, teller, events, metrics),
             FollowMembers(settings, orders, ports.announcements, runner, events, metrics),
-            CorrectLinks(settings, events, metrics),
-            SetShare(settings, noted.plans, events, metrics, term),
+            *_after_windows(settings, ports, events, metrics, term),
         ),
         decide=(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
@@ -92,3 +91,10 @@ def compose_loop(
         show=(SettlePlans(ports), ShowState(settings, ports, windows, orders, runner, metrics, border_faults)),
     )
     return ControlLoop(state, steps, runner)
+
+
+def _after_windows(
+    settings: ControllerSettings, ports: ControlPorts, events: EventSink, metrics: LoopMetrics, term: int
+) -> tuple[CorrectLinks, SetShare]:
+    """Return the steps that follow from windows and change no overlay."""
+    return CorrectLinks(settings, events, metrics), SetShare(settings, ports.plans, events, metrics, term)

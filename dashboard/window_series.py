@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regraft.schemas.live_view import CostPoint, ShownWindow
+from regraft.schemas.cost_point import CostPoint
+from regraft.schemas.live_view import ShownWindow
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.order_book import StandingOrders
 from regraft.schemas.plan import ClientMove, HomeMove, IdMove, LinkPair
@@ -195,34 +196,6 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
     region_links: tuple[tuple[int, int], ...] = ()
 
 
-class CostPoint(Struct, frozen=True, kw_only=True):
-    """What the overlay cost in one window, per second.
-
-    ``cost_per_s`` is that of the window's overlay with clients where they were, ``cost_bootstrap_per_s`` what the first
-    overlay with clients where they were before any plan moved them would have cost on the same window,
-    ``cost_counted_per_s`` what the brokers' counters add up to, None on a ring. ``epoch`` is the newest epoch of the
-    window; where a transition ran through it, ``is_one_epoch`` is False, and both overlays count for their share of the
-    window's time. ``cost_shadows_per_s`` is what the overlays of
-    shadow planners would have cost, by planner, without windows from before this controller. ``cost_least_per_s`` is
-    what no overlay costs less than on this window; None for most, as it is found once a minute, and on a ring.
-    ``sample_share`` is what share of the notifications the window knows in full: below 1 all costs but the counted one
-    are estimates, and ``cost_error_per_s`` is the standard error of ``cost_per_s``, None where exact or not known.
-    """
-
-    window_end_ms: int
-    cost_per_s: float
-    cost_bootstrap_per_s: float
-    cost_counted_per_s: float | None
-    epoch: int
-    is_one_epoch: bool
-    is_complete: bool
-    notifications_per_s: float | None = None  # A controller of before does not say it.
-    cost_shadows_per_s: dict[str, float] = {}
-    cost_least_per_s: float | None = None
-    sample_share: float = 1.0
-    cost_error_per_s: float | None = None
-
-
 class ShownBill(Struct, frozen=True, kw_only=True):
     """What the traffic of a window would come to in 30 days, in ``currency``, between brokers and to subscribers.
 
@@ -239,6 +212,14 @@ class ShownBill(Struct, frozen=True, kw_only=True):
     def per_month(self) -> float:
         """The whole of it."""
         return self.links_per_month + self.access_per_month
+
+
+class ShownSampling(Struct, frozen=True):
+    """Which share of the notifications brokers are asked to report, since when (0: since ever), and why."""
+
+    share_asked: float = 1.0
+    since_ms: int = 0
+    reason: str = ""
 
 
 class Horizon(Struct, frozen=True):
@@ -279,9 +260,7 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     complete window. ``leader`` leads with number ``term``, empty where nobody is known to; it is who shows this, unless
     that ``is_standby``, which knows no plans and no windows. ``closable`` are the brokers that serve nobody.
     ``bill_first`` is of the last complete window of the overlay that the controller began with, ``bill`` of the newest;
-    None where traffic is not charged.
-    that ``is_standby``, which knows no plans and no windows. ``share_asked`` is what share of the notifications brokers
-    are asked to report in full, since ``share_since_ms`` (0: since ever) for ``share_reason``.
+    None where traffic is not charged. ``sampling`` is what brokers are asked to report.
     """
 
     version: int = VIEW_VERSION
@@ -308,9 +287,7 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     closable: tuple[str, ...] = ()
     bill_first: ShownBill | None = None
     bill: ShownBill | None = None
-    share_asked: float = 1.0
-    share_since_ms: int = 0
-    share_reason: str = ""
+    sampling: ShownSampling = ShownSampling()
 
 
 class LiveView(ViewCounts, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.measure_links import LinkMeter, counted_drift
 from regraft.overlay.overlay_configuration import Link
+from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
-from regraft.schemas.live_view import CostPoint
 
 LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the model: subjects of MODEL_DRIFT.
 DRIFT_WINDOWS = 3  # Of one epoch each; their median drifts, so that no single window tells.

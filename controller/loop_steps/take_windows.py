@@ -21,7 +21,7 @@ from regraft.controller.report.tell_refusals import RefusalTeller
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.read_windows import WindowReader
-from regraft.schemas.live_view import CostPoint
+from regraft.schemas.cost_point import CostPoint
 
 
 class TakeWindows:

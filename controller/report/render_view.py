@@ -20,7 +20,7 @@ from regraft.controller.report.show_parts import (
     shown_shadow,
     shown_window,
 )
-from regraft.schemas.live_view import LiveView
+from regraft.schemas.live_view import LiveView, ShownSampling
 from regraft.schemas.order_book import StandingOrders
 from regraft.schemas.plan import PlanPhase
 
@@ -50,14 +50,8 @@ def render_view(
         window_close_to_command_ms=dict(state.command_latencies_ms),
         window_end_to_state_ms=tuple(state.state_latencies_ms),
         decision_ms=dict(state.decision_times),
-        **_leader(state),
-        **_money(state),
-        leader=state.leader,
-        term=state.term,
-        is_standby=state.is_standby,
-        share_asked=state.asked.share,
-        share_since_ms=state.asked.since_ms,
-        share_reason=state.asked.reason,
+        **(_leader(state) | _money(state)),
+        sampling=ShownSampling(state.asked.share, state.asked.since_ms, state.asked.reason),
         configuration=shown_configuration(log.present),
         window=None if newest is None else shown_window(newest),
         network=None if newest is None else shown_network(newest),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.schemas.live_view import CostPoint
+from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import PlanPhase
 

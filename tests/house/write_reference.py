@@ -44,6 +44,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.GAIN_MISSED: "a plan saves less than its price on the windows after it",
     EventKind.CHANGE_DETECTED: "traffic has changed; decisions look back no further",
     EventKind.MODEL_DRIFT: "a link's measured delay differs from the inventory's",
+    EventKind.SHARE_CHANGED: "brokers are asked to report another share of the notifications, and why",
     EventKind.PROPOSAL_REFUSED: "proposals were refused, with the verdict and how often",
     EventKind.WINDOW_INCOMPLETE: "a window closed without some broker in service",
     EventKind.WINDOW_STALE: "the newest window is too old to decide on",

@@ -24,6 +24,7 @@ import regraft.schemas.leader
 import regraft.schemas.member
 import regraft.schemas.order
 import regraft.schemas.plan
+import regraft.schemas.sample_request
 import regraft.schemas.state
 import regraft.schemas.telemetry
 from regraft.schemas.registry import AVSC_DIRECTORY, SCHEMAS, schema_by_id, schema_ids_of
@@ -41,6 +42,7 @@ MODULES = (
     regraft.schemas.member,
     regraft.schemas.order,
     regraft.schemas.plan,
+    regraft.schemas.sample_request,
     regraft.schemas.state,
     regraft.schemas.telemetry,
 )
