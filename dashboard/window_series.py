@@ -58,7 +58,7 @@ class WindowSeries:
         self._points[end_ms] = WindowPoint(
             end_ms,
             window.is_complete,
-            window.notifications * 1000 / length_ms,
+            window.notifications * 1000 / length_ms / window.sample_share,
             latency_of.get(end_ms),
             window.queue_length_max,
             window.rtt_ms_max,

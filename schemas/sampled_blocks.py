@@ -103,6 +103,11 @@ def share_fault(share: float) -> str:
     return f"is {share:g}: 1 for all, or 0.5, 0.25, 0.125 and so on, halved at most {POWER_MAX} times"
 
 
+def share_text(share: float) -> str:
+    """Say a share for people."""
+    return f"1 of {round(1 / share)} notifications" if share < 1 else "all notifications"
+
+
 def sampling_faults(share: float, counts_s: int, run: int) -> list[str]:
     """Return what is wrong with the settings of a sample, one sentence each."""
     found = [f"sample_share {fault}"] if (fault := share_fault(share)) else []

@@ -17,7 +17,7 @@ from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.sample_request import SampleRequest
-from regraft.schemas.sampled_blocks import power_of
+from regraft.schemas.sampled_blocks import power_of, share_text
 
 SUBJECT = "telemetry"
 
@@ -53,15 +53,10 @@ class SetShare:
         self._plans.ask_sample(request)
         is_less = request.power > before.power
         self._metrics.share_changes.labels("down" if is_less else "up").inc()
-        text = f"brokers are asked to report {share_text(request.power)}, not {share_text(before.power)}: "
+        text = f"brokers are asked to report {share_text(request.share)}, not {share_text(before.share)}: "
         severity = Severity.WARNING if is_less else Severity.INFO
         event = AdaptationEvent(SUBJECT, EventKind.SHARE_CHANGED, severity, now_ms, text + request.reason)
         event.details.update({"share": f"{request.share:g}", "share_before": f"{before.share:g}"})
         if not request.power:
             event.details[OVER] = "true"
         self._events.emit(event)
-
-
-def share_text(power: int) -> str:
-    """Say a share for people."""
-    return f"1 of {1 << power} notifications" if power else "all notifications"

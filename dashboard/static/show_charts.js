@@ -172,8 +172,16 @@ function costLines(store) {
     { name: "overlay of its time", kind: "present", colour: "--accent", width: 2.2, fill: true, values: points.map((point) => point.cost_per_s) },
   ];
   const saved = last ? last.cost_per_s / last.cost_bootstrap_per_s - 1 : null;
-  const value = last ? [amount(last.cost_per_s), `${signedShare(saved)} against the first overlay`] : ["", ""];
+  const value = last ? [`${last.sample_share < 1 ? "about " : ""}${amount(last.cost_per_s)}`, `${signedShare(saved)} against the first overlay${estimate(last)}`] : ["", ""];
   return { times: points.map(endS), lines, broken: points.filter((point) => !point.is_complete).map(endS), value };
+}
+
+// How far a cost may be off that rests on a sample of the telemetry; nothing where all is known.
+function estimate(point) {
+  if (!(point.sample_share < 1)) return "";
+  const error = point.cost_error_per_s;
+  const off = error === null || error === undefined ? "" : `, standard error ${amount(error)}`;
+  return `; estimated from 1 of ${Math.round(1 / point.sample_share)} notifications${off}`;
 }
 
 function rateLines(store) {

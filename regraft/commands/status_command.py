@@ -13,6 +13,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
 from regraft.commands.describe_broker import time_text
+from regraft.schemas.sampled_blocks import share_text
 
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
 CLOCKS_SHOWN = 5
@@ -53,7 +54,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
     window, cost = judged["window"], judged["cost"]
     if window is not None:
         lines.append(
-            f"newest window: ended {window['age_ms'] / 1000:.1f} s ago, {window['notifications']} notifications; "
+            f"newest window: ended {window['age_ms'] / 1000:.1f} s ago, {_count_text(window)}; "
             f"{window['closed']} closed, {window['incomplete']} of them incomplete"
         )
         if window["clock_offsets_ms"]:
@@ -61,7 +62,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
             lines.append("clocks farthest from Kafka's: " + ", ".join(f"{name} {ms:+d} ms" for name, ms in clocks))
     if cost is not None:
         lines.append(
-            f"cost: {cost['now_per_s']:.0f} per s, {cost['bootstrap_per_s']:.0f} with the first overlay "
+            f"cost: {_cost_text(cost)} per s, {cost['bootstrap_per_s']:.0f} with the first overlay "
             f"({cost['saved_share']:.1%} saved), epoch {judged['epoch']}"
         )
         if cost["bounded"] is not None:
@@ -122,6 +123,20 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
         told = f"whole again after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not whole yet"
         lines.append(f"repair {repair['plan']} without {', '.join(repair['lost'])}: {told}")
     return lines
+
+
+def _count_text(window: dict[str, Any]) -> str:
+    """Say how many notifications a window had, or about how many where it knows a sample of them."""
+    share = window["sample_share"]
+    if share >= 1:
+        return f"{window['notifications']} notifications"
+    return f"about {window['notifications'] / share:.0f} notifications, estimated from {share_text(share)}"
+
+
+def _cost_text(cost: dict[str, Any]) -> str:
+    """Say what the overlay costs, with the standard error where that is an estimate."""
+    error = f" (standard error {cost['error_per_s']:.0f})" if cost["error_per_s"] is not None else ""
+    return f"{'about ' if cost['sample_share'] < 1 else ''}{cost['now_per_s']:.0f}{error}"
 
 
 def _bound_text(bounded: dict[str, Any], now_ms: int) -> str:

@@ -18,6 +18,7 @@ from regraft.schemas.live_view import LiveView, ShownPlan
 from regraft.schemas.member import MemberState
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
+from regraft.schemas.sampled_blocks import share_text
 from regraft.schemas.shown_fleet import ShownMember
 from regraft.settings.run_settings import Settings
 from regraft.stages.observe_run import parse_ledger
@@ -30,7 +31,15 @@ STALL_FACTOR = 2  # A phase of a plan may take its limit, and as long again whil
 PLANS_SHOWN = 5
 ALERTS_SHOWN = 10
 CRITICAL = "critical"
-WINDOW_FIELDS = ("end_ms", "notifications", "is_complete", "fault", "queue_length_max", "clock_offsets_ms")
+WINDOW_FIELDS = (
+    "end_ms",
+    "notifications",
+    "is_complete",
+    "fault",
+    "queue_length_max",
+    "clock_offsets_ms",
+    "sample_share",
+)
 PLAN_FIELDS = (
     "plan",
     "phase",
@@ -199,6 +208,9 @@ def _notes(view: LiveView) -> list[str]:
     if view.leader:
         who = f"{view.leader} leads with term {view.term}"
         found.append(f"this controller stands by, {who}" if view.is_standby else who)
+    if view.sampling.share_asked < 1:
+        asked = view.sampling
+        found.append(f"brokers are asked to report {share_text(asked.share_asked)}, as {asked.reason}")
     if view.dry_run:
         found.append("dry run: plans wait for approval")
     if view.plan_running:
@@ -246,6 +258,8 @@ def _cost(view: LiveView) -> dict[str, Any] | None:
     bounded = next((point for point in reversed(view.cost) if point.cost_least_per_s is not None), None)
     return {
         "now_per_s": now,
+        "error_per_s": view.cost[-1].cost_error_per_s,
+        "sample_share": view.cost[-1].sample_share,
         "bootstrap_per_s": first,
         "saved_share": 1 - now / first if first else 0.0,
         "bounded": None

@@ -19,10 +19,12 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812
 
+from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.schemas.codec import SINGLE_OBJECT_MAGIC, UndecodableRecordError, decode, encode, header
 from regraft.schemas.dead_letter import DeadLetter
 from regraft.schemas.packed_cells import PackedSecond
 from regraft.schemas.registry import latest_schema, schema_by_id
+from regraft.schemas.sampled_blocks import Sampling
 from regraft.schemas.state import BrokerClock, StateRow, WindowClosed
 from regraft.schemas.telemetry import ClientChange, Delivery, LinkProbe, QueueSample, TelemetryBatch
 from regraft.schemas.topics import RESULTS, TELEMETRY
@@ -36,6 +38,7 @@ from regraft.streaming.read_telemetry import dead_letters, telemetry_rows
 from regraft.streaming.reference_aggregator import ReferenceAggregator, ReferenceWindow
 from regraft.streaming.streaming_settings import EventBounds, StreamingSettings
 from regraft.streaming.window_job import ClosedBatch, start_query
+from tests.controller.windows.sampled_traffic import batches_of, draw_traffic
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 from tests.schemas.old_versions import encode_as
 from tests.streaming.random_telemetry import (
@@ -119,13 +122,18 @@ def reference_of(batches: Iterable[TelemetryBatch], bounds: EventBounds | None =
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_spark_and_the_reference_give_the_same_rows(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Under loss, repeats and disorder Spark's rows equal the reference's one by one."""
+    """Under loss, repeats and disorder Spark's rows equal the reference's one by one, also of brokers that sample."""
     rng = random.Random(seed)
-    batches = lossy(rng, random_telemetry(rng, flushes=60))
+    traffic = draw_traffic(rng, 4, 6, count_max=200, start_ms=BEGIN_MS)
+    sampled = batches_of(traffic, lambda broker: Sampling(1 + traffic.brokers.index(broker) % 3, 5, run=4))
+    batches = lossy(rng, [*random_telemetry(rng, flushes=60), *sampled])
     reference = reference_of(batches)
     records = kafka_frame(spark, [encode(batch) for batch in batches])
     found = in_spark(spark, records, settings_of(tmp_path, future_ms_max=None))
-    assert content(found) == content(reference.finish())
+    expected = reference.finish()
+    assert content(found) == content(expected)
+    shares = {gather_deliveries(window.rows, traffic.brokers, 5.0).sets.share for window in expected}
+    assert shares == {1 / 8, 1.0}
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -25,9 +25,12 @@ class DrawnTraffic:
 
     brokers: tuple[str, ...]
     notifications: tuple[tuple[Notification, dict[str, int]], ...]
+    start_ms: int = 0
 
 
-def draw_traffic(rng: random.Random, brokers: int, publishers: int, count_max: int, gain: int = 1) -> DrawnTraffic:
+def draw_traffic(
+    rng: random.Random, brokers: int, publishers: int, count_max: int, gain: int = 1, start_ms: int = 0
+) -> DrawnTraffic:
     """Draw one window: each publisher has a home, tastes of its own and up to ``count_max`` notifications.
 
     A sequence begins anywhere; ``gain`` further ones pass between two that are published here, as others carry them.
@@ -38,10 +41,10 @@ def draw_traffic(rng: random.Random, brokers: int, publishers: int, count_max: i
         home, first = rng.choice(names), rng.randrange(10_000)
         wanted_by = {broker: rng.random() for broker in rng.sample(names, max(brokers // 8, 1))}
         for place in range(rng.randint(1, count_max)):
-            at_ms = rng.uniform(0, WINDOW_S * 1_000 - 1)
+            at_ms = start_ms + rng.uniform(0, WINDOW_S * 1_000 - 1)
             one = Notification(f"p{number}", first + place * gain, at_ms, home, 0, {}, 10)
             found.append((one, {broker: rng.randint(1, 3) for broker, p in wanted_by.items() if rng.random() < p}))
-    return DrawnTraffic(names, tuple(sorted(found, key=lambda each: (each[0].publish_ms, each[0].publisher))))
+    return DrawnTraffic(names, tuple(sorted(found, key=lambda each: (each[0].publish_ms, each[0].publisher))), start_ms)
 
 
 def batches_of(traffic: DrawnTraffic, sampling_of: Callable[[str], Sampling]) -> list[TelemetryBatch]:
@@ -51,12 +54,13 @@ def batches_of(traffic: DrawnTraffic, sampling_of: Callable[[str], Sampling]) ->
 
     def flush(number: int, now_ms: float) -> None:
         for broker, own in cells.items():
-            taken = own.take_changed(now_ms)
-            found.append(TelemetryBatch(broker, 1, number, min(int(now_ms), WINDOW_S * 1_000 - 1), 0, taken).packed())
+            taken = own.take_changed(traffic.start_ms + now_ms)
+            time_ms = traffic.start_ms + min(int(now_ms), WINDOW_S * 1_000 - 1)
+            found.append(TelemetryBatch(broker, 1, number, time_ms, 0, taken).packed())
 
     flushes = 0
     for one, handed in traffic.notifications:
-        while one.publish_ms >= (flushes + 1) * FLUSH_MS:
+        while one.publish_ms - traffic.start_ms >= (flushes + 1) * FLUSH_MS:
             flush(flushes, (flushes + 1) * FLUSH_MS)
             flushes += 1
         cells[one.home].note_published(one)
