@@ -49,7 +49,7 @@ def test_epochs_that_are_over_leave_no_series_behind() -> None:
     document = {"ledger": {**counts, "lost_by_reason": {}}}
     numbers = ("behind_ms", "held_deliveries", "held_deliveries_max", "queue_overflows")
     numbers += ("brokers_dead", "brokers_suspended", "clients_waiting", "clients_reconnected")
-    numbers += ("publisher_wait_ms_max", "notifications_kept", "notification_hops", "control_hops")
+    numbers += ("publisher_wait_ms_max", "notifications_kept", "notification_hops", "control_hops", "sample_share")
     for epochs in ({"3": 8}, {"3": 2, "4": 6}, {"4": 8}):
         metrics.show({**document, **dict.fromkeys(numbers, 1), "brokers_by_epoch": epochs})
     value = metrics.registry.get_sample_value
