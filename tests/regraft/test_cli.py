@@ -194,7 +194,7 @@ def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> N
     assert (workload["burst_every_s"], workload["burst_s"]) == (20.0, 4.0)
     assert (flags["emulator"]["detours"], flags["controller"]["planner"]) == (
         "alternate",
-        "move_publishers_scot+relieve_links_scot",
+        "exchange_places_scot+move_publishers_scot+relieve_links_scot",
     )
     own = scot | {"emulator": {"workload": {"burst_every_s": 30.0}}}
     workload = regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"]["workload"]

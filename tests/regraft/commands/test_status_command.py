@@ -104,6 +104,8 @@ def test_a_loop_that_decides_is_well() -> None:
     assert (found["verdict"], found["reasons"], found["notes"]) == (WELL, [], [])
     assert found["cost"] == {
         "now_per_s": 600.0,
+        "error_per_s": None,
+        "sample_share": 1.0,
         "bootstrap_per_s": 1000.0,
         "saved_share": pytest.approx(0.4),
         "bounded": None,

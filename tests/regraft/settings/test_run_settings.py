@@ -110,7 +110,7 @@ def test_a_missing_or_broken_file_is_a_fault(tmp_path: Path) -> None:
 
 def test_relations_between_stages_are_checked() -> None:
     """A state must not be stale before the next window can close."""
-    (fault,) = _faults(flags={"controller": {"decision": {"window_age_ms_max": 7_200}}})
+    (fault,) = _faults(flags={"controller": {"decision": {"window_age_ms_max": 7_050}}})
     assert "raise it above that" in fault
 
 
