@@ -68,6 +68,9 @@ class MemoryPorts:
     def poll(self) -> list[Command]:
         return []
 
+    def share_asked(self) -> None:
+        return None
+
     def flush(self, wait_s_max: float) -> int:
         return 0
 
