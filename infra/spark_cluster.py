@@ -1,13 +1,19 @@
 """A standalone Spark cluster on this machine, from the Spark that is installed: one master, several workers.
 
-``python -m regraft.infra.spark_cluster [--workers 2] [--cores 1] [--memory-mb 1024] [--directory DIR]`` runs one until
-it is interrupted and prints its URL, for ``spark.master``. What runs on it does not belong here.
+    python -m regraft.infra.spark_cluster [--workers 2] [--cores 1] [--memory-mb 1024] [--directory DIR] [COMMAND ...]
+
+Without a command it runs until it is interrupted and prints its URL, for ``spark.master``. With a command of Regraft,
+such as ``stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``, it runs that one with this master and ends with
+its exit code. What runs on the cluster does not belong here.
 """
 
 import argparse
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import pyspark
@@ -22,6 +28,7 @@ from regraft.infra.supervise import Supervisor
 SPARK_HOME = Path(pyspark.__file__).parent
 SCALA_VERSION = "2.13"  # of the jars in it
 HEAP_MB = 192  # of the master and each worker; executors have heaps of their own.
+POLL_S, STOP_S_MAX = 0.2, 120.0  # The last brokers of a run may take a minute to let all arrive.
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
 
@@ -81,13 +88,29 @@ def _service(name: str, program: str, given: tuple[str, ...], directory: Path, p
     )
 
 
-def main() -> None:
-    """Run a cluster until interrupted."""
+def run_on(url: str, command: list[str], stop: threading.Event) -> int:
+    """Run a command of Regraft with this master until it ends or ``stop`` is set; return its exit code."""
+    process = subprocess.Popen([sys.executable, "-m", "regraft", *command, "--set", f"spark.master={url}"])
+    asked_s = None
+    while (code := process.poll()) is None:
+        if stop.wait(POLL_S) and asked_s is None:
+            process.send_signal(signal.SIGTERM)
+            asked_s = time.monotonic()
+        elif asked_s is not None:
+            time.sleep(POLL_S)
+            if time.monotonic() - asked_s > STOP_S_MAX:
+                process.kill()
+    return code
+
+
+def main() -> int:
+    """Run a cluster until interrupted, or as long as a command runs on it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="how many workers")
     parser.add_argument("--cores", type=int, default=1, help="cores that each worker gives to executors")
     parser.add_argument("--memory-mb", type=int, default=1_024, help="memory that each worker gives to executors")
     parser.add_argument("--directory", type=Path, help="where logs and scratch space go; default: a new directory")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="a command of Regraft, with its options")
     given = parser.parse_args()
     directory = given.directory or Path(tempfile.mkdtemp(prefix="spark-cluster-"))
     stop = threading.Event()
@@ -97,10 +120,13 @@ def main() -> None:
         url = start_spark_cluster(
             supervisor, directory, workers=given.workers, cores=given.cores, memory_mb=given.memory_mb
         )
-        console = Console()
+        console = Console(stderr=True, soft_wrap=True)
         console.print(f"{url} is ready: give it as spark.master. Logs are in {directory / 'spark-cluster'}.")
+        if given.command:
+            return run_on(url, given.command, stop)
         stop.wait()
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
