@@ -23,7 +23,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.schemas.status_file import StatusFile
 from regraft.streaming.close_shard import KafkaRows
-from regraft.streaming.closing_rule import ClosingRule, starting_rule
+from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, starting_rule
 from regraft.streaming.find_losses import TopicAnewError, check_same_topics, find_losses, loss_event
 from regraft.streaming.find_memory_faults import heap_of, heaps_of, memory_fault
 from regraft.streaming.hear_progress import ProgressReports, batch_began_ms, counts_of
@@ -104,7 +104,8 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
         members = held.enter_context(closing(MemberWatcher(settings)))
-        members.read_all()
+        if not (settings.members_file.exists() and has_uncommitted_batch(settings)):  # Else when that has run again.
+            members.read_all()
         _check_topics(settings)
         writer = held.enter_context(closing(StateWriter(settings.kafka, settings.namespace, settings.write_timeout_ms)))
         job = _Job(spark, settings, members, writer, metrics, health)
@@ -146,7 +147,7 @@ class _Job:
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         self._letters = DeadLetterKeeper(spark, settings, writer.write_dead_letters)
         self._writing = threading.Lock()
-        self._stopping = False
+        self._stopping = self._is_repeating = False
         self._closed: tuple[int, int, ClosedBatch] | None = None
         self._hold = BatchHold(settings.window_ms, settings.pause_ms_max)
         self.reports = ProgressReports(health)
@@ -166,6 +167,7 @@ class _Job:
         # Who is in a partition that is read last is only known where there is an inventory.
         due = ClosingRule(grace_ms, settings.inventory_path is not None or not catching_up)
         try:
+            self._is_repeating = has_uncommitted_batch(settings)
             rule, runs_once = starting_rule(settings, due)
             rows = KafkaRows(settings.kafka, settings.namespace, settings.write_timeout_ms)
             how = {**msgspec.structs.asdict(rule), "runs_once": runs_once}
@@ -183,7 +185,8 @@ class _Job:
         try:
             while query.isActive and not stop.is_set() and (runs_once or self.status.catching_up == catching_up):
                 self._take_reports(POLL_S)
-                if self._members.poll() and not runs_once:
+                # A micro-batch that runs again is to know nobody whom it did not know before.
+                if not self._is_repeating and self._members.poll() and not runs_once:
                     break
             self._end(query)
         finally:
@@ -270,7 +273,7 @@ class _Job:
             return
 
     def _take(self, progress: StreamingQueryProgress) -> None:
-        status = self.status
+        status, self._is_repeating = self.status, False
         status.batch_id, status.batch_time_ms = progress.batchId, batch_began_ms(progress)
         self._tell_closed(status.batch_time_ms)
         observed = counts_of(progress)

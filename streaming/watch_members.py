@@ -124,9 +124,10 @@ class MemberWatcher:
             log.warning("agents_without_topic", agents=sorted(waiting), to_do="regraft topics --create")
         self._waiting = waiting
         known = {broker: agent for broker, agent in sorted(self.agent_of.items()) if agent not in waiting}
+        if known != before or not self._settings.members_file.exists():  # Nobody is an answer, too, and to be kept.
+            replace_file(self._settings.members_file, json.dumps(known) + "\n")
         if known == before:
             return False
-        replace_file(self._settings.members_file, json.dumps(known) + "\n")
         log.info(
             "members_changed", come=sorted(known.keys() - before.keys()), gone=sorted(before.keys() - known.keys())
         )
