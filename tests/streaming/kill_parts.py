@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,35 +21,37 @@ from regraft.streaming.encode_rows import Message
 from regraft.streaming.write_state import StateWriter
 
 WORKER_BEFORE, WORKER_BETWEEN, WORKER_AFTER = "worker before rows", "worker between rows", "worker before its report"
+DRIVER_BEFORE, DRIVER_AFTER = "driver before markers", "driver after markers"
 KAFKA_ROWS, KAFKA_MARKER = "kafka while rows", "kafka while marker"
 IN_FLIGHT_S = 0.2  # A Kafka that is stopped so long holds requests that it has not taken when it is killed.
 
 
 @dataclass(frozen=True)
 class Armed:
-    """The faults that are to happen; ``directory`` has a file for each."""
+    """The faults that are to happen; ``directory`` has a file for each, with Kafka's process id."""
 
     directory: Path
-    kafka_pid: Path
 
-    def arm(self, point: str, kafka_pid: int | None) -> None:
-        self.kafka_pid.write_text(str(kafka_pid))
-        (self.directory / point).touch()
+    def arm(self, point: str, kafka_pid: int | None = None) -> None:
+        draft = self.directory / f".{point}"
+        draft.write_text(str(kafka_pid))
+        draft.rename(self.directory / point)
 
     def is_armed(self, point: str) -> bool:
         return bool(point) and (self.directory / point).exists()
 
-    def claim(self, point: str) -> bool:
-        """Return True to one caller for each time that the fault was armed."""
+    def claim(self, point: str) -> str:
+        """Return what the fault was armed with, to one caller for each time that it was; to all others nothing."""
+        claimed = self.directory / f".{os.getpid()}"
         try:
-            (self.directory / point).unlink()
+            (self.directory / point).rename(claimed)
         except FileNotFoundError:
-            return False
-        return True
+            return ""
+        return claimed.read_text()
 
-    def kill_kafka(self) -> None:
+    def kill_kafka(self, kafka_pid: str) -> None:
         """Let Kafka hold what comes from here on, and kill it a moment later."""
-        pid = int(self.kafka_pid.read_text())
+        pid = int(kafka_pid)
         os.kill(pid, signal.SIGSTOP)
         threading.Timer(IN_FLIGHT_S, os.kill, (pid, signal.SIGKILL)).start()
 
@@ -67,27 +69,36 @@ class KillingRows(KafkaRows):
         if armed.claim(WORKER_BETWEEN):
             super().write(messages[:some])
             os.kill(os.getpid(), signal.SIGKILL)
-        if armed.claim(KAFKA_ROWS):
+        if kafka_pid := armed.claim(KAFKA_ROWS):
             super().write([dict(message) for message in messages[:some]])
-            armed.kill_kafka()
+            armed.kill_kafka(kafka_pid)
         waits = super().write(messages)
         if armed.claim(WORKER_AFTER):
             os.kill(os.getpid(), signal.SIGKILL)
         return waits
 
 
+def killing_markers(armed: Armed) -> Callable[[StateWriter, Sequence[JoinedWindow]], None]:
+    """Return what writes markers as the job does, but for the driver or Kafka being killed where that is armed."""
+    write_windows = StateWriter.write_windows
+
+    def write_markers(writer: StateWriter, windows: Sequence[JoinedWindow]) -> None:
+        if armed.claim(DRIVER_BEFORE):
+            os.killpg(os.getpgid(0), signal.SIGKILL)  # With its Java and its workers, as a machine that ends.
+        if kafka_pid := armed.claim(KAFKA_MARKER):
+            armed.kill_kafka(kafka_pid)
+        write_windows(writer, windows)
+        if armed.claim(DRIVER_AFTER):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return write_markers
+
+
 def kill_where_armed(monkeypatch: pytest.MonkeyPatch, armed: Armed) -> None:
-    """Let jobs that begin from here on write by KillingRows, and their markers to a Kafka that is killed."""
+    """Let jobs that begin from here on write by KillingRows and ``killing_markers``."""
 
     def rows_of(*given: object) -> KillingRows:
         return KillingRows(*given, armed)  # type: ignore[arg-type]
 
-    write_windows: Callable[..., None] = StateWriter.write_windows
-
-    def write_markers(writer: StateWriter, windows: list[JoinedWindow]) -> None:
-        if armed.claim(KAFKA_MARKER):
-            armed.kill_kafka()
-        write_windows(writer, windows)
-
     monkeypatch.setattr("regraft.streaming.run_job.KafkaRows", rows_of)
-    monkeypatch.setattr(StateWriter, "write_windows", write_markers)
+    monkeypatch.setattr(StateWriter, "write_windows", killing_markers(armed))

@@ -15,13 +15,17 @@ from regraft.infra.fetch_jars import spark_jars
 from regraft.streaming.streaming_settings import JAVA_OPTIONS, StreamingSettings
 
 ROOT = Path(__file__).parents[2]
+KILLED_PROGRAM = "killed_submit_job.py"
 
 
 @contextmanager
 def submitted_job(
-    job: StreamingSettings, directory: Path, master: str, *, more: Sequence[str] = ()
+    job: StreamingSettings, directory: Path, master: str, *, more: Sequence[str] = (), armed: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run it with its log in ``directory/log``; it is killed at the end where it still runs."""
+    """Run it with its log in ``directory/log``; it is killed at the end where it still runs.
+
+    With ``armed`` its driver is killed where that directory says so (``kill_parts``).
+    """
     java_options = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1"
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
@@ -30,13 +34,14 @@ def submitted_job(
         *("--conf", f"spark.executor.extraJavaOptions={java_options}"),
         *("--conf", "spark.ui.enabled=false", *more),
         *("--jars", ",".join(str(jar) for jar in spark_jars())),
-        str(ROOT / "streaming" / "submit_job.py"),
+        str(ROOT / "streaming" / "submit_job.py" if armed is None else Path(__file__).with_name(KILLED_PROGRAM)),
         *("--bootstrap", job.bootstrap, "--namespace", job.namespace, "--checkpoint", str(job.checkpoint_directory)),
         *("--window-ms", "1000", "--grace-ms", "500", "--trigger-ms", "100", "--status-file", str(job.status_file)),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
-    with (directory / "log").open("wb") as log:
+    environment |= {} if armed is None else {"ARMED": str(armed)}
+    with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, cwd=directory, start_new_session=True
         )

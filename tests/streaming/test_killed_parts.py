@@ -86,7 +86,7 @@ def test_what_is_killed_in_the_middle_of_a_micro_batch_changes_no_byte(
     )
     create_topics(kafka.access, TOPICS, calm.namespace)
     begin_ms, sent = (int(time.time()) - 100) * 1_000, 0
-    armed = Armed(tmp_path / "armed", tmp_path / "kafka_pid")
+    armed = Armed(tmp_path / "armed")
     armed.directory.mkdir()
     with monkeypatch.context() as patched:
         kill_where_armed(patched, armed)

@@ -52,6 +52,7 @@ from regraft.streaming.write_state import StateWriteError, StateWriter
 from tests.full_disk import small_disk
 from tests.overlay.small_overlays import inventory_of
 from tests.scrape_stage import scraped
+from tests.streaming.kill_parts import DRIVER_AFTER, DRIVER_BEFORE, Armed
 from tests.streaming.mount_store import mounted
 from tests.streaming.submitted_job import ask_to_stop, submitted_job
 from tests.wait_until import wait_until
@@ -59,7 +60,7 @@ from tests.wait_until import wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
 
 BROKERS = 6
-WAIT_S = 60.0
+WAIT_S = 180.0  # A busy machine takes a minute to start a query.
 
 
 @pytest.fixture
@@ -79,9 +80,9 @@ def job(kafka: RunningKafka, tmp_path: Path) -> StreamingSettings:
     )
 
 
-def known_brokers_of(job: StreamingSettings) -> StreamingSettings:
-    """Return the settings with an inventory of all brokers, so that no window closes without what one still sends."""
-    names = [f"b{number}" for number in range(BROKERS)]
+def known_brokers_of(job: StreamingSettings, count: int = BROKERS) -> StreamingSettings:
+    """Return the settings with an inventory of brokers, so that no window closes without what one still sends."""
+    names = [f"b{number}" for number in range(count)]
     path = job.checkpoint_directory.with_name("known.json")
     inventory_of(Configuration.of(1, names, [("b0", name) for name in names[1:]]), {}).save(path)
     return dataclasses.replace(job, inventory_path=path)
@@ -228,8 +229,8 @@ def test_telemetry_becomes_state_across_catching_up_stopping_and_starting(
 def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_absence(
     spark: SparkSession, job: StreamingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that dies behind a marker and then has a long way to catch up announces that window no second time."""
-    job = dataclasses.replace(job, records_per_trigger_max=200, records_per_broker_max=0)
+    """A job that dies behind a marker, and then has a long way to catch up and another broker, announces the same."""
+    job = dataclasses.replace(known_brokers_of(job, BROKERS - 1), records_per_trigger_max=200, records_per_broker_max=0)
     begin_ms = (int(time.time()) - 300) * 1_000
     send(job, beats(range(20), begin_ms))
     running = Running(spark, job)
@@ -246,6 +247,7 @@ def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_
     assert "dies behind the marker" in str(running.error)
     monkeypatch.undo()
     announced = read(job, WINDOWS, WindowClosed)
+    add_member(job, f"b{BROKERS - 1}")
     told_late = (Delivery("p", 900, begin_ms // 1_000 + 20, 1, 1, 1),)
     late = TelemetryBatch("b0", begin_ms, 900, begin_ms + 20_900, 1, told_late)
     send(job, [("b0", encode(late)), *beats(range(22, 150), begin_ms)])
@@ -254,6 +256,7 @@ def test_a_micro_batch_that_was_not_committed_closes_the_same_windows_after_any_
     send(job, beats(range(150, 153), begin_ms))  # What is left open of the backlog closes when more comes.
     again.wait(lambda status: status["window_end_ms_last"] == begin_ms + 152_000)
     again.end()
+    assert f"b{BROKERS - 1}" in added_brokers(job)
     markers = {key: encode(marker) for key, marker, _ in announced}
     repeated = [
         (key, marker) for key, marker, _ in read(job, WINDOWS, WindowClosed)[len(announced) :] if key in markers
@@ -570,14 +573,26 @@ def test_a_writer_without_kafka_gives_up_in_time() -> None:
     writer.close()
 
 
-def test_spark_submit_runs_the_same_job(job: StreamingSettings, tmp_path: Path) -> None:
-    """The module that runs in-process also runs by spark-submit, and ends with 0 when it is told to stop."""
-    begin_ms = (int(time.time()) - 60) * 1_000
-    with submitted_job(job, tmp_path, "local[2]") as process:
-        send(job, beats(range(30), begin_ms))
-        wait_status(job, lambda status: not status["catching_up"], lambda: process.poll() is None)
-        send(job, beats(range(30, 40), begin_ms))
-        wait_status(job, lambda status: status["windows"] == 39, lambda: process.poll() is None)
-        check_windows(job, 39)
-        ask_to_stop(process)
-        assert process.wait(30) == 0, (tmp_path / "log").read_text()
+def test_spark_submit_runs_the_same_job_through_deaths_of_its_driver(job: StreamingSettings, tmp_path: Path) -> None:
+    """Killed with all that it started before its markers, and alone behind them: it announces what it had announced."""
+    begin_ms, sent = (int(time.time()) - 60) * 1_000, 0
+    armed = Armed(tmp_path / "armed")
+    armed.directory.mkdir()
+    for point in (DRIVER_BEFORE, DRIVER_AFTER, ""):
+        with submitted_job(job, tmp_path, "local[2]", armed=armed.directory) as process:
+            if point:
+                armed.arm(point)
+            send(job, beats(range(sent, sent + 10), begin_ms))
+            sent += 10
+            if not point:
+                last_ms = begin_ms + (sent - 1) * 1_000
+                wait_status(
+                    job,
+                    lambda status, last_ms=last_ms: status["window_end_ms_last"] == last_ms,
+                    lambda process=process: process.poll() is None,
+                )
+                ask_to_stop(process)
+            assert (process.wait(WAIT_S) == 0) == (not point), (tmp_path / "log").read_text()
+    check_windows(job, sent - 1)
+    written = [(key, encode(marker)) for key, marker, _ in read(job, WINDOWS, WindowClosed)]
+    assert len(written) > len({*written}) == sent - 1  # What came again is the same.

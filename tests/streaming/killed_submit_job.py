@@ -1,0 +1,16 @@
+"""The program for ``spark-submit`` as an operator's, but for being killed where that is armed (``kill_parts``).
+
+The variable ARMED names the directory in which faults are armed.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from regraft.streaming import submit_job
+from regraft.streaming.write_state import StateWriter
+from tests.streaming.kill_parts import Armed, killing_markers
+
+if __name__ == "__main__":
+    StateWriter.write_windows = killing_markers(Armed(Path(os.environ["ARMED"])))  # type: ignore[method-assign]
+    sys.exit(submit_job.main())
