@@ -139,13 +139,13 @@ def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWi
     assert clients_at(loop, evacuated)
     ordered_ms = loop.virtual.now_ms
     order(loop, OrderKind.MAINTAIN, evacuated, evacuate=True)
-    loop.run_for(29_000)  # Whom the repair has just moved there follows when all windows looked back on tell it.
+    loop.run_for(33_000)  # Whom the repair has just moved there follows when all windows looked back on tell it.
     assert loop.loop.state.fleet.in_state(MemberState.DEAD) == ("b07",)
     assert clients_at(loop, evacuated) == []
     planners = planners_since(loop, ordered_ms)
     assert EVACUATION in planners
     assert planners - OF_PERSONS
-    loop.run_for(31_000)
+    loop.run_for(27_000)
     assert loop.loop.state.fleet.serving == loop.inventory.brokers
     assert_only_the_excused_is_lost(loop)
 
