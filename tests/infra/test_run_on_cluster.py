@@ -1,0 +1,22 @@
+"""A command of Regraft on a cluster; the cluster itself is in tests/streaming/test_spark_cluster.py."""
+
+import threading
+
+import pytest
+
+from regraft.infra.spark_cluster import run_on
+
+
+@pytest.mark.parametrize(
+    ("master", "told", "code"),
+    [
+        ("spark://127.0.0.1:7077", 'master = "spark://127.0.0.1:7077"', 0),
+        ("spark://far:7077", "driver_host is 127.0.0.1, where executors of spark://far:7077", 2),
+    ],
+)
+def test_a_command_gets_the_master_and_its_exit_code_is_told(
+    master: str, told: str, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What it prints is seen as it is."""
+    assert run_on(master, ["settings"], threading.Event()) == code
+    assert told in "".join(capfd.readouterr())
