@@ -53,12 +53,7 @@ def parse_settings(arguments: list[str]) -> StreamingSettings:
     security = KafkaSecurity(**{name: given.pop(flag) for name, flag in named.items() if flag in given})
     if given.pop("any_time", False):
         given |= {"future_ms_max": None, "past_ms_max": None}
-    checkpoint, here = given.pop("checkpoint"), given.pop("directory")
-    is_uri = ":/" in checkpoint
-    given |= {
-        "checkpoint_uri": checkpoint if is_uri else "",
-        "checkpoint_directory": here if is_uri else Path(checkpoint),
-    }
+    given |= _checkpoint(given.pop("checkpoint"), given.pop("directory"))
     given["catch_up_grace_ms"] = max(given.get("grace_ms", 0), CATCH_UP_GRACE_MS)
     settings = StreamingSettings(**given, security=security)
     faults = settings.faults() + [f"security: {fault}" for fault in security.faults()]
