@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pyspark
@@ -91,16 +90,15 @@ def _service(name: str, program: str, given: tuple[str, ...], directory: Path, p
 def run_on(url: str, command: list[str], stop: threading.Event) -> int:
     """Run a command of Regraft with this master until it ends or ``stop`` is set; return its exit code."""
     process = subprocess.Popen([sys.executable, "-m", "regraft", *command, "--set", f"spark.master={url}"])
-    asked_s = None
-    while (code := process.poll()) is None:
-        if stop.wait(POLL_S) and asked_s is None:
-            process.send_signal(signal.SIGTERM)
-            asked_s = time.monotonic()
-        elif asked_s is not None:
-            time.sleep(POLL_S)
-            if time.monotonic() - asked_s > STOP_S_MAX:
-                process.kill()
-    return code
+    while process.poll() is None and not stop.wait(POLL_S):
+        pass
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return process.wait()
 
 
 def main() -> int:
