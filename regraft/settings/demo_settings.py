@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from regraft.settings.scenarios import MINCOST, SCENARIOS, SCOT, STOCKS
 
 SCOT_CLUSTERS = 4  # As producers.emulated_kinds places them.
-MINCOST_BROKERS_MAX = 494  # As producers.emulator.place_regions names them.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,8 @@ class DemoSettings:
                 f"brokers is {self.brokers}: with scenario scot a multiple of {SCOT_CLUSTERS}, the clusters, and at "
                 f"least {2 * SCOT_CLUSTERS}"
             )
-        if self.scenario == MINCOST and self.brokers > MINCOST_BROKERS_MAX:
-            found.append(f"brokers is {self.brokers}: at most {MINCOST_BROKERS_MAX} with scenario mincost, 26 a region")
+        if self.scenario == MINCOST and self.brokers > (most := _brokers_in_regions_max()):
+            found.append(f"brokers is {self.brokers}: at most {most} with scenario mincost, 26 a region")
         if self.brokers < 3:
             found.append(f"brokers is {self.brokers}: at least 3, with fewer there is no link to swap")
         if self.degree_max < 2:
@@ -66,3 +65,9 @@ class DemoSettings:
         if self.kill_every_s < 5:
             found.append(f"kill_every_s is {self.kill_every_s:g}: at least 5, a service needs time to come back")
         return found
+
+
+def _brokers_in_regions_max() -> int:
+    from regraft.producers.emulator.place_regions import broker_count_max  # Reads prices, which few settings need.
+
+    return broker_count_max()
