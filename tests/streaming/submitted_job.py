@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -41,6 +41,15 @@ def submitted_job(
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
     environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     environment |= {} if armed is None else {"ARMED": str(armed)}
+    with running(command, directory, environment) as process:
+        yield process
+
+
+@contextmanager
+def running(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program in a directory with its log there; at the end it is killed with all that it started."""
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, cwd=directory, start_new_session=True

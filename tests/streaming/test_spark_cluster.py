@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from regraft.infra.spark_cluster import start_spark_cluster
 from regraft.infra.supervise import Supervisor
 from regraft.streaming.streaming_settings import StreamingSettings
+from tests.streaming.submitted_job import running
 from tests.streaming.test_run_job import beats, check_windows, job, known_brokers_of, send, wait_status
 
 pytestmark = [pytest.mark.spark, pytest.mark.stack]
@@ -42,14 +42,8 @@ def streamed(job: StreamingSettings, run_dir: Path, master: str) -> Iterator[sub
     }
     command = [sys.executable, "-m", "regraft", "stream", "--master", master]
     command += [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
-    with (run_dir / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=run_dir, start_new_session=True)
-    try:
+    with running(command, run_dir) as process:
         yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
 
 
 def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: StreamingSettings, tmp_path: Path) -> None:
