@@ -31,6 +31,7 @@ def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
     Raises CheckpointMismatchError for another version or other settings, and OSError where it cannot be written.
     """
     directory, marker = settings.checkpoint, settings.checkpoint / MARKER
+    _fetch_members(settings)
     brokers = len(known_brokers(settings))
     if not marker.exists():
         drafts = f".{MARKER}."  # of a process that was killed while it wrote the marker
@@ -57,6 +58,17 @@ def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
             "directory, or empty this one to read the telemetry again from the start of its retention"
         )
     return settings
+
+
+def _fetch_members(settings: StreamingSettings) -> None:
+    """Let this machine know the brokers that a checkpoint at a URI knows, whoever ran the job before."""
+    copy = settings.members_copy
+    if copy is None:
+        return
+    if copy.exists():
+        replace_file(settings.members_file, copy.read_text())
+    else:
+        settings.members_file.unlink(missing_ok=True)
 
 
 def shards_before_start(settings: StreamingSettings) -> int:

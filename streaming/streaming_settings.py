@@ -187,8 +187,13 @@ class StreamingSettings:
 
     @property
     def members_file(self) -> Path:
-        """Where the job keeps, on this machine, which brokers were added; their topic says it again."""
+        """Where the job keeps, on this machine, which brokers were added: they are asked for before Spark runs, too."""
         return self.checkpoint_directory / "members.json"
+
+    @property
+    def members_copy(self) -> HadoopPath | None:
+        """The same beside a checkpoint at a URI, for a start on another machine; None where it is on this one."""
+        return HadoopPath(self.checkpoint_uri) / "members.json" if self.checkpoint_uri else None
 
     @property
     def session_options(self) -> dict[str, str]:

@@ -125,6 +125,8 @@ class MemberWatcher:
         self._waiting = waiting
         known = {broker: agent for broker, agent in sorted(self.agent_of.items()) if agent not in waiting}
         if known != before or not self._settings.members_file.exists():  # Nobody is an answer, too, and to be kept.
+            if (copy := self._settings.members_copy) is not None:  # First: it is what the next start goes by.
+                replace_file(copy, json.dumps(known) + "\n")
             replace_file(self._settings.members_file, json.dumps(known) + "\n")
         if known == before:
             return False

@@ -13,6 +13,7 @@ from regraft.streaming.closing_rule import ClosingRule, has_uncommitted_batch, s
 from regraft.streaming.job_errors import EXIT_REFUSED, StreamingJobError
 from regraft.streaming.open_checkpoint import MARKER, CheckpointMismatchError, open_checkpoint, set_aside
 from regraft.streaming.run_job import run_job
+from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import LOCAL_MANAGER, SPARK_SETTINGS, StreamingSettings
 from regraft.streaming.submit_job import parse_settings
 from tests.streaming.mount_store import mounted
@@ -90,6 +91,19 @@ def test_a_checkpoint_is_known_again(job: StreamingSettings) -> None:
     (job.checkpoint / MARKER).unlink()
     with pytest.raises(CheckpointMismatchError, match=r"not empty and has no query\.json"):
         open_checkpoint(job)
+
+
+@pytest.mark.spark
+def test_another_machine_knows_the_brokers_that_were_added(job: StreamingSettings, tmp_path: Path) -> None:
+    """A micro-batch that runs again knows those that it knew before, wherever; what another checkpoint left is gone."""
+    job.members_file.write_text('{"of": "another"}')
+    open_checkpoint(job)
+    assert added_brokers(job) == {}
+    assert job.members_copy is not None
+    replace_file(job.members_copy, '{"b9": "west"}')
+    there = replace(job, checkpoint_directory=tmp_path / "another-machine")
+    open_checkpoint(there)
+    assert added_brokers(there) == {"b9": "west"}
 
 
 @pytest.mark.spark

@@ -469,6 +469,7 @@ def test_a_broker_that_is_added_is_known_without_a_restart(
 ) -> None:
     """Its telemetry is refused until the members have it, and counts from then on, in the topic of its agent, too."""
     job = dataclasses.replace(job, catch_up_grace_ms=500, inventory_path=tmp_path / "inventory.json")
+    job = dataclasses.replace(job, checkpoint_uri=(tmp_path / "by-uri").as_uri())
     names = [f"b{number}" for number in range(BROKERS)]
     tree = Configuration.of(1, names[:-1], [("b0", name) for name in names[1:-1]])
     inventory_of(tree, {}).save(tmp_path / "inventory.json")
@@ -481,7 +482,7 @@ def test_a_broker_that_is_added_is_known_without_a_restart(
     [before] = [query.runId for query in spark.streams.active]
     add_member(job, "b5", "west")
     wait_until(lambda: [query.runId for query in spark.streams.active if query.runId != before] != [], WAIT_S)
-    assert added_brokers(job) == {"b5": "west"}
+    assert added_brokers(job) == json.loads((tmp_path / "by-uri" / "members.json").read_text()) == {"b5": "west"}
     values = beats(range(20, 40), begin_ms)
     send(job, [(key, value) for key, value in values if key == "b5"], "west")  # First, or no window waits for it.
     send(job, [(key, value) for key, value in values if key != "b5"])
