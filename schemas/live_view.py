@@ -125,6 +125,7 @@ class ShownProposal(ShownChanges, frozen=True, kw_only=True):
     verdict: str
     verdict_reason: str
     gain_observed_per_s: float | None
+    gain_error_per_s: float | None = None
 
 
 class ShownPhase(Struct, frozen=True):
@@ -152,6 +153,8 @@ class ShownPlan(ShownChanges, frozen=True, kw_only=True):
     control_messages: int
     refused: tuple[ShownProposal, ...]
     digest: str = ""
+    sample_share: float = 1.0
+    gain_error_per_s: float | None = None
 
 
 class ShownDecision(Struct, frozen=True, kw_only=True):

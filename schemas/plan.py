@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from msgspec import Struct, to_builtins
 
-from regraft.schemas.bounds import Epoch, Name, NameOrNone, Number, Sum, TimeMs
+from regraft.schemas.bounds import Epoch, Measure, Name, NameOrNone, Number, Sum, TimeMs
 
 LinkPair = tuple[Name, Name]
 
@@ -94,7 +94,8 @@ class Proposal(Struct, frozen=True):
     a tree all of whose subscribers move. Costs are per second (``overlay.cost``); ``price`` likewise, spread over the
     pay-back time of the settings. The proposals of one planner
     call are a sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None
-    until the plan is verified.
+    until the plan is verified. ``gain_error_per_s`` is the standard error of what it saves, by how windows differ, also
+    by what a sample of the telemetry leaves out of each; None where that was not asked or cannot be told.
     """
 
     planner: Name
@@ -110,6 +111,7 @@ class Proposal(Struct, frozen=True):
     gain_observed_per_s: Number | None = None
     id_moves: tuple[IdMove, ...] = ()
     subscribers_moved: tuple[HomeMove, ...] = ()
+    gain_error_per_s: Measure | None = None
 
     @property
     def gain_per_s(self) -> float:
@@ -156,6 +158,8 @@ class Plan(Struct, frozen=True):
     the same change for the same epoch. ``brokers_target`` are all brokers of the target overlay, empty in plans of
     earlier versions, which changed none. ``brokers_lost`` are those whose life at ``epoch_from`` is over, dead or
     started again empty: nothing is asked of them. A broker that is lost and in the target comes back by this plan.
+    ``sample_share`` is what share of the notifications is known of the windows that it rests on: below 1 all its costs
+    are estimates. ``gain_error_per_s`` is the standard error of what all of it saves.
     """
 
     plan: Name
@@ -182,6 +186,8 @@ class Plan(Struct, frozen=True):
     brokers_target: tuple[Name, ...] = ()
     brokers_lost: tuple[Name, ...] = ()
     subscribers_moved: tuple[HomeMove, ...] = ()
+    sample_share: Measure = 1.0
+    gain_error_per_s: Measure | None = None
 
     @property
     def approval_digest(self) -> str:

@@ -12,6 +12,7 @@ from regraft.controller.decide.judge_proposals import (
     Situation,
     frailty_price_per_s,
     frailty_text,
+    gain_error_per_s,
     judge_calm,
     judge_change,
     judge_luck,
@@ -44,6 +45,7 @@ class Choice:
     target: OverlayConfiguration
     cost_before_per_s: float
     cost_predicted_per_s: float
+    gain_error_per_s: float | None = None
 
 
 class PlanDraft:
@@ -88,7 +90,8 @@ class PlanDraft:
         if against is not None:
             reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
         target = reached.configuration.at_epoch(epoch_next)
-        return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s)
+        error_per_s = gain_error_per_s(start, reached, self._situation) if chosen else None
+        return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s, error_per_s)
 
     def _start(self) -> Reached:
         reached: Reached = self._situation.kind.reached(self._situation.state)
@@ -126,7 +129,10 @@ class PlanDraft:
             against = (Verdict.WRONG_ID, str(error))
         else:
             proposal = msgspec.structs.replace(
-                proposal, cost_before_per_s=reached.cost_per_s, cost_after_per_s=after.cost_per_s
+                proposal,
+                cost_before_per_s=reached.cost_per_s,
+                cost_after_per_s=after.cost_per_s,
+                gain_error_per_s=gain_error_per_s(reached, after, situation),
             )
             against = situation.kind.judge_caps(reached, after)
             if against is None and proposal.planner not in NEEDS_NO_GAIN:
@@ -199,6 +205,8 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
         moves=moves_of(choice.chosen),
         subscribers_moved=subscribers_moved_of(choice.chosen),
         refused=tuple(_shortened(one) for one in choice.refused[:REFUSED_KEPT_MAX]),
+        sample_share=state.sample_share,
+        gain_error_per_s=choice.gain_error_per_s,
     )
     return target.as_target(plan, present)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -134,6 +135,12 @@ def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> Me
     costs_per_s = before.costs_per_s
     saved_per_s = costs_per_s - after.costs_per_s
     return mean_gain(saved_per_s / np.maximum(costs_per_s, COST_MIN_PER_S), before.spans, lifetime_s)
+
+
+def gain_error_per_s(before: Reached, after: Reached, situation: Situation) -> float | None:
+    """Return the standard error of what a change saves per second, None where spans do not tell."""
+    error = gain_shares(before, after, _memory_s(situation)).error * before.cost_per_s
+    return error if math.isfinite(error) else None
 
 
 def _memory_s(situation: Situation) -> float | None:

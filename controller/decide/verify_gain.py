@@ -47,6 +47,11 @@ class Verification:
         return self.cost_without_per_s - self.cost_observed_per_s
 
     @property
+    def error_per_s(self) -> float | None:
+        """The standard error of the gain, None where a single window does not tell it."""
+        return self.noise_per_s if math.isfinite(self.noise_per_s) else None
+
+    @property
     def is_missed(self) -> bool:
         """Tell whether the plan saves much less than predicted, or less than its price."""
         return self.gain_per_s < max(MISSED_SHARE * self.gain_predicted_per_s, self.price_per_s)
@@ -111,11 +116,7 @@ def plan_undoing(
     Users go back that are still where the plan put them, as the newest window says; one that has left or gone elsewhere
     by itself stays out of it.
     """
-    moves = tuple(ClientMove(move.client, move.home_to, move.home_from) for move in plan.moves)
-    if newest.interests is not None:
-        homes = homes_in(newest.interests, (move.client for move in moves))
-        moves = tuple(move for move in moves if homes.get(move.client) == move.home_from)
-    id_moves = tuple(IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves)
+    moves = _moves_back(plan, newest)
     proposal = Proposal(
         planner=UNDO_PLANNER,
         links_removed=plan.links_added,
@@ -126,7 +127,7 @@ def plan_undoing(
         reason=f"takes back {plan.plan}: {found.text}",
         verdict_reason="the plan made things worse",
         moves=moves,
-        id_moves=id_moves,
+        id_moves=tuple(IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves),
     )
     undo = msgspec.structs.replace(
         plan,
@@ -142,10 +143,20 @@ def plan_undoing(
         undoes=plan.plan,
         cost_observed_per_s=None,
         control_messages=0,
+        gain_error_per_s=found.error_per_s,
         moves=moves,
         refused=(),
     )
     return before.as_target(undo, after)
+
+
+def _moves_back(plan: Plan, newest: ClosedWindow) -> tuple[ClientMove, ...]:
+    """Return the moves back of the plan's clients, of users those that are still where it put them."""
+    moves = tuple(ClientMove(move.client, move.home_to, move.home_from) for move in plan.moves)
+    if newest.interests is None:
+        return moves
+    homes = homes_in(newest.interests, (move.client for move in moves))
+    return tuple(move for move in moves if homes.get(move.client) == move.home_from)
 
 
 def observed_gains_per_s(

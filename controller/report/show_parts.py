@@ -125,6 +125,8 @@ def shown_plan(plan: Plan) -> ShownPlan:
         cost_observed_per_s=plan.cost_observed_per_s,
         control_messages=plan.control_messages,
         refused=tuple(shown_proposal(one) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
+        sample_share=plan.sample_share,
+        gain_error_per_s=plan.gain_error_per_s,
         digest=plan.approval_digest if LIFE[plan.phase].orders else "",  # Nobody orders anything about the others.
     )
 
@@ -141,6 +143,7 @@ def shown_proposal(proposal: Proposal) -> ShownProposal:
         verdict=proposal.verdict,
         verdict_reason=proposal.verdict_reason,
         gain_observed_per_s=proposal.gain_observed_per_s,
+        gain_error_per_s=proposal.gain_error_per_s,
     )
 
 

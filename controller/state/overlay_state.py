@@ -69,6 +69,13 @@ class OverlayState:
         return None
 
     @property
+    def sample_share(self) -> float:
+        """What share of the notifications of all windows is known in full, by their time."""
+        known_s = sum(window.sets.span_s for window in self.windows)
+        whole_s = sum(window.sets.span_s / window.sets.share for window in self.windows)
+        return known_s / whole_s if whole_s and known_s < whole_s else 1.0
+
+    @property
     def newest(self) -> ClosedWindow:
         """The window that closed last."""
         return self.windows[-1]

@@ -101,6 +101,7 @@ export function planBody(plan, store) {
     element("p", { class: "muted" },
       `Epoch ${plan.epoch_from} to ${plan.epoch_to}, on the window that ended ${clockTime(plan.window_end_ms)}. `,
       `Cost ${amount(plan.cost_before_per_s)}/s before, ${amount(plan.cost_predicted_per_s)}/s predicted`,
+      plan.sample_share < 1 ? `, estimated from ${share(plan.sample_share)} of the notifications` : "",
       plan.cost_observed_per_s === null ? "" : `; ${amount(plan.cost_observed_per_s)}/s on the later windows that verified it, whose traffic is another`,
       plan.control_messages ? `; ${counted(plan.control_messages, "control message")}` : "",
       latency === undefined ? "." : `; first command ${milliseconds(latency)} after the window's end.`),
@@ -119,11 +120,16 @@ export function proposalTable(proposals, isRefused = false) {
   return table(heads, proposals.map((one) => [
     changeText(one),
     [element("span", {}, readable(one.reason)), element("br"), element("span", { class: "muted" }, words(one.planner))],
-    amount(one.cost_before_per_s - one.cost_after_per_s),
+    withError(one.cost_before_per_s - one.cost_after_per_s, one.gain_error_per_s),
     amount(one.price_per_s),
     [element("b", {}, words(one.verdict)), one.verdict_reason ? `: ${readable(one.verdict_reason)}` : ""],
     ...(isRefused ? [] : [one.gain_observed_per_s === null ? "not yet" : amount(one.gain_observed_per_s)]),
   ]));
+}
+
+// A saving with its standard error, where that is known.
+function withError(value, error) {
+  return error === null || error === undefined ? amount(value) : `${amount(value)} ± ${amount(error)}`;
 }
 
 function changeText(proposal) {

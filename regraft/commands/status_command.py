@@ -152,5 +152,8 @@ def _plan_text(plan: dict[str, Any]) -> str:
     undoes = f", takes back {plan['undoes']}" if plan["undoes"] else ""
     observed = plan["cost_observed_per_s"]
     seen = "" if observed is None else f", observed {observed:.0f}"
-    costs = f"cost {plan['cost_before_per_s']:.0f} -> {plan['cost_predicted_per_s']:.0f} per s predicted{seen}"
+    error = plan["gain_error_per_s"]
+    off = "" if error is None else f" (standard error of the saving {error:.0f})"
+    costs = f"cost {plan['cost_before_per_s']:.0f} -> {plan['cost_predicted_per_s']:.0f} per s predicted{off}{seen}"
+    costs += f", estimated from {plan['sample_share']:.1%} of the notifications" if plan["sample_share"] < 1 else ""
     return f"{plan['plan']}: {plan['phase']}, epoch {plan['epoch_to']}, {costs}{undoes}"

@@ -114,6 +114,10 @@ def _figures(summary: dict[str, Any]) -> str:
         ("lost / repeated / out of order", "{lost} / {repeated} / {out_of_order}".format(**summary)),
         ("windows closed (incomplete)", f"{summary['windows_closed']} ({summary['windows_incomplete']})"),
         ("plans completed (aborted)", f"{summary['plans_completed']} ({summary['plans_aborted']})"),
+        (
+            "notifications that costs are estimated from, at least",
+            _share(summary["telemetry_share"]),
+        ),
         ("links at measured instead of told cost", number_text(summary["links_corrected"])),
         ("a subscription lives", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
         ("a decision looks back", _known_unit(summary["horizon_windows"], "windows", 0)),
@@ -260,6 +264,10 @@ def _shared_reason(proposal: Proposal) -> str:
             either = "|".join(f"{re.escape(one)}-{re.escape(other)}" for one, other in ((a, b), (b, a)))
             reason = re.sub(rf"(?<![\w-])(?:{either})(?![\w-])", name, reason)
     return reason
+
+
+def _share(share: float | None) -> str:
+    return "not measured" if share is None else "all" if share >= 1 else f"1 of {round(1 / share)}"
 
 
 def _links(pairs: Iterable[tuple[str, str]]) -> str:

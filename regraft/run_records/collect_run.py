@@ -153,6 +153,7 @@ def window_costs(
                     cost_over_per_s(kind, fleet, first, window),
                     window.is_complete,
                     (shadows_per_s or {}).get(window.end_ms, {}),
+                    window.sets.share,
                 )
             )
     return tuple(found)

@@ -56,6 +56,7 @@ class WindowCost:
     """What one window's traffic cost on the overlay of its time, and would have cost on others.
 
     ``shadows_per_s`` is by shadow planner, on the tree that this planner alone would have made by then.
+    ``sample_share`` is what share of the notifications the window knows: below 1 all its costs are estimates.
     """
 
     end_ms: int
@@ -64,6 +65,7 @@ class WindowCost:
     cost_bootstrap_per_s: float
     complete: bool
     shadows_per_s: Mapping[str, float] = field(default_factory=dict)
+    sample_share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
         "window_close_to_command_ms_p50": _rounded(percentile(record.latencies_ms, 50)),
         "window_close_to_command_ms_p95": _rounded(percentile(record.latencies_ms, 95)),
         "emulator_behind_ms_max": record.emulator_behind_ms_max,
-        "telemetry_records": record.telemetry_records,
+        **_telemetry_figures(record),
         "seed": record.seed,
         "restarts": {service.name: service.restarts for service in record.services},
         "given_up": list(record.given_up),
@@ -175,6 +175,12 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
         "id_moves": shadow.id_moves,
         "faults": shadow.faults,
     }
+
+
+def _telemetry_figures(record: RunRecord) -> dict[str, Any]:
+    """Return how much telemetry there was, and the least share of the notifications that a window's costs rest on."""
+    share = min((window.sample_share for window in record.windows), default=None)
+    return {"telemetry_records": record.telemetry_records, "telemetry_share": share}
 
 
 def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:

@@ -48,6 +48,8 @@ PLAN_FIELDS = (
     "cost_predicted_per_s",
     "cost_observed_per_s",
     "undoes",
+    "sample_share",
+    "gain_error_per_s",
 )
 NOTHING_SHOWN: dict[str, Any] = {
     "notes": [],

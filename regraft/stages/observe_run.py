@@ -246,6 +246,7 @@ class RunObserver:
             point.cost_bootstrap_per_s,
             point.is_complete,
             shadows_per_s,
+            point.sample_share,
         )
 
     def _take_events(self, events: Sequence[AdaptationEvent]) -> list[AdaptationEvent]:

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regraft.run_records.run_record import DeliveryLedger, HorizonUse, ServiceUse, WindowCost
+from regraft.schemas.sampled_blocks import share_text
 
 LINE_INTERVAL_S = 10.0
 CHART_HEIGHT = 8
@@ -60,6 +61,8 @@ class Frame:
         if newest is None:
             return "no window yet"
         saved = _saved_text(newest.cost_per_s, newest)
+        if newest.sample_share < 1:
+            saved += f", estimated from {share_text(newest.sample_share)}"
         return f"cost {newest.cost_per_s:.0f}/s, bootstrap {newest.cost_bootstrap_per_s:.0f}/s, {saved}"
 
     @property

@@ -1,6 +1,7 @@
 """Which accepted proposals go into one plan."""
 
 import random
+import statistics
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from regraft.controller.decide.choose_proposals import Choice, plan_of
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.tree.tree_state import TreeState
-from regraft.overlay.configuration import link
+from regraft.overlay.configuration import Configuration, link
 from regraft.overlay.cost import overlay_cost
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree import random_tree
@@ -162,3 +163,22 @@ def test_any_choice_is_a_cheaper_tree_under_the_cap(seed: int) -> None:
         for swap in as_swaps(reached, one.links_removed, one.links_added):
             reached.apply(swap)
     assert reached.links == choice.target.links
+
+
+def test_a_plan_says_of_how_much_it_is_an_estimate_and_how_far_that_may_be_off() -> None:
+    """The error is that of the mean share of the cost that is saved, over windows that differ and hold a sample."""
+    wishes = [WANTED, WANTED[:40], WANTED[10:]]
+    windows = [closed_window(TREE.brokers, wanted, 1000 * place) for place, wanted in enumerate(wishes)]
+    sampled = tuple(replace(one, sets=replace(one.sets, share=0.25, span_s=one.sets.span_s / 4)) for one in windows)
+    state = TreeState(TREE, INVENTORY, sampled)
+    certain = replace(SETTINGS, noise_factor=0.0, change_noise_factor=0.0)
+    choice = choose_proposals([proposal_of(*JOIN_0_2)], replace(SITUATION, state=state), 7, certain)
+    plan = plan_of(choice, state)
+    after = Configuration.of(1, TREE.brokers, (set(TREE.links) - {JOIN_0_2[0]}) | {JOIN_0_2[1]})
+    costs = [[overlay_cost(tree, INVENTORY, one.sets).total_per_s for one in sampled] for tree in (TREE, after)]
+    saved = [1 - new / old for old, new in zip(*costs, strict=True)]
+    assert plan.sample_share == 0.25
+    expected_per_s = statistics.stdev(saved) / 3**0.5 * choice.cost_before_per_s
+    assert plan.gain_error_per_s == pytest.approx(expected_per_s)
+    assert plan.proposals[0].gain_error_per_s == plan.gain_error_per_s > 0
+    assert plan_of(choice_of(proposal_of(*JOIN_0_2)), STATE).sample_share == 1.0
