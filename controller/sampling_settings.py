@@ -15,15 +15,16 @@ class SamplingSettings:
 
     ``share_min``: the least share that is asked for, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report
     what their own settings say. ``delay_windows_max``: half as much is asked for when windows come later after their
-    end than so many of their lengths, and do not catch up. Default 3: 15 s of windows of 5 s. ``cells_max``: as much
-    less is asked for as it takes to have no more cells of deliveries in a window, as the controller reads it. Default
-    0: no such limit. ``calm_windows``: twice as much is asked for after so many windows without either, and twice as
-    many after each time that this was too much. Default 12, a minute; at most 64 times that.
+    end than so many of their lengths, and do not catch up. Default 3: 15 s of windows of 5 s.
+    ``deliveries_max``: as much less is asked for as it takes for windows to tell no more deliveries one by one, each of
+    a notification at a broker. Default 0: no such limit. ``calm_windows``: twice as much is asked for after so many
+    windows without either, and twice as many after each time that this was too much. Default 12, a minute; at most 64
+    times that.
     """
 
     share_min: float = 1.0
     delay_windows_max: float = 3.0
-    cells_max: int = 0
+    deliveries_max: int = 0
     calm_windows: int = 12
 
     @property
@@ -33,7 +34,7 @@ class SamplingSettings:
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
-        found = values_below(self, {"cells_max": 0, "calm_windows": 3})
+        found = values_below(self, {"deliveries_max": 0, "calm_windows": 3})
         if fault := share_fault(self.share_min):
             found.append(f"share_min {fault}")
         if not 0 < self.delay_windows_max < math.inf:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from regraft.controller.sampling_settings import SamplingSettings
 from regraft.schemas.sample_request import SampleRequest
 
-LOADED_WINDOWS = 3  # That many must be too late, or have too many cells: one may be a pause.
+LOADED_WINDOWS = 3  # That many must be too late, or have too many deliveries: one may be a pause.
 CALM_FACTOR_MAX = 64
 CATCH_UP_FACTOR = 1.25
 RELAPSE_CALMS = 4  # Within so many calms a step up was too much: delays grow slowly when hardly too much comes.
@@ -26,12 +26,12 @@ CALM_DELAY_SHARE = 0.5  # Of the delay that is too much; above it nothing more i
 
 @dataclass(frozen=True, slots=True)
 class WindowLoad:
-    """How late after its end a window was put together, and of how many cells; ``power`` is that of its share."""
+    """How late after its end a window was put together, and of how many deliveries; ``power`` is that of its share."""
 
     start_ms: int
     end_ms: int
     delay_ms: int
-    cells: int
+    deliveries: int
     power: int
 
 
@@ -52,7 +52,7 @@ def choose_share(
 def _less(
     asked: SampleRequest, since: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
 ) -> SampleRequest | None:
-    """Return a request for less where windows are too late, or have too many cells."""
+    """Return a request for less where windows are too late, or have too many deliveries."""
     last = since[-LOADED_WINDOWS:]
     if len(last) < LOADED_WINDOWS:
         return None
@@ -68,10 +68,10 @@ def _less(
 
 def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple[int, str]:
     """Return how often to halve the share, and why; 0 where nothing is too much."""
-    cells = statistics.median(load.cells for load in last)
-    if 0 < settings.cells_max < cells:
-        reason = f"windows have {cells:,.0f} cells, at most {settings.cells_max:,} are wanted"
-        return math.ceil(math.log2(cells / settings.cells_max)), reason
+    deliveries = statistics.median(load.deliveries for load in last)
+    if 0 < settings.deliveries_max < deliveries:
+        reason = f"windows tell {deliveries:,.0f} deliveries one by one, at most {settings.deliveries_max:,} are wanted"
+        return math.ceil(math.log2(deliveries / settings.deliveries_max)), reason
     delay_ms_max, later_ms = _delay_ms_max(last[-1], settings), last[-1].delay_ms - last[0].delay_ms
     if min(load.delay_ms for load in last) > delay_ms_max and later_ms >= 0:
         late_s, limit_s = last[-1].delay_ms / 1000, delay_ms_max / 1000
@@ -90,10 +90,10 @@ def _more(
     calm = since[-asked.calm_windows :] if asked.calm_windows else since
     if not asked.power or len(calm) < max(asked.calm_windows, 1):
         return None
-    cells_most = 2 * max(load.cells for load in calm)
+    deliveries_most = 2 * max(load.deliveries for load in calm)
     if any(load.delay_ms > CALM_DELAY_SHARE * _delay_ms_max(load, settings) for load in calm):
         return None
-    if 0 < settings.cells_max < cells_most:
+    if 0 < settings.deliveries_max < deliveries_most:
         return None
     calm_windows = settings.calm_windows if asked.is_raised else asked.calm_windows
     reason = f"windows have come in time for {len(calm)} windows"

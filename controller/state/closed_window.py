@@ -51,7 +51,6 @@ class ClosedWindow:
     epochs: Mapping[str, int] = field(default_factory=dict)
     boots: Mapping[str, int] = field(default_factory=dict)
     subscribers_at: Mapping[str, int] | None = None
-    cells: int = 0
     _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
     _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
     _restricted: ClosedWindow | None = field(default=None, init=False, repr=False)

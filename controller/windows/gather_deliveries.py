@@ -35,7 +35,6 @@ class WindowDeliveries:
     homes: Mapping[str, str]
     untold: frozenset[str]
     local_deliveries: Mapping[tuple[str, str], int]
-    cells: int = 0
 
 
 @dataclass
@@ -110,7 +109,7 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
     homes = _flagged_homes(sample, newest, brokers) | _homes(told, named, brokers)
     untold = frozenset(name for name, sequence in newest.items() if homes.get(name, (-1, ""))[0] < sequence)
     known_homes = {name: home for name, (_, home) in homes.items() if name not in untold}
-    return WindowDeliveries(sets, known_homes, untold, local_deliveries, len(told.row))
+    return WindowDeliveries(sets, known_homes, untold, local_deliveries)
 
 
 def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[str, str], int]]:

@@ -15,10 +15,10 @@ SETTINGS = SamplingSettings(share_min=1 / 64, delay_windows_max=2.0, calm_window
 NOTHING = SampleRequest(0, 0, "")
 
 
-def loads(*delays_s: float, cells: int = 100, power: int = 0, first: int = 0) -> list[WindowLoad]:
+def loads(*delays_s: float, deliveries: int = 100, power: int = 0, first: int = 0) -> list[WindowLoad]:
     starts_ms = [WINDOW_MS * (first + place) for place in range(len(delays_s))]
     return [
-        WindowLoad(start_ms, start_ms + WINDOW_MS, int(1000 * delay_s), cells, power)
+        WindowLoad(start_ms, start_ms + WINDOW_MS, int(1000 * delay_s), deliveries, power)
         for start_ms, delay_s in zip(starts_ms, delays_s, strict=True)
     ]
 
@@ -49,12 +49,12 @@ def test_less_is_asked_for_when_windows_come_late_and_do_not_catch_up(
 
 def test_as_much_less_is_asked_for_as_cells_are_too_many() -> None:
     """Seven times too many: an eighth, at once; from the share that windows have, but never less than is allowed."""
-    settings = SamplingSettings(share_min=1 / 64, cells_max=1_000)
-    for present, cells, power in ((0, 7_000, 3), (2, 7_000, 5), (0, 1_001, 1), (0, 999_000, 6)):
-        found = choose_share(NOTHING, loads(2, 2, 2, cells=cells, power=present), settings, 99)
+    settings = SamplingSettings(share_min=1 / 64, deliveries_max=1_000)
+    for present, deliveries, power in ((0, 7_000, 3), (2, 7_000, 5), (0, 1_001, 1), (0, 999_000, 6)):
+        found = choose_share(NOTHING, loads(2, 2, 2, deliveries=deliveries, power=present), settings, 99)
         assert found is not None
         assert found.power == power
-    assert choose_share(NOTHING, loads(2, 2, 2, cells=1_000), settings, 99) is None
+    assert choose_share(NOTHING, loads(2, 2, 2, deliveries=1_000), settings, 99) is None
 
 
 def test_windows_from_before_the_last_request_tell_nothing() -> None:
@@ -90,10 +90,10 @@ def test_more_is_asked_for_after_a_calm_and_later_each_time_it_proves_too_much()
 
 def test_what_would_be_too_many_cells_is_not_asked_for() -> None:
     """At most twice as many come with twice the share."""
-    settings = SamplingSettings(share_min=1 / 64, cells_max=1_000, calm_windows=6)
+    settings = SamplingSettings(share_min=1 / 64, deliveries_max=1_000, calm_windows=6)
     asked = SampleRequest(3, 0, "late", calm_windows=6)
-    assert choose_share(asked, loads(*[2] * 6, cells=501, power=3), settings, 99) is None
-    assert choose_share(asked, loads(*[2] * 6, cells=500, power=3), settings, 99) is not None
+    assert choose_share(asked, loads(*[2] * 6, deliveries=501, power=3), settings, 99) is None
+    assert choose_share(asked, loads(*[2] * 6, deliveries=500, power=3), settings, 99) is not None
 
 
 def test_what_the_settings_do_not_allow_any_more_is_taken_back() -> None:
