@@ -20,7 +20,6 @@ TURN_SILENCE_S_MAX = 60.0  # Starting a query takes up to half of that on a busy
 FLOOR_BATCHES = 100
 HELD_PARTS = ("addBatch", "triggerExecution")  # Spark's names of the parts in which a micro-batch is held.
 FURTHEST_BEHIND = "maxOffsetsBehindLatest"  # Spark's name of it, among what a source of Kafka reports.
-BATCH_SILENCE_S_MAX = 180.0  # Spark tells of an idle query each 10 s; a batch may wait a minute for Kafka.
 
 
 class JobMetrics:
@@ -158,10 +157,10 @@ def _finite(value: float) -> float:
 class JobHealth:
     """How the job is, for /health and /ready; asked from other threads.
 
-    Ready once a micro-batch has ended; ill when the job's thread does not turn, or no micro-batch ends.
+    Ready once a micro-batch has ended; ill when the job's thread does not turn, or no micro-batch ends for so long.
     """
 
-    def __init__(self, turn_s_max: float = TURN_SILENCE_S_MAX, batch_s_max: float = BATCH_SILENCE_S_MAX) -> None:
+    def __init__(self, batch_s_max: float, turn_s_max: float = TURN_SILENCE_S_MAX) -> None:
         self.turns = Pulse("the streaming job", turn_s_max)
         self.batches = Pulse("the streaming query", batch_s_max)
         self.has_batch = False

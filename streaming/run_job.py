@@ -98,7 +98,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
         raise StreamingJobError(str(error), EXIT_REFUSED) from error
     except OSError as error:
         raise unwritable(error, settings) from error
-    metrics, health, heap = JobMetrics(), JobHealth(), heap_of(spark)
+    metrics, health, heap = JobMetrics(), JobHealth(settings.silence_ms_max / 1_000), heap_of(spark)
     tell_size(settings, len(known_brokers(settings)), batch_records_max(settings), heaps_of(spark))
     with ExitStack() as held:
         if settings.metrics_port is not None:

@@ -116,6 +116,8 @@ class StreamingSettings:
     else a topic of telemetry that has such is refused, as a wrong clock could say anything.
     ``write_timeout_ms``: how long Kafka may acknowledge none of the rows that wait before the job ends; a slow one that
     takes some is waited for.
+    ``silence_ms_max``: how long no micro-batch may end before ``/health`` reports that the job hangs. A restart runs
+    the same micro-batch again, so this must be longer than the slowest one takes.
     ``status_file``: JSON that says how far the job is; None writes none.
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
@@ -142,6 +144,7 @@ class StreamingSettings:
     past_ms_max: int | None = 3_600_000
     create_time: bool = False
     write_timeout_ms: int = 60_000
+    silence_ms_max: int = 180_000
     status_file: Path | None = None
     telemetry_topic: str = ""
     metrics_port: int | None = None
@@ -222,6 +225,7 @@ class StreamingSettings:
                 ("catch_up_grace_ms", self.catch_up_grace_ms, self.grace_ms, "a backlog is read less evenly"),
                 ("trigger_ms", self.trigger_ms, 0, "0 starts each micro-batch when the last one ends"),
                 ("pause_ms_max", self.pause_ms_max, 0, "0 never waits for a window to be complete"),
+                ("silence_ms_max", self.silence_ms_max, 30_000, "Spark reports an idle query every 10 s"),
                 ("records_per_trigger_max", self.records_per_trigger_max, 100, "each micro-batch has a fixed cost"),
                 ("records_per_broker_max", self.records_per_broker_max, 0, "0 leaves the bound at that of a trigger"),
                 ("shards", self.shards, 0, "a task keeps each of them, 0 leaves it to the number of brokers"),

@@ -53,7 +53,7 @@ def test_a_first_micro_batch_without_a_rate_is_no_fault(rate: float) -> None:
 
 def test_the_job_is_ready_after_its_first_micro_batch() -> None:
     """Before it nobody can know whether it reads at all."""
-    health = JobHealth()
+    health = JobHealth(180.0)
     assert (health().is_ready, health().faults) == (False, ())
     health.has_batch = True
     assert health().is_ready
@@ -61,5 +61,5 @@ def test_the_job_is_ready_after_its_first_micro_batch() -> None:
 
 def test_a_job_or_a_query_that_hangs_is_told_apart() -> None:
     """The thread of the job and Spark's query can each stand still for themselves."""
-    assert [fault.split(" has ")[0] for fault in JobHealth(-1.0, 60.0)().faults] == ["the streaming job"]
-    assert [fault.split(" has ")[0] for fault in JobHealth(60.0, -1.0)().faults] == ["the streaming query"]
+    assert [fault.split(" has ")[0] for fault in JobHealth(60.0, -1.0)().faults] == ["the streaming job"]
+    assert [fault.split(" has ")[0] for fault in JobHealth(-1.0, 60.0)().faults] == ["the streaming query"]

@@ -90,7 +90,7 @@ def test_half_a_minute_of_any_fleet_is_no_backlog(
     writer: Any = NoWriter()
     for behind_s, catching_up in ((5, False), (30, False), (200, True)):
         monkeypatch.setattr(run_job, "records_behind", answer(behind_s * count * FLUSHES_PER_S))
-        job = run_job._Job(nothing, settings, nothing, writer, JobMetrics(), JobHealth())
+        job = run_job._Job(nothing, settings, nothing, writer, JobMetrics(), JobHealth(180.0))
         assert job.status.catching_up is catching_up
 
 
@@ -107,5 +107,5 @@ def test_only_a_backlog_of_several_micro_batches_waits_longer(
     settings = StreamingSettings("none:1", tmp_path, records_per_trigger_max=500)
     nothing: Any = None
     writer: Any = NoWriter()
-    job = run_job._Job(nothing, settings, nothing, writer, JobMetrics(), JobHealth())
+    job = run_job._Job(nothing, settings, nothing, writer, JobMetrics(), JobHealth(180.0))
     assert job.status.catching_up is catching_up
