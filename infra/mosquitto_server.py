@@ -1,0 +1,77 @@
+"""Run Mosquitto brokers as supervised services: loopback only, each with a log that a node can read.
+
+In: a name and a run directory. Out: a Service and its port. Who connects to them is not decided here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+from regraft.infra.find_port import LOOPBACK, choose_ports, is_listening
+from regraft.infra.service import SERVER_VARIABLES, Service
+from regraft.infra.stack_error import StackError
+from regraft.infra.start_on_port import start_on_port
+from regraft.infra.supervise import Supervisor
+
+PROGRAM = "mosquitto"
+ELSEWHERE = Path("/usr/sbin") / PROGRAM  # Where Debian has it, on the path of administrators alone.
+READY_S_MAX = 20.0
+SETTINGS = """\
+listener {port} {host}
+allow_anonymous true
+log_dest topic
+log_dest stderr
+log_type subscribe
+log_type unsubscribe
+log_type notice
+log_type error
+log_type warning
+max_queued_messages 100000
+"""
+
+
+class NoMosquittoError(StackError):
+    """Say that no Mosquitto was found."""
+
+
+def find_mosquitto() -> Path:
+    """Return the broker's program; raise NoMosquittoError for none."""
+    found = shutil.which(PROGRAM)
+    if found or ELSEWHERE.is_file():
+        return Path(found or ELSEWHERE)
+    raise NoMosquittoError(
+        "No Mosquitto was found on PATH or in /usr/sbin: install it (Debian and Ubuntu: apt-get install mosquitto); "
+        "there is no Python package that has it."
+    )
+
+
+def mosquitto_settings(port: int, more: str = "") -> str:
+    """Return the settings of a broker on this machine that tells a node what its clients want."""
+    return SETTINGS.format(port=port, host=LOOPBACK) + more
+
+
+def start_mosquitto_service(supervisor: Supervisor, name: str, run_dir: Path) -> int:
+    """Start a broker under ``supervisor``, with settings and log in ``run_dir``; return its port once it listens.
+
+    Raises NoMosquittoError or ServiceFailedError.
+    """
+    program = find_mosquitto()
+    run_dir.mkdir(parents=True, exist_ok=True)
+
+    def prepare(_again: bool) -> tuple[int, Service]:
+        (port,) = choose_ports(1)
+        settings_file = run_dir / f"{name}.conf"
+        settings_file.write_text(mosquitto_settings(port))
+        service = Service(
+            name=f"mqtt-{name}",
+            command=(str(program), "-c", str(settings_file)),
+            log_file=run_dir / f"{name}.log",
+            inherited=SERVER_VARIABLES,
+            ready=partial(is_listening, port),
+            ready_timeout_s=READY_S_MAX,
+        )
+        return port, service
+
+    return start_on_port(supervisor, "Mosquitto", None, prepare)

@@ -1,0 +1,311 @@
+"""The door to an MQTT 5 broker: a client of it, which hears all that is published there and what its log tells.
+
+In: the broker's address, and filters where its log is silent. Out: interest and messages. Topics belong to
+:mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, who wants what to
+:mod:`producers.nodes.mqtt_interest`. The client library is paho-mqtt (the extra ``mqtt``), driven by this loop.
+
+While the broker is away, what its clients wanted stands. A connection that is cut for a moment loses nothing of QoS 1:
+the broker keeps it for the session and sends it again, and what has been taken already is known by its number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
+from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
+
+log = structlog.get_logger(__name__)
+
+PORT = 1883
+CONNECT_S_MAX = 10.0
+LOG_S_MAX = 2.0  # How long the broker's log may take to tell our own subscription.
+RETRY_S, RETRY_S_MAX = 0.05, 2.0
+KEEP_ALIVE_S = 5
+TEND_S = 1.0
+SESSION_S = 60  # The broker keeps what is of QoS 1 for so long while the connection is cut.
+WAITING_MAX = 20_000  # What waits for a broker that is slow; beyond it messages are dropped.
+TAKEN_MAX = 1_000  # Numbers of messages that the broker might send again.
+EVERYTHING = "#"
+PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit unless they are told.
+AWAY, SLOW, BAD_TOPIC, AGAIN = "broker_away", "broker_slow", "bad_topic", "redelivered"
+TOO_LARGE = "payload_too_large"
+
+
+class MqttDoor:
+    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``; no user is nobody.
+
+    ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        user: str = "",
+        password: str = "",
+        *,
+        filters: Sequence[str] = (),
+        session_s: float = 3_600.0,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme != "mqtt" or not parts.hostname:
+            raise DoorError(f"{url!r} is no door: mqtt://host:port names an MQTT 5 broker")
+        self.counts: Counter[str] = Counter()
+        self.is_open = False
+        self._host, self._port, self._name = parts.hostname, parts.port or PORT, name
+        self._filters, self._session_s = tuple(filters), session_s
+        self._client_id = f"regraft-{name}-{secrets.token_hex(4)}"
+        self._client = self._new_client(user, password)
+        self._interest: MqttInterest | None = None
+        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._over: asyncio.Future[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+        self._reason = "no answer"
+        self._waiting = 0
+        self._taken: OrderedDict[int, int] = OrderedDict()  # Number -> hash of what came with it last.
+
+    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
+        """Open the door; raise DoorError when the broker is not there, or nobody would say what its clients want."""
+        self._on_message = on_message
+        self._interest = MqttInterest(on_interest, [self._client_id], self._session_s, self.counts)
+        try:
+            self._interest.want_always(self._filters)
+        except TopicError as error:
+            raise DoorError(f"node.door_filters: {error}") from error
+        loop = self._loop = asyncio.get_running_loop()
+        self._first = loop.create_future()
+        self._tasks = [loop.create_task(self._keep_open()), loop.create_task(self._tend())]
+        try:
+            await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            await self._hear_own_subscription()
+        except TimeoutError as error:
+            await self.close()
+            raise DoorError(
+                f"no MQTT 5 broker lets a client in at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
+                f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
+            ) from error
+
+    async def _hear_own_subscription(self) -> None:
+        """Make sure that somebody says what clients want: the broker's log, or who has configured filters."""
+        until_s = time.monotonic() + LOG_S_MAX
+        while self._interest is not None and not self._interest.heard_subscribing:
+            if self._filters:
+                log.info("door_log_silent", broker=self._name, filters=len(self._filters))
+                return
+            if time.monotonic() > until_s:
+                await self.close()
+                raise DoorError(
+                    f"the broker at {self._host}:{self._port} does not tell what its clients want: let Mosquitto "
+                    "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
+                    f"this client read {LOG_TOPIC}#; for any other broker name the filters in node.door_filters"
+                )
+            await asyncio.sleep(0.01)
+
+    def publish(self, message: LocalMessage) -> bool:
+        """Hand a message to the clients that want it; False if the broker is away or slow, or can have no such one."""
+        if not self.is_open:
+            self.counts[AWAY] += 1
+            return False
+        if self._waiting >= WAITING_MAX:
+            self.counts[SLOW] += 1
+            return False
+        fields = fields_of(message.headers)
+        try:
+            topic, properties = topic_of(message.subject), _properties_of(fields, message.reply)
+        except TopicError:
+            self.counts[BAD_TOPIC] += 1
+            return False
+        sent = self._client.publish(topic, message.payload, fields.qos, fields.is_retained, properties)
+        if sent.rc not in (paho.MQTT_ERR_SUCCESS, paho.MQTT_ERR_QUEUE_SIZE):
+            self.counts[AWAY] += 1
+            return False
+        self._waiting += 1
+        return True
+
+    async def close(self) -> None:
+        """Close the door, and end its session at the broker."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks, self.is_open = [], False
+        ending = Properties(PacketTypes.DISCONNECT)
+        ending.SessionExpiryInterval = 0
+        self._client.disconnect(properties=ending)
+        self._client.loop_write()
+        await asyncio.sleep(0)
+
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    def _new_client(self, user: str, password: str) -> paho.Client:
+        client = paho.Client(CallbackAPIVersion.VERSION2, self._client_id, protocol=paho.MQTTv5)
+        if user:
+            client.username_pw_set(user, password)
+        client.max_queued_messages_set(WAITING_MAX)
+        client.on_connect, client.on_disconnect = self._note_connected, self._note_disconnected
+        client.on_subscribe, client.on_message, client.on_publish = self._note_subscribed, self._take, self._note_sent
+        client.on_socket_open, client.on_socket_close = self._watch, self._watch_no_more
+        client.on_socket_register_write, client.on_socket_unregister_write = self._await_room, self._await_no_room
+        return client
+
+    async def _keep_open(self) -> None:
+        loop = asyncio.get_running_loop()
+        session = Properties(PacketTypes.CONNECT)
+        session.SessionExpiryInterval = SESSION_S
+        self._client.connect_async(self._host, self._port, KEEP_ALIVE_S, properties=session)
+        pause_s = RETRY_S
+        while True:
+            self._over = loop.create_future()
+            try:
+                await loop.run_in_executor(None, self._client.reconnect)
+                await self._over
+                pause_s = RETRY_S if self.is_open else pause_s
+                log.warning("door_closed", broker=self._name, reason=self._reason)
+            except OSError as error:
+                self._reason = str(error)
+                log.debug("door_not_reached", broker=self._name, reason=self._reason)
+            self.is_open = False
+            self.counts["refused"] += 1
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    async def _tend(self) -> None:
+        while True:
+            await asyncio.sleep(TEND_S)
+            self._client.loop_misc()
+            if self._interest is not None:
+                self._interest.expire(time.monotonic())
+
+    def _call(self, act: Callable[..., Any], *arguments: Any) -> None:
+        """Do it on the loop: while it connects the library calls from another thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act, *arguments)
+
+    def _watch(self, _client: Any, _data: Any, sock: Any) -> None:
+        if self._loop is not None:
+            self._call(self._loop.add_reader, sock.fileno(), self._client.loop_read)
+
+    def _watch_no_more(self, _client: Any, _data: Any, sock: Any) -> None:
+        if self._loop is not None and sock.fileno() >= 0:
+            self._loop.remove_reader(sock.fileno())
+            self._loop.remove_writer(sock.fileno())
+
+    def _await_room(self, _client: Any, _data: Any, sock: Any) -> None:
+        if self._loop is not None:
+            self._call(self._add_writer, sock)
+
+    def _add_writer(self, sock: Any) -> None:
+        if self._loop is not None and sock.fileno() >= 0 and self._client.want_write():
+            self._loop.add_writer(sock.fileno(), self._client.loop_write)
+
+    def _await_no_room(self, _client: Any, _data: Any, sock: Any) -> None:
+        if self._loop is not None and sock.fileno() >= 0:
+            self._loop.remove_writer(sock.fileno())
+
+    # --- what the broker says ----------------------------------------------------------------------------------------
+
+    def _note_connected(self, client: paho.Client, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
+        if reason.is_failure:
+            self._reason = f"refused: {reason}"
+            return
+        if not flags.session_present:
+            self._taken.clear()
+        self._waiting = 0
+        everything = SubscribeOptions(qos=1, noLocal=True, retainAsPublished=True, retainHandling=2)
+        client.subscribe([(f"{LOG_TOPIC}#", SubscribeOptions(qos=0)), (EVERYTHING, everything)])
+
+    def _note_subscribed(self, _client: Any, _data: Any, _number: int, reasons: Sequence[Any], _more: Any) -> None:
+        if reasons[-1].is_failure:
+            self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1]}"
+            log.warning("door_refused", broker=self._name, reason=self._reason)
+            return
+        self.is_open = True
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    def _note_disconnected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self.is_open = False
+        self._reason = str(reason)
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
+
+    def _note_sent(self, *_: Any) -> None:
+        self._waiting = max(self._waiting - 1, 0)
+
+    def _take(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            self.counts[BAD_TOPIC] += 1
+            return
+        if topic.startswith(LOG_TOPIC) and self._interest is not None:
+            self._interest.hear(topic, message.payload.decode(errors="replace"), time.monotonic())
+        elif not topic.startswith("$") and not self._is_taken(message):
+            if len(message.payload) > PAYLOAD_BYTES_MAX:
+                self.counts[TOO_LARGE] += 1
+                return
+            fields, reply = _fields_of(message)
+            self._on_message(LocalMessage(subject_of(topic), bytes(message.payload), reply, block_of(fields)))
+
+    def _is_taken(self, message: paho.MQTTMessage) -> bool:
+        """Return True if the broker sends again what has been taken, as it has not heard so."""
+        if message.qos == 0:
+            return False
+        content = hash((message.topic, bytes(message.payload)))
+        if message.dup and self._taken.get(message.mid) == content:
+            self.counts[AGAIN] += 1
+            return True
+        self._taken[message.mid] = content
+        self._taken.move_to_end(message.mid)
+        if len(self._taken) > TAKEN_MAX:
+            self._taken.popitem(last=False)
+        return False
+
+
+def _fields_of(message: paho.MQTTMessage) -> tuple[MqttFields, str]:
+    said: dict[str, Any] = {} if message.properties is None else vars(message.properties)
+    reply = said.get("ResponseTopic", "")
+    fields = MqttFields(
+        tuple(said.get("UserProperty", ())),
+        min(message.qos, 1),
+        message.retain,
+        said.get("PayloadFormatIndicator") == 1,
+        said.get("ContentType", ""),
+        said.get("CorrelationData"),
+        said.get("MessageExpiryInterval"),
+    )
+    return fields, subject_of(reply) if reply else ""
+
+
+def _properties_of(fields: MqttFields, reply: str) -> Properties:
+    properties = Properties(PacketTypes.PUBLISH)
+    if fields.properties:
+        properties.UserProperty = list(fields.properties)
+    if fields.is_text:
+        properties.PayloadFormatIndicator = 1
+    if fields.content_type:
+        properties.ContentType = fields.content_type
+    if fields.correlation is not None:
+        properties.CorrelationData = fields.correlation
+    if fields.expiry_s is not None:
+        properties.MessageExpiryInterval = fields.expiry_s
+    if reply:
+        properties.ResponseTopic = topic_of(reply)
+    return properties

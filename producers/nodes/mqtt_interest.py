@@ -1,0 +1,168 @@
+"""What clients of an MQTT broker want, as subjects. Pure: the broker is heard by :mod:`producers.nodes.mqtt_door`.
+
+In: filters that somebody has configured, and what Mosquitto says of its clients under ``$SYS/broker/log``: who
+subscribes, unsubscribes, comes and goes. Out: subjects that begin to be wanted, and that are no more.
+
+A client that leaves may have a session that outlasts it, and no broker says for how long: what it wanted stands for
+``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
+away nobody is heard leaving, so all stands until the client is heard again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import structlog
+
+from regraft.producers.nodes.mqtt_topics import TopicError, subjects_of
+
+log = structlog.get_logger(__name__)
+
+CLIENTS_MAX = 100_000  # Beyond it the one that left longest ago is forgotten, or a new one not heard.
+LOG_TOPIC = "$SYS/broker/log/"
+MQTT_5 = 5
+_TIME = re.compile(r"^[\dT:+.-]+: ")
+_QOS = re.compile(r" [012](?= )")
+_CAME = re.compile(r"New client connected from .*? as (.*) \(p(\d+), c([01]), k\d+.*\)\.", re.DOTALL)
+_LEFT = re.compile(
+    r"Client (.*?) (?:disconnected|closed its connection|has exceeded timeout|been disconnected)", re.DOTALL
+)
+
+
+@dataclass
+class _Client:
+    """``left_s`` is since when it is gone, None while it is there; ``has_session`` whether a session may outlast it."""
+
+    filters: set[str] = field(default_factory=set)
+    has_session: bool = True
+    left_s: float | None = None
+
+
+class MqttInterest:
+    """All that is wanted at one broker. ``own`` are the clients of the node itself, which want nothing."""
+
+    def __init__(
+        self, on_interest: Callable[[str, bool], None], own: Iterable[str], session_s: float, counts: Counter[str]
+    ) -> None:
+        self.counts = counts
+        self.heard_subscribing = 0  # Subscriptions that the broker has told, our own too: it does tell.
+        self._on_interest, self._own, self._session_s = on_interest, frozenset(own), session_s
+        self._clients: dict[str, _Client] = {}
+        self._wanted: Counter[str] = Counter()  # Subject -> filters of clients that want it.
+
+    def want_always(self, filters: Iterable[str]) -> None:
+        """Take these filters as wanted from now on; raise TopicError for what is none."""
+        for wanted in filters:
+            for subject in subjects_of(wanted):
+                self._add(subject)
+
+    def hear(self, topic: str, text: str, now_s: float) -> None:
+        """Take what the broker logs; what tells nothing of interest is passed over."""
+        said = _TIME.sub("", text, count=1)
+        match topic.removeprefix(LOG_TOPIC):
+            case "M/subscribe":
+                self._hear_subscribing(said)
+            case "M/unsubscribe":
+                self._hear_unsubscribing(said)
+            case "N":
+                self._hear_notice(said, now_s)
+
+    def expire(self, now_s: float) -> None:
+        """Forget clients whose session is over by now."""
+        gone = [
+            name
+            for name, client in self._clients.items()
+            if client.left_s is not None and now_s - client.left_s > self._session_s
+        ]
+        for name in gone:
+            self._forget(name)
+
+    # --- what the log says -------------------------------------------------------------------------------------------
+
+    def _hear_subscribing(self, said: str) -> None:
+        name, wanted = self._who_wants_what(said)
+        if not wanted:
+            return
+        self.heard_subscribing += 1
+        if name in self._own:
+            return
+        client = self._clients.get(name) or self._new_client(name)
+        if client is not None and wanted not in client.filters:
+            try:
+                subjects = subjects_of(wanted)
+            except TopicError as error:
+                self.counts["bad_filter"] += 1
+                log.warning("interest_refused", reason=str(error))
+                return
+            client.filters.add(wanted)
+            for subject in subjects:
+                self._add(subject)
+
+    def _who_wants_what(self, said: str) -> tuple[str, str]:
+        """Take "NAME QOS FILTER" apart: names and filters may hold spaces, so a known name goes before the first."""
+        found = [(said[: one.start()], said[one.end() + 1 :]) for one in _QOS.finditer(said)]
+        known = (one for one in found if one[0] in self._clients or one[0] in self._own)
+        return next(known, found[0] if found else ("", ""))
+
+    def _hear_unsubscribing(self, said: str) -> None:
+        # Here, too, names and filters may hold spaces: whoever is known to want it is meant.
+        place = said.find(" ")
+        while place >= 0:
+            client, wanted = self._clients.get(said[:place]), said[place + 1 :]
+            if client is not None and wanted in client.filters:
+                client.filters.discard(wanted)
+                self._end(wanted)
+                return
+            place = said.find(" ", place + 1)
+
+    def _hear_notice(self, said: str, now_s: float) -> None:
+        if (came := _CAME.fullmatch(said)) is not None:
+            name, protocol, is_clean = came[1], int(came[2]), came[3] == "1"
+            if name in self._own:
+                return
+            if is_clean:
+                self._forget(name)
+            client = self._clients.get(name) or self._new_client(name)
+            if client is not None:
+                client.has_session, client.left_s = protocol >= MQTT_5 or not is_clean, None
+        elif (left := _LEFT.match(said)) is not None and (client := self._clients.get(left[1])) is not None:
+            self._leave(left[1], client, now_s)
+
+    # --- clients and subjects ----------------------------------------------------------------------------------------
+
+    def _new_client(self, name: str) -> _Client | None:
+        if len(self._clients) >= CLIENTS_MAX:
+            gone = next((each for each, client in self._clients.items() if client.left_s is not None), None)
+            if gone is None:
+                self.counts["too_many_clients"] += 1
+                return None
+            self._forget(gone)
+        client = self._clients[name] = _Client()
+        return client
+
+    def _leave(self, name: str, client: _Client, now_s: float) -> None:
+        if client.has_session and client.filters:
+            client.left_s = now_s
+            self._clients[name] = self._clients.pop(name)  # In the order in which they left.
+        else:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        client = self._clients.pop(name, None)
+        for wanted in sorted(client.filters) if client is not None else ():
+            self._end(wanted)
+
+    def _add(self, subject: str) -> None:
+        self._wanted[subject] += 1
+        if self._wanted[subject] == 1:
+            self._on_interest(subject, True)
+
+    def _end(self, wanted: str) -> None:
+        for subject in subjects_of(wanted):
+            self._wanted[subject] -= 1
+            if not self._wanted[subject]:
+                del self._wanted[subject]
+                self._on_interest(subject, False)

@@ -1,0 +1,84 @@
+"""Topics of MQTT as subjects of the overlay, whose tokens are joined by dots; and back. Pure.
+
+In: topics such as ``room 1/temp`` and filters such as ``room 1/#``. Out: subjects, ``room/x20/1.temp``, and topics
+again, exactly. What ``/`` divides, a dot divides there; what a subject cannot hold is written behind a ``/``, which no
+level of a topic can have. Common cases are as in the NATS server's own MQTT: ``a/b`` is ``a.b``, ``.`` is ``//``.
+"""
+
+from __future__ import annotations
+
+import re
+
+MARK = "/"
+TOPIC_BYTES_MAX = 65_535
+_ODD = re.compile(r"[.*>\s]")
+_MARKED = re.compile(r"/(/|a|g|x[0-9a-f]+/)|/")
+_FORBIDDEN = ("+", "#", "\0")  # No topic that is published has these.
+_MARKS = {".": "//", "*": "/a", ">": "/g"}
+_UNMARKED = {mark[1:]: character for character, mark in _MARKS.items()}
+SHARE = "$share"
+
+
+class TopicError(ValueError):
+    """A topic, a filter or a subject that has no counterpart; the message says which and why."""
+
+
+def subject_of(topic: str) -> str:
+    """Return the subject of a topic that is published."""
+    return ".".join(_token(level) for level in topic.split("/"))
+
+
+def topic_of(subject: str) -> str:
+    """Return the topic of a subject; raise TopicError for one that is no topic of MQTT, as subjects of NATS may be."""
+    topic = "/".join(_level(token) for token in subject.split("."))
+    if any(each in topic for each in _FORBIDDEN):
+        raise TopicError(f"{subject!r} has one of + # and NUL, which no topic has")
+    if len(topic.encode()) > TOPIC_BYTES_MAX:
+        raise TopicError(f"{subject[:80]!r}... is longer than the {TOPIC_BYTES_MAX} bytes of a topic")
+    return topic
+
+
+def subjects_of(wanted: str) -> tuple[str, ...]:
+    """Return the subjects, with wildcards, that together match what a filter matches; none for topics of the broker.
+
+    ``#`` takes the level above it, too, for which no subject has a word: there are two then. A shared subscription
+    wants what its filter does. Raises TopicError for what is no filter.
+    """
+    if wanted.startswith(f"{SHARE}/"):
+        wanted = wanted.split("/", 2)[2] if wanted.count("/") > 1 else ""
+    elif wanted.startswith("$"):
+        return ()
+    levels = wanted.split("/")
+    if not wanted or "#" in levels[:-1]:
+        raise TopicError(f"{wanted!r} is no filter: it is empty, or # is not its last level")
+    if any(len(level) > 1 and ("+" in level or "#" in level) for level in levels):
+        raise TopicError(f"{wanted!r} is no filter: + and # stand for whole levels")
+    tokens = ["*" if level == "+" else _token(level) for level in levels]
+    if levels[-1] != "#":
+        return (".".join(tokens),)
+    above = tokens[:-1]
+    return (".".join(above), ".".join([*above, ">"])) if above else (">",)
+
+
+def _token(level: str) -> str:
+    if not level:
+        return MARK
+    return _ODD.sub(lambda found: _MARKS.get(found[0], f"/x{ord(found[0]):x}/"), level)
+
+
+def _level(token: str) -> str:
+    if token == MARK:
+        return ""
+    if MARK not in token:
+        return token
+
+    def unmark(found: re.Match[str]) -> str:
+        mark = found[1]
+        if mark is None:
+            raise TopicError(f"{token!r} has a / that is not of a topic: MQTT has no level with one")
+        return _UNMARKED.get(mark) or chr(int(mark[1:-1], 16))
+
+    try:
+        return _MARKED.sub(unmark, token)
+    except (ValueError, OverflowError) as error:
+        raise TopicError(f"{token!r} is no level of a topic ({error})") from error

@@ -1,0 +1,192 @@
+"""Brokers behind doors as a test uses them: the same few acts of a client, whichever kind of broker it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
+from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.nats_door import NatsDoor
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
+from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+
+NEEDS: dict[str, Callable[[], None]] = {"memory": lambda: None, "nats": needs_nats, "mqtt": needs_mosquitto}
+
+
+@dataclass
+class Heard:
+    """What a door has said, in order, and what local clients have got."""
+
+    interest: list[tuple[str, bool]] = field(default_factory=list)
+    messages: list[LocalMessage] = field(default_factory=list)
+    got: dict[str, list[LocalMessage]] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> set[str]:
+        """Who is wanted now, by all that was heard."""
+        return {subject for subject, _ in self.interest if [w for s, w in self.interest if s == subject][-1]}
+
+    def take(self, message: LocalMessage) -> None:
+        self.got.setdefault(message.subject, []).append(message)
+
+
+class MemoryBroker:
+    """The broker of a memory door, as its clients use it."""
+
+    HEARS_ITSELF = False
+    TELLS_BEFORE = True
+    UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
+
+    def __init__(self, heard: Heard) -> None:
+        self.door = MemoryDoor()
+        self._heard = heard
+
+    @staticmethod
+    def subjects(wanted: str) -> list[str]:
+        """Return the subjects that a door tells of when a client wants this."""
+        return [wanted]
+
+    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+        self.door.want(subject)
+
+        async def leave() -> None:
+            self.door.leave(subject)
+
+        return leave
+
+    async def say(self, message: LocalMessage) -> None:
+        self.door.say(message)
+
+    def got(self, subject: str) -> list[LocalMessage]:
+        return [message for message in self.door.handed if message.subject == subject]
+
+
+class NatsBroker:
+    """A NATS server with one client of it."""
+
+    HEARS_ITSELF = True
+    TELLS_BEFORE = True
+    UNUSUAL = MemoryBroker.UNUSUAL
+
+    def __init__(self, server: NatsServer, client: Any, heard: Heard) -> None:
+        self.server, self.client, self._heard = server, client, heard
+        self.door = NatsDoor(server.leaf_url, "b01")
+
+    subjects = staticmethod(MemoryBroker.subjects)
+
+    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+        async def take(message: Any) -> None:
+            heads = "".join(f"{name}: {value}\r\n" for name, value in (message.headers or {}).items())
+            block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
+            self._heard.take(LocalMessage(message.subject, message.data, message.reply, block))
+
+        subscription = await self.client.subscribe(subject, queue=queue, cb=take)
+        await self.client.flush()
+        return subscription.unsubscribe
+
+    async def say(self, message: LocalMessage) -> None:
+        lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
+        headers = dict(line.split(": ", 1) for line in lines) or None
+        await self.client.publish(message.subject, message.payload, message.reply, headers=headers)
+        await self.client.flush()
+
+    def got(self, subject: str) -> list[LocalMessage]:
+        return self._heard.got.get(subject, [])
+
+
+class MqttBroker:
+    """A Mosquitto with one client of it, whose topics are subjects with / for the dot."""
+
+    HEARS_ITSELF = True
+    TELLS_BEFORE = False  # Its log tells what happens, not what is.
+    UNUSUAL = "wärme.东京.a-b_c=d:{}.$x././"  # Two empty levels at its end.
+
+    def __init__(self, server: MqttServer, heard: Heard) -> None:
+        self.server, self._heard = server, heard
+        self.door = MqttDoor(server.url, "b01")
+        self.client: MqttClient
+
+    @staticmethod
+    def subjects(wanted: str) -> list[str]:
+        return [wanted.removesuffix(".>"), wanted] if wanted.endswith(".>") else [wanted]
+
+    async def connect(self) -> None:
+        self.client = await MqttClient(self.server.port, self._take, "a client").connected()
+
+    def _take(self, message: Any) -> None:
+        said = vars(message.properties)
+        heads = "".join(f"{name}: {value}\r\n" for name, value in said.get("UserProperty", []))
+        block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
+        reply = said.get("ResponseTopic", "").replace("/", ".")
+        self._heard.take(LocalMessage(_subject_of(message.topic), bytes(message.payload), reply, block))
+
+    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+        topic = _topic_of(subject).replace("*", "+").replace(">", "#")
+        share = f"$share/{queue}/" if queue else ""
+        await self.client.subscribe(share + topic)
+
+        async def leave() -> None:
+            await self.client.unsubscribe(share + topic)
+
+        return leave
+
+    async def say(self, message: LocalMessage) -> None:
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        properties = Properties(PacketTypes.PUBLISH)
+        lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
+        if lines:
+            properties.UserProperty = [tuple(line.split(": ", 1)) for line in lines]
+        if message.reply:
+            properties.ResponseTopic = message.reply.replace(".", "/")
+        self.client.paho.publish(_topic_of(message.subject), message.payload, properties=properties)
+
+    def got(self, subject: str) -> list[LocalMessage]:
+        return self._heard.got.get(subject, [])
+
+
+def _topic_of(subject: str) -> str:
+    return "/".join("" if token == "/" else token for token in subject.split("."))
+
+
+def _subject_of(topic: str) -> str:
+    return ".".join(level or "/" for level in topic.split("/"))
+
+
+@asynccontextmanager
+async def broker_of(kind: str, heard: Heard, directory: Path) -> AsyncIterator[Any]:
+    """Return a broker of that kind with a client of it."""
+    if kind == "memory":
+        yield MemoryBroker(heard)
+        return
+    server: Any = (NatsServer if kind == "nats" else MqttServer)("b01", directory).start()
+    try:
+        async with (nats_broker if kind == "nats" else mqtt_broker)(server, heard) as broker:
+            try:
+                yield broker
+            finally:
+                await broker.door.close()
+    finally:
+        server.stop()
+
+
+@asynccontextmanager
+async def nats_broker(server: NatsServer, heard: Heard) -> AsyncIterator[Any]:
+    import nats
+
+    client = await nats.connect(server.url)
+    yield NatsBroker(server, client, heard)
+    await client.close()
+
+
+@asynccontextmanager
+async def mqtt_broker(server: MqttServer, heard: Heard) -> AsyncIterator[Any]:
+    broker = MqttBroker(server, heard)
+    await broker.connect()
+    yield broker
+    broker.client.close()

@@ -1,0 +1,289 @@
+"""The door to an MQTT broker: what only MQTT has, and a broker that tells nothing of its clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.mqtt_door import PAYLOAD_BYTES_MAX, MqttDoor
+from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
+from tests.producers.nodes.door_brokers import Heard
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
+from tests.producers.nodes.nats_servers import free_port
+from tests.producers.nodes.test_doors import until
+
+
+class MqttSite:
+    """A broker with a door; ``client`` returns a further client, whose messages come to ``got``."""
+
+    def __init__(self, server: MqttServer, **more: Any) -> None:
+        self.server = server
+        self.heard = Heard()
+        self.got: list[Any] = []
+        self.clients: list[MqttClient] = []
+        self.door = MqttDoor(server.url, "b01", **more)
+
+    async def open(self) -> None:
+        await self.door.start(lambda *one: self.heard.interest.append(one), self.heard.messages.append)
+
+    async def client(self, name: str = "", version: int = 5) -> MqttClient:
+        client = await MqttClient(self.server.port, self.got.append, name, version).connected()
+        self.clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        await self.door.close()
+
+
+@pytest.fixture
+def run_site(tmp_path: Path) -> Callable[..., None]:
+    needs_mosquitto()
+
+    def run(steps: Callable[[MqttSite], Awaitable[None]], *, is_plain: bool = False, **more: Any) -> None:
+        async def go() -> None:
+            server = MqttServer("b01", tmp_path, is_plain=is_plain).start()
+            site = MqttSite(server, **more)
+            try:
+                await asyncio.wait_for(steps(site), 60)
+            finally:
+                await site.close()
+                server.stop()
+
+        asyncio.run(go())
+
+    return run
+
+
+def test_fields_of_mqtt_cross_as_they_are(run_site: Callable[..., None]) -> None:
+    """QoS, retain, content type, correlation, text, expiry and user properties come in, and go out, as they were."""
+    properties = (("a:b", " c "), ("a", "1"), ("a", "2"), ("ä", "✓"))
+    fields = MqttFields(properties, 1, True, True, "text/plain", b"\0\xff", 1_000)
+
+    async def steps(site: MqttSite) -> None:
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        await site.open()
+        client = await site.client()
+        said = Properties(PacketTypes.PUBLISH)
+        said.UserProperty, said.PayloadFormatIndicator, said.ContentType = list(properties), 1, "text/plain"
+        said.CorrelationData, said.MessageExpiryInterval, said.ResponseTopic = b"\0\xff", 1_000, "answers/x 1"
+        await client.publish("a/b", b"hello", said, qos=1, retain=True)
+        await until(lambda: bool(site.heard.messages))
+        (message,) = site.heard.messages
+        assert (message.subject, message.payload, message.reply) == ("a.b", b"hello", "answers.x/x20/1")
+        assert fields_of(message.headers) == fields
+
+        await client.subscribe("c/#")
+        assert site.door.publish(LocalMessage("c.d", b"hello", message.reply, block_of(fields)))
+        await until(lambda: bool(site.got))
+        (got,) = site.got
+        assert (got.topic, got.payload, got.qos) == ("c/d", b"hello", 1)
+        assert vars(got.properties) == vars(said)
+
+    run_site(steps)
+
+
+def test_retained_message_is_there_for_who_comes_later(run_site: Callable[..., None]) -> None:
+    """What the door hands over retained stays there, until an empty one ends it; what was there before stays local."""
+
+    async def steps(site: MqttSite) -> None:
+        client = await site.client()
+        await client.publish("state/old", b"0", qos=1, retain=True)
+        await site.open()
+        assert site.door.publish(LocalMessage("state.door", b"open", headers=block_of(MqttFields((), 1, True))))
+        await client.publish("end", b"", qos=1)
+        await until(lambda: bool(site.heard.messages))
+        await (await site.client()).subscribe("state/#")
+        await until(lambda: len(site.got) == 2)
+        assert {(message.topic, message.payload, message.retain) for message in site.got} == {
+            ("state/old", b"0", True),
+            ("state/door", b"open", True),
+        }
+        assert site.door.publish(LocalMessage("state.door", b"", headers=block_of(MqttFields((), 1, True))))
+        await until(lambda: len(site.got) == 3)
+        late: list[Any] = []
+        other = await MqttClient(site.server.port, late.append).connected()
+        await other.subscribe("state/#")
+        await until(lambda: bool(late))
+        await asyncio.sleep(0.1)
+        other.close()
+        assert [message.topic for message in late] == ["state/old"]
+        assert [message.subject for message in site.heard.messages] == ["end"]
+
+    run_site(steps)
+
+
+def test_shared_subscription_gets_each_message_once(run_site: Callable[..., None]) -> None:
+    """Of the members of a group one gets what the door hands over, plain subscribers all of it."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        for name in ("one", "two"):
+            await (await site.client(name)).subscribe("$share/g/work")
+        await (await site.client("plain")).subscribe("work")
+        await until(lambda: site.heard.wanted == {"work"})
+        for number in range(50):
+            assert site.door.publish(LocalMessage("work", b"%d" % number, headers=block_of(MqttFields(qos=1))))
+        await until(lambda: len(site.got) == 100)
+        await asyncio.sleep(0.1)
+        assert sorted(int(message.payload) for message in site.got) == sorted([*range(50), *range(50)])
+
+    run_site(steps)
+
+
+def test_interest_of_a_client_that_leaves(run_site: Callable[..., None]) -> None:
+    """It ends at once where there is no session, and after its time where there may be one; a clean start ends it."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        first, second = await site.client("old 1 kind", version=4), await site.client("new kind")
+        await first.subscribe("a/x 1 y")
+        await second.subscribe("b")
+        await second.subscribe("c")
+        await until(lambda: site.heard.wanted == {"a.x/x20/1/x20/y", "b", "c"})
+        await second.unsubscribe("c")
+        second.close()
+        first.close()
+        await until(lambda: site.heard.wanted == {"b"})
+        await site.client("new kind")
+        await until(lambda: not site.heard.wanted)
+
+    run_site(steps)
+
+
+def test_session_that_is_over_wants_nothing(run_site: Callable[..., None]) -> None:
+    """After ``session_s`` nothing is wanted any more that a client wanted which has not come back."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        client = await site.client("b")
+        await client.subscribe("b")
+        await until(lambda: site.heard.wanted == {"b"})
+        client.close()
+        await until(lambda: not site.heard.wanted)
+
+    run_site(steps, session_s=0.0)
+
+
+def test_broker_that_restarts_is_met_again(run_site: Callable[..., None]) -> None:
+    """What was wanted stands meanwhile, what would be handed over is counted, and clients are heard again."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        client = await site.client("stays")
+        await client.subscribe("stays")
+        await until(lambda: site.heard.wanted == {"stays"})
+        site.server.stop()
+        await until(lambda: not site.door.is_open)
+        assert not site.door.publish(LocalMessage("stays", b""))
+        assert site.door.counts["broker_away"] == 1
+        site.server.start()
+        await until(lambda: site.door.is_open)
+        assert site.heard.wanted == {"stays"}
+        other = await site.client("comes")
+        await other.subscribe("new")
+        await until(lambda: site.heard.wanted == {"stays", "new"})
+        await other.publish("x", b"1", qos=1)
+        await until(lambda: len(site.heard.messages) == 1)
+
+    run_site(steps)
+
+
+def test_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..., None]) -> None:
+    """What is published while the door's connection is cut comes when it is back, once, in order."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        client = await site.client()
+        publishing = asyncio.create_task(_publish(client, 400))
+        for _ in range(5):
+            await asyncio.sleep(0.02)
+            site.door._client._sock.shutdown(2)  # As a network does: the door learns of it by reading.
+            await until(lambda: not site.door.is_open)
+            await until(lambda: site.door.is_open)
+        await publishing
+        await until(lambda: len(site.heard.messages) >= 400)
+        await asyncio.sleep(0.1)
+        assert [int(message.payload) for message in site.heard.messages] == list(range(400))
+
+    run_site(steps)
+
+
+async def _publish(client: MqttClient, count: int) -> None:
+    for number in range(count):
+        await client.publish("n", b"%d" % number, qos=1)
+
+
+def test_message_that_is_sent_again_is_taken_once(run_site: Callable[..., None]) -> None:
+    """A broker that has not heard that a message was taken sends it again with its number; another one it takes."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        door, taken = site.door, site.heard.messages
+        send = door._client._send_puback
+        door._client._send_puback = lambda number: 0  # As if the connection were cut just then.
+        client = await site.client()
+        await client.publish("n", b"1", qos=1)
+        await until(lambda: len(taken) == 1)
+        door._client._send_puback = send
+        door._client._sock.shutdown(2)
+        await until(lambda: door.counts["redelivered"] == 1)
+        await client.publish("n", b"1", qos=1)
+        await until(lambda: len(taken) == 2)
+
+    run_site(steps)
+
+
+def test_what_cannot_cross_is_counted(run_site: Callable[..., None]) -> None:
+    """What only NATS can name is not handed over under another name, and no link has to carry what it cannot."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        assert not site.door.publish(LocalMessage("a/b.c", b""))
+        client = await site.client()
+        await client.publish("x", bytes(PAYLOAD_BYTES_MAX + 1), qos=1)
+        await client.publish("x", b"1", qos=1)
+        await until(lambda: bool(site.heard.messages))
+        assert site.door.counts == {"bad_topic": 1, "payload_too_large": 1}
+        assert [message.payload for message in site.heard.messages] == [b"1"]
+
+    run_site(steps)
+
+
+def test_silent_broker_needs_filters(run_site: Callable[..., None]) -> None:
+    """A broker whose log no client may read: the door says what to do, or wants what somebody has configured."""
+
+    async def steps(site: MqttSite) -> None:
+        with pytest.raises(DoorError, match=r"name the filters in node\.door_filters"):
+            await site.open()
+        other = MqttSite(site.server, filters=["a/#", "b/+"])
+        await other.open()
+        assert other.heard.wanted == {"a", "a.>", "b.*"}
+        await (await other.client()).publish("x", b"1", qos=1)
+        await until(lambda: len(other.heard.messages) == 1)
+        await other.close()
+
+    run_site(steps, is_plain=True)
+
+
+def test_door_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address, a filter and a port where nobody answers are named with what to do."""
+    monkeypatch.setattr("regraft.producers.nodes.mqtt_door.CONNECT_S_MAX", 0.3)
+    with pytest.raises(DoorError, match="names an MQTT 5 broker"):
+        MqttDoor("nats://127.0.0.1", "b01")
+
+    async def go(**more: Any) -> None:
+        await MqttDoor(f"mqtt://127.0.0.1:{free_port()}", "b01", **more).start(lambda *_: None, lambda _: None)
+
+    with pytest.raises(DoorError, match="door_user"):
+        asyncio.run(go())
+    with pytest.raises(DoorError, match=r"node\.door_filters: 'a#'"):
+        asyncio.run(go(filters=["a#"]))
