@@ -147,8 +147,17 @@ class DeliverySets:
             delivered[row[broker]] = 0
         for broker, target in moved.items():
             delivered[row[target]] |= self.delivered[row[broker]]
+        return self.with_delivered(delivered, homes)
+
+    def with_delivered(self, delivered: Words, homes: Mapping[str, str]) -> DeliverySets:
+        """Return V(n) as it would have been if this had been delivered, the same notifications all in all.
+
+        ``homes`` and errors are as in :meth:`with_subscribers_moved`.
+        """
+        if self.delivered is None:
+            raise ValueError("what was only published is not told from what was delivered: subscribers cannot be moved")
         words = delivered | (self.words & ~self.delivered)
-        known = {name: home for name, home in homes.items() if home in row}
+        known = {name: home for name, home in homes.items() if home in self.brokers}
         return replace(self, words=words, delivered=delivered).at_homes(known)
 
     def over(self, brokers: tuple[str, ...]) -> DeliverySets:

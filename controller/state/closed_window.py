@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from regraft.controller.state.window_parts import PartKey, WindowParts
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.state import LinkRtt, QueueState
@@ -27,7 +28,7 @@ class ClosedWindow:
     heard in the window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be
     among them. ``epoch_min`` and ``epoch_max`` are of those that the window is complete over. ``subscribers_at`` counts
     the subscribers without topics at each broker that had any when the window was put together, None where nobody
-    knows.
+    knows. ``parts`` are what subscribers took that plans have brought to brokers lately, apart from the others.
     """
 
     start_ms: int
@@ -51,6 +52,7 @@ class ClosedWindow:
     epochs: Mapping[str, int] = field(default_factory=dict)
     boots: Mapping[str, int] = field(default_factory=dict)
     subscribers_at: Mapping[str, int] | None = None
+    parts: WindowParts = field(default_factory=WindowParts)
     _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
     _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
     _restricted: ClosedWindow | None = field(default=None, init=False, repr=False)
@@ -78,6 +80,7 @@ class ClosedWindow:
             interests=None if self.interests is None else self.interests.over(brokers),
             epochs={broker: epoch for broker, epoch in self.epochs.items() if broker in known},
             boots={broker: boot for broker, boot in self.boots.items() if broker in known},
+            parts=self.parts.over(known),
         )
 
     def sets_at(self, homes: Mapping[str, str]) -> DeliverySets:
@@ -112,6 +115,30 @@ class ClosedWindow:
             sets=self.sets.with_subscribers_moved(moved, self.homes),
             local_deliveries=taken,
             subscribers_at=None if self.subscribers_at is None else there,
+            parts=self.parts.over(set(self.sets.brokers) - {*moved, *moved.values()}),
+        )
+
+    def with_parts_moved(self, to: Mapping[PartKey, str]) -> ClosedWindow:
+        """Return the window as if these parts of brokers' subscribers had been at other brokers all the time.
+
+        Exact, but for hand-overs where brokers report a sample: these are then estimated. How many subscribers there
+        are at brokers stays. Raises as :meth:`with_subscribers_moved`.
+        """
+        if self.sets.delivered is None:
+            raise ValueError("what was only published is not told from what was delivered: subscribers cannot be moved")
+        delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
+        handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
+        for key, target in to.items():
+            part = self.parts.taken.get(key)
+            for publisher, count in ({} if part is None else part.handed).items():
+                gone = min(round(count), handed.get((publisher, key[0]), 0))
+                handed[publisher, key[0]] = handed.get((publisher, key[0]), 0) - gone
+                handed[publisher, target] = handed.get((publisher, target), 0) + gone
+        return replace(
+            self,
+            sets=self.sets.with_delivered(delivered, self.homes),
+            local_deliveries={key: count for key, count in handed.items() if count},
+            parts=parts,
         )
 
     def interests_at(self, homes: Mapping[str, str]) -> UserInterests:

@@ -174,6 +174,7 @@ class WindowAssembler:
             homes=deliveries.homes,
             untold=deliveries.untold,
             local_deliveries=deliveries.local_deliveries,
+            parts=deliveries.parts,
             clock_offsets_ms=offsets_ms,
             epochs={broker: entry.epoch_max for broker, entry in newest.items()},
             boots={broker: entry.boot for broker, entry in newest.items()},

@@ -1,7 +1,8 @@
 """Delivery rows of one window -> delivery sets, homes of publishers and hand-overs.
 
 In: delivery rows, packed or single, in any order; others are passed over. Out: :class:`WindowDeliveries`. Where brokers
-report a sample (:mod:`schemas.sampled_blocks`), only what is in that of the least share counts. Which rows a
+report a sample (:mod:`schemas.sampled_blocks`), only what is in that of the least share counts; what they tell of parts
+of their subscribers stands apart. Which rows a
 window has and whether they are all there belongs to :mod:`controller.windows.assemble_state`.
 """
 
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.controller.state.window_parts import WindowParts
+from regraft.controller.windows.take_parts import parts_of, split_parts
 from regraft.controller.windows.take_sample import Sample, take_sample
 from regraft.overlay.delivery_sets import DeliverySets, MaskCells
 from regraft.schemas.packed_deliveries import DeliveryColumns
@@ -35,6 +38,7 @@ class WindowDeliveries:
     homes: Mapping[str, str]
     untold: frozenset[str]
     local_deliveries: Mapping[tuple[str, str], int]
+    parts: WindowParts = field(default_factory=WindowParts)
 
 
 @dataclass
@@ -101,7 +105,7 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
             known = np.array([index.get(broker, -1) for broker in packed.brokers], dtype=np.int64)
             found.add_packed(packed, known[packed.broker])
             local_deliveries.update(_hand_overs(packed, known))
-    told, named = found.joined(), tuple(found.columns)
+    told, named, planes = split_parts(found.joined(), tuple(found.columns), brokers)
     sample = take_sample(told, named)
     cells, columns, share = sample.cells, sample.columns, sample.share
     sets = replace(DeliverySets.of_cells(tuple(brokers), columns, cells, span_s * share), share=share)
@@ -109,7 +113,7 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
     homes = _flagged_homes(sample, newest, brokers) | _homes(told, named, brokers)
     untold = frozenset(name for name, sequence in newest.items() if homes.get(name, (-1, ""))[0] < sequence)
     known_homes = {name: home for name, (_, home) in homes.items() if name not in untold}
-    return WindowDeliveries(sets, known_homes, untold, local_deliveries)
+    return WindowDeliveries(sets, known_homes, untold, local_deliveries, parts_of(planes, sets))
 
 
 def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[str, str], int]]:

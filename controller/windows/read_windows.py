@@ -111,12 +111,16 @@ class WindowReader:
         bounds = settings.horizon_windows_min, settings.horizon_windows_max
         return horizon_window_count(settings.recent_lifetimes, self.lifetime_s, window_ms, *bounds)
 
-    def verifying(self, epoch: int) -> list[ClosedWindow]:
+    def verifying(self, epochs: range) -> list[ClosedWindow]:
         """Return the complete windows that can be costed and lay wholly in an epoch and those after it.
 
         What is delivered does not depend on the overlay, so a plan is checked on them whatever plans have followed.
         """
-        return [window for window in self.complete if window.epoch_min >= epoch and self._kind.can_be_costed(window)]
+        return [
+            window
+            for window in self.complete
+            if window.epoch_min in epochs and window.epoch_max in epochs and self._kind.can_be_costed(window)
+        ]
 
     def _waits_for_register(self, now_ms: int) -> bool:
         """Tell whether state is left unread for now: windows put together before the register is known say little."""

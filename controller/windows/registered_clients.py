@@ -42,6 +42,7 @@ class RegisteredClients:
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
         self._subscribers: dict[str, str] = {}  # Those without topics, with their homes.
+        self._homes_before: dict[str, str] = {}  # Of those that have moved, with the home before the present one.
         self.subscribers_at: Counter[str] = Counter()
         self._publishers: dict[str, str] = {}
         self._departed: dict[str, str] = {}
@@ -73,6 +74,7 @@ class RegisteredClients:
         """Take a client as it is now, in the place of what was known of it."""
         name = client.client
         self._publishers.pop(name, None)
+        home_before = self._subscribers.get(name)
         self._set_subscriber(name, None)
         if client.role is Role.PUBLISHER:
             topic = _published_topic(client.predicates)
@@ -86,17 +88,25 @@ class RegisteredClients:
             self._set_user(name, None)
             if client.role is Role.SUBSCRIBER:
                 self._set_subscriber(name, client.home)
+                if home_before not in (None, client.home):
+                    self._homes_before[name] = home_before
 
     def remove(self, name: str) -> None:
         """Take out a client that has left; one that is not known changes nothing."""
         topic = self._publishers.pop(name, None)
         self._set_subscriber(name, None)
+        self._homes_before.pop(name, None)
         self._set_user(name, None)
         if topic is not None:
             self._departed.pop(name, None)
             self._departed[name] = topic
             while len(self._departed) > DEPARTED_KEPT_MAX:
                 del self._departed[next(iter(self._departed))]
+
+    def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
+        """Return the subscribers without topics at a broker that were at another one before, in order."""
+        came = (name for name, home in self._homes_before.items() if home == home_from)
+        return tuple(sorted(name for name in came if self._subscribers.get(name) == home_to))
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests:
         """Return what users want where, as of now; ``brokers`` are sorted.

@@ -1,16 +1,20 @@
 """What one broker delivered and published, gathered in the cells that telemetry carries (schemas.telemetry.Delivery).
 
 In: one notification after the other. Out: the cells that changed since they were last taken, and where only a sample
-is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`). When they are sent belongs to
+is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`); of subscribers that a plan has brought here,
+what they take apart from the others (:mod:`schemas.part_blocks`). When they are sent belongs to
 :mod:`producers.emulator.emit_telemetry`.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regraft.producers.brokers.broker_messages import Notification
+from regraft.schemas.part_blocks import REST, TOLD_MS, part_block
 from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLAG, Sampling
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
@@ -48,6 +52,27 @@ class DeliveryCells:
         # second -> cell -> [delivered bits, local deliveries, bytes, published bits]
         self._cells: dict[int, dict[_CellKey, list[int]]] = {}
         self._changed: dict[_CellKey, list[int]] = {}
+        self._part_of: dict[str, int] = {}  # By subscription, of those that are told apart.
+        self._told_until_ms = -math.inf
+
+    def tell_apart(self, subscription: str, number: int, now_ms: float) -> None:
+        """Tell what a subscription takes in the part of this number, and all parts for TOLD_MS from now on."""
+        self._part_of[subscription] = number
+        self._told_until_ms = now_ms + TOLD_MS
+
+    def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
+        """Count the hand-overs of a notification by part, where any is told; each part has all its own in one call."""
+        sequence, publisher = notification.sequence, notification.publisher
+        if not self._part_of or not self.rule.sampling.takes(publisher, sequence):
+            return
+        second, bit = int(notification.publish_ms) // SECOND_MS, 1 << sequence % BLOCK_SIZE
+        takers = Counter(self._part_of.get(subscription, REST) for subscription in subscriptions)
+        for number, count in takers.items():
+            told = 1 if number == REST else count
+            for plane in range(told.bit_length()):
+                block = part_block(number, plane, sequence // BLOCK_SIZE)
+                if told >> plane & 1 and block is not None:
+                    self._cell(second, publisher, block, is_changed=True)[0] |= bit
 
     def note_delivered(self, notification: Notification, local_delivery_count: int) -> None:
         """Set the notification's bit among those delivered, and add its hand-overs to local subscriptions."""
@@ -78,6 +103,8 @@ class DeliveryCells:
             oldest = int(now_ms) // SECOND_MS - self.rule.keep_s
             for second in [second for second in self._cells if second < oldest]:
                 del self._cells[second]
+            if now_ms > self._told_until_ms:
+                self._part_of.clear()
         return taken
 
     def _kept_until_over(self, now_ms: float) -> dict[_CellKey, list[int]]:

@@ -4,8 +4,8 @@ In: a SimPy environment (virtual or wall clock: the model does not know which), 
 commands. Out: telemetry cells and counters, results, and the ledger's account. What a broker does with a message is
 decided by its core (:mod:`producers.brokers.broker_protocol`); who publishes and subscribes what, by a workload.
 
-Times are milliseconds of the environment's clock. One hop of a notification is two events: its arrival and the end of
-its service; both are plain timeouts with a callback, since a SimPy process for each message would double their cost.
+Times are milliseconds of the environment's clock. One hop of a notification is two events, its arrival and the end of
+its service: plain timeouts with a callback, since a SimPy process for each message would double their cost.
 """
 
 from __future__ import annotations
@@ -414,11 +414,12 @@ class EmulatedOverlay:
             self._send(broker.name, effect.peer, effect.message)
             return
         if isinstance(effect, SubscriberEffect | UserEffect):
-            tell_move(effect, broker.name, self.subscribers, self.users)
+            tell_move(effect, broker, self.subscribers, self.users, self.env.now)
             return
         match effect:
             case Deliver(notification, subscriptions):
                 broker.cells.note_delivered(notification, len(subscriptions))
+                broker.cells.note_parts(notification, subscriptions)
                 for subscription in subscriptions:
                     self.ledger.deliver(notification, subscription, self.env.now)
             case Published(notification):
@@ -465,8 +466,7 @@ class EmulatedOverlay:
         counters.messages_in += 1
         counters.bytes_in += size_bytes
         end.on_the_way.append(message)
-        if len(end.on_the_way) > counters.queue_length_max:
-            counters.queue_length_max = len(end.on_the_way)
+        counters.queue_length_max = max(counters.queue_length_max, len(end.on_the_way))
         leaves_ms = now_ms
         if self.timing.bytes_per_ms_max is not None:
             transmission_ms = size_bytes / self.timing.bytes_per_ms_max

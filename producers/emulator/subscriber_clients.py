@@ -115,16 +115,20 @@ class SubscriberClients:
         if subscription in self._owners:
             self._ask(self._subscribers[self._owners[subscription]].home, ReadyRequest(epoch, subscription))
 
-    def take(self, subscription: str, home: str, epoch: int) -> None:
-        """Take a broker for the home of a subscription from now on; one that has ended was ended there, too."""
+    def take(self, subscription: str, home: str, epoch: int) -> str:
+        """Take a broker for the home of a subscription from now on, and return the home that it had.
+
+        One that has ended was ended there, too; it had none.
+        """
         if subscription not in self._owners:
-            return
+            return ""
         name = self._owners[subscription]
         one = self._subscribers[name]
-        one.home, one.goes_to = home, ""
+        home_from, one.home, one.goes_to = one.home, home, ""
         self.moved_count += 1
         self._place(subscription, home, epoch)
         self._on_move(name, home, one.filter_)
+        return home_from
 
     def lose_home(self, broker: str) -> None:
         """End the stays at a broker that died, or that were to go there; who was there waits for it.

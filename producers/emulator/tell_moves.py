@@ -1,6 +1,7 @@
 """Hand to the clients what brokers say of plans that move them.
 
-In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring.
+In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring. What subscribers
+take that have come by a plan is told apart from then on.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from regraft.producers.brokers.broker_messages import (
     UserStays,
     UserTaken,
 )
+from regraft.producers.emulator.emulated_parts import EmulatedBroker
 from regraft.producers.emulator.subscriber_clients import SubscriberClients
 from regraft.producers.emulator.user_clients import UserClients
+from regraft.schemas.part_blocks import number_of_moved
 
 
 def tell_move(
-    effect: SubscriberEffect | UserEffect, broker: str, subscribers: SubscriberClients, users: UserClients
+    effect: SubscriberEffect | UserEffect,
+    broker: EmulatedBroker,
+    subscribers: SubscriberClients,
+    users: UserClients,
+    now_ms: float,
 ) -> None:
     """Tell the client that an effect of a broker is about."""
     match effect:
@@ -30,12 +37,14 @@ def tell_move(
         case SubscriberAwaited(subscription, epoch):
             subscribers.expect(subscription, epoch)
         case SubscriberTaken(subscription, epoch):
-            subscribers.take(subscription, broker, epoch)
+            home_from = subscribers.take(subscription, broker.name, epoch)
+            if home_from:
+                broker.cells.tell_apart(subscription, number_of_moved(epoch, home_from), now_ms)
         case UserMoves(user, connection, home_to, epoch):
             users.move(user, connection, home_to, epoch)
         case UserStays(user, connection):
             users.stay(user, connection)
         case UserTaken(user):
-            users.take(user, broker)
+            users.take(user, broker.name)
         case UserDrained(user, subscription, home_to):
             users.drain(user, subscription, home_to)

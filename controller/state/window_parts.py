@@ -1,0 +1,116 @@
+"""What parts of brokers' subscribers took in a window, apart from the others (:mod:`schemas.part_blocks`).
+
+In: cells of parts. Out: by broker and part the notifications taken and the hand-overs, and both again as they would
+have been with parts at other brokers. Which subscribers a part is of is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.schemas.part_blocks import REST
+
+Words = NDArray[np.uint64]
+PartKey = tuple[str, int]  # A broker, and the number of a part of its subscribers.
+Masks = Mapping[tuple[str, int], int]  # By publisher and block.
+
+
+@dataclass(frozen=True, eq=False)
+class TakenPart:
+    """What one part took: ``masks`` by publisher and block, ``handed`` counts its hand-overs by publisher."""
+
+    masks: Masks
+    handed: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of_planes(
+        cls, planes: Iterable[tuple[tuple[str, int], int, int]], sets: DeliverySets, share: float
+    ) -> TakenPart:
+        """Build from (publisher and block, plane, mask); only what is in the sets counts, ``share`` of all blocks."""
+        known = dict(zip(sets.columns, sets.published.tolist(), strict=True))
+        masks: dict[tuple[str, int], int] = {}
+        handed: dict[str, float] = {}
+        for column, plane, mask in planes:
+            kept = mask & known.get(column, 0)
+            if kept:
+                masks[column] = masks.get(column, 0) | kept
+                handed[column[0]] = handed.get(column[0], 0.0) + (kept.bit_count() << plane) / share
+        return cls(masks, handed)
+
+    def words(self, columns: Mapping[tuple[str, int], int]) -> Words:
+        """Return the masks as a row over columns, given by their position."""
+        row = np.zeros(len(columns), dtype=np.uint64)
+        for column, mask in self.masks.items():
+            if column in columns:
+                row[columns[column]] = mask
+        return row
+
+
+@dataclass(frozen=True, eq=False)
+class WindowParts:
+    """All parts of a window's brokers that are told."""
+
+    taken: Mapping[PartKey, TakenPart] = field(default_factory=dict)
+
+    def are_told_at(self, broker: str) -> bool:
+        """Return True if a broker told parts of what it delivered."""
+        return any(told == broker for told, _ in self.taken)
+
+    def over(self, brokers: Iterable[str]) -> WindowParts:
+        """Return those of some brokers."""
+        known = frozenset(brokers)
+        return WindowParts({key: part for key, part in self.taken.items() if key[0] in known})
+
+    def moved(self, delivered: Words, sets: DeliverySets, to: Mapping[PartKey, str]) -> tuple[Words, WindowParts]:
+        """Return what would have been delivered with these parts at other brokers, and the parts as they then are.
+
+        ``delivered`` is by broker and column of the sets. What a broker delivered and told of no part is of the rest.
+        Raises KeyError for an unknown broker.
+        """
+        row = {broker: place for place, broker in enumerate(sets.brokers)}
+        columns = {column: place for place, column in enumerate(sets.columns)}
+        brokers = {broker for broker, _ in to} | set(to.values())
+        rests = {broker: self._rest(broker, delivered[row[broker]], columns) for broker in brokers}
+        placed: dict[PartKey, TakenPart] = {}
+        for key, part in self.taken.items():
+            if key[1] != REST:
+                there = (to.get(key, key[0]), key[1])
+                placed[there] = part if there not in placed else _united(placed[there], part)
+        found = delivered.copy()
+        for broker, rest in rests.items():
+            words = rest.copy()
+            for (at, _), part in placed.items():
+                if at == broker:
+                    words |= part.words(columns)
+            found[row[broker]] = words
+            placed[broker, REST] = TakenPart(_masks(rest, sets))
+        untouched = {key: part for key, part in self.taken.items() if key[1] == REST and key[0] not in rests}
+        return found, WindowParts(untouched | placed)
+
+    def _rest(self, broker: str, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
+        """Return what the subscribers of a broker took that are in no part of it."""
+        in_parts, rest = np.zeros_like(delivered), np.zeros_like(delivered)
+        for (at, number), part in self.taken.items():
+            if at == broker and number == REST:
+                rest |= part.words(columns)
+            elif at == broker:
+                in_parts |= part.words(columns)
+        return np.asarray((rest | ~in_parts) & delivered)
+
+
+def _masks(words: Words, sets: DeliverySets) -> dict[tuple[str, int], int]:
+    return {sets.columns[place]: int(words[place]) for place in np.flatnonzero(words).tolist()}
+
+
+def _united(one: TakenPart, other: TakenPart) -> TakenPart:
+    masks, handed = dict(one.masks), dict(one.handed)
+    for column, mask in other.masks.items():
+        masks[column] = masks.get(column, 0) | mask
+    for publisher, count in other.handed.items():
+        handed[publisher] = handed.get(publisher, 0.0) + count
+    return replace(one, masks=masks, handed=handed)

@@ -1,0 +1,62 @@
+"""Which part of its subscribers took what a broker delivered, and how brokers say so in the cells of telemetry.
+
+A window has one mask for all subscribers of a broker, so it does not tell what a part of them would take elsewhere.
+Where that is asked for, the broker tells parts beside it: ordinary cells (:class:`schemas.telemetry.Delivery`) whose
+block, beyond what sequence numbers reach, names part, plane and block. How many subscribers of the part took a
+notification is a binary number, whose digit of value 2^plane is the notification's bit in the mask of that plane. So
+cells of parts are merged by OR, kept and packed like all others, and count exactly however often they come. They have
+no hand-overs and no bytes: these stand in the cells of the whole broker.
+
+The part REST is all subscribers of the broker that are in no other part of it, in plane 0 alone. Parts are told of
+subscribers that a plan has brought to a broker, for TOLD_MS after they have come: long enough to see what the plan
+saves. Two parts of one broker have the same number once in a million.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+BLOCK_BITS, NUMBER_BITS, PLANE_BITS = 30, 20, 4
+PART_BLOCK_MIN = 1 << 55
+PART_BLOCK_END = PART_BLOCK_MIN + (1 << BLOCK_BITS + NUMBER_BITS + PLANE_BITS)
+PLANES_MAX = 1 << PLANE_BITS
+REST = 0
+TOLD_MS = 5 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartBlock:
+    """What the block of a part's cell says; ``block`` is one of sequence numbers."""
+
+    number: int
+    plane: int
+    block: int
+
+
+def part_block(number: int, plane: int, block: int) -> int | None:
+    """Return the block of a part's cell, None where it cannot be told: beyond 69 billion notifications, 65,535 takers.
+
+    ``block`` is one of sequence numbers.
+    """
+    if block >> BLOCK_BITS or plane >= PLANES_MAX:
+        return None
+    return PART_BLOCK_MIN | (plane << NUMBER_BITS | number) << BLOCK_BITS | block
+
+
+def part_of_block(block: int) -> PartBlock | None:
+    """Return what the block of a part's cell says, None for any other block."""
+    if not PART_BLOCK_MIN <= block < PART_BLOCK_END:
+        return None
+    rest, number_bits = block - PART_BLOCK_MIN, (1 << NUMBER_BITS) - 1
+    return PartBlock(rest >> BLOCK_BITS & number_bits, rest >> BLOCK_BITS + NUMBER_BITS, rest & ((1 << BLOCK_BITS) - 1))
+
+
+def number_of_moved(epoch: int, home_from: str) -> int:
+    """Return the number of the part that the plan to an epoch brought from a broker."""
+    return _number(f"{epoch} {home_from}")
+
+
+def _number(text: str) -> int:
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % ((1 << NUMBER_BITS) - 1) + 1  # Never REST.

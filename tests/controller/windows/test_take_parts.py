@@ -1,0 +1,125 @@
+"""What brokers tell of parts of their subscribers puts these back exactly where they were before a plan moved them."""
+
+import random
+
+import msgspec
+import numpy as np
+import pytest
+
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.gather_deliveries import gather_deliveries
+from regraft.producers.brokers.broker_messages import Notification
+from regraft.producers.emulator.delivery_cells import DeliveryCells
+from regraft.schemas.part_blocks import TOLD_MS, number_of_moved, part_block, part_of_block
+from regraft.schemas.sampled_blocks import FULL, Sampling
+from regraft.schemas.telemetry import TelemetryBatch
+from regraft.streaming.reference_aggregator import ReferenceAggregator
+
+BROKERS = ("b0", "b1", "b2", "b3")
+WINDOW_S = 5
+EPOCH = 7
+
+
+def draw(rng: random.Random) -> list[tuple[Notification, dict[str, list[str]]]]:
+    """Notifications with the subscribers that want each, by the broker that these were first at."""
+    found = []
+    for number in range(6):
+        home = rng.choice(BROKERS)
+        for sequence in range(rng.randint(50, 150)):
+            one = Notification(f"p{number}", sequence, rng.uniform(0, WINDOW_S * 1_000 - 1), home, 0, {}, 10)
+            wanting = {
+                broker: [f"{broker}-{place}" for place in range(rng.randint(0, 7)) if rng.random() < 0.4]
+                for broker in rng.sample(BROKERS, 2)
+            }
+            found.append((one, {broker: names for broker, names in wanting.items() if names}))
+    return found
+
+
+def window_of(
+    traffic: list[tuple[Notification, dict[str, list[str]]]], moved: dict[str, str], sampling: Sampling, told: bool
+) -> ClosedWindow:
+    """Return the window with all subscribers of some brokers at others, which come twice and in any order."""
+    cells = {broker: DeliveryCells(60, sampling) for broker in BROKERS}
+    for first, home in moved.items() if told else ():
+        for place in range(7):
+            cells[home].tell_apart(f"{first}-{place}", number_of_moved(EPOCH, first), 0.0)
+    for one, wanting in traffic:
+        cells[one.home].note_published(one)
+        at: dict[str, list[str]] = {}
+        for broker, names in wanting.items():
+            at.setdefault(moved.get(broker, broker), []).extend(names)
+        for broker, names in at.items():
+            cells[broker].note_delivered(one, len(names))
+            cells[broker].note_parts(one, names)
+    aggregator = ReferenceAggregator(WINDOW_S * 1_000, 0)
+    for _ in range(2):
+        for number, (broker, own) in enumerate(cells.items()):
+            batch = TelemetryBatch(broker, 1, number, WINDOW_S * 1_000 - 1, EPOCH, own.take_changed())
+            aggregator.take(msgspec.to_builtins(batch))
+    (closed,) = aggregator.finish()
+    found = gather_deliveries(closed.rows, BROKERS, WINDOW_S)
+    return ClosedWindow(
+        0, WINDOW_S * 1_000, found.sets, homes=found.homes, local_deliveries=found.local_deliveries, parts=found.parts
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_with_its_parts_moved_back_a_window_is_as_if_nobody_had_moved(seed: int) -> None:
+    """Masks and hand-overs, where two groups have come to one broker that has subscribers of its own."""
+    traffic, moved = draw(random.Random(seed)), {"b2": "b1", "b3": "b1"}
+    before, after = (window_of(traffic, homes, FULL, told=True) for homes in ({}, moved))
+    back = {("b1", number_of_moved(EPOCH, first)): first for first in moved}
+    found = after.with_parts_moved(back)
+    assert not before.parts.taken
+    assert found.sets.columns == before.sets.columns
+    assert np.array_equal(found.sets.words, before.sets.words)
+    assert found.sets.delivered is not None
+    assert np.array_equal(found.sets.delivered, before.sets.delivered)
+    assert found.local_deliveries == before.local_deliveries != after.local_deliveries
+    again = found.with_parts_moved({(first, number): home for (home, number), first in back.items()})
+    assert np.array_equal(again.sets.words, after.sets.words)
+    assert again.local_deliveries == after.local_deliveries
+
+
+def test_telling_parts_changes_nothing_else() -> None:
+    """The window of all subscribers is the one without parts, its hand-overs, too."""
+    traffic, moved = draw(random.Random(5)), {"b2": "b1"}
+    told, plain = (window_of(traffic, moved, FULL, told=told) for told in (True, False))
+    assert told.parts.are_told_at("b1")
+    assert np.array_equal(told.sets.words, plain.sets.words)
+    assert (told.local_deliveries, told.homes) == (plain.local_deliveries, plain.homes)
+
+
+def test_a_sample_puts_back_what_is_in_it_and_estimates_the_hand_overs() -> None:
+    """Masks of the sample are exact; what a group takes of all is its share of the sample."""
+    traffic, moved, half = draw(random.Random(6)), {"b2": "b1"}, Sampling(1, 5, run=4)
+    before, after = (window_of(traffic, homes, half, told=True) for homes in ({}, moved))
+    found = after.with_parts_moved({("b1", number_of_moved(EPOCH, "b2")): "b2"})
+    assert found.sets.share == 0.5
+    assert np.array_equal(found.sets.words, before.sets.words)
+    assert sum(found.local_deliveries.values()) == sum(before.local_deliveries.values())
+    handed = [
+        sum(count for (_, broker), count in one.local_deliveries.items() if broker == "b2") for one in (found, before)
+    ]
+    assert handed[0] == pytest.approx(handed[1], rel=0.3)
+
+
+def test_parts_are_told_for_a_time() -> None:
+    """Then a broker has one mask for all again."""
+    cells = DeliveryCells(60)
+    cells.tell_apart("s", 1, 0.0)
+    cells.take_changed(TOLD_MS + 1.0)
+    cells.note_parts(Notification("p", 0, TOLD_MS + 2.0, "b0", 0, {}, 10), ["s"])
+    assert not cells.take_changed()
+
+
+def test_the_block_of_a_part_says_which() -> None:
+    """Beyond what fits, nothing is told; blocks of sequence numbers and of counts are of no part."""
+    block = part_block(5, 3, 99)
+    assert block is not None
+    part = part_of_block(block)
+    assert part is not None
+    assert (part.number, part.plane, part.block) == (5, 3, 99)
+    assert part_block(5, 16, 99) is None
+    assert part_block(5, 0, 1 << 30) is None
+    assert part_of_block(99) is part_of_block(FULL.counts_block) is None
