@@ -81,7 +81,7 @@ def compose_loop(
         ),
         decide=(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
-            PlanVerifier(settings, kind, windows, runner, events, reviewer.begin).verify,
+            PlanVerifier(settings, kind, windows, runner, events, ports.clients, reviewer.begin).verify,
             FollowReview(reviewer, situations),
             DecideOnce(settings, planners, situations, reviewer, runner, timer, teller, events, metrics),
             # Behind the decision: neither may delay a plan that begins.

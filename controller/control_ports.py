@@ -144,6 +144,10 @@ class ClientRegister(Protocol):
         """How many subscribers without topics each broker has, as of the last :meth:`count`; None while not known."""
         ...
 
+    def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
+        """Return the subscribers without topics at a broker that were at another one before; none while not known."""
+        ...
+
     @property
     def ended_count(self) -> int:
         """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""

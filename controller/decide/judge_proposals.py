@@ -12,7 +12,7 @@ from regraft.controller.decide.gain_noise import MeanGain, mean_gain
 from regraft.controller.decide.judge_congestion import HotSpots
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.decision_settings import DecisionSettings
-from regraft.controller.kinds.overlay_kind import AnyKind, Reached
+from regraft.controller.kinds.overlay_kind import NEEDS_NO_GAIN, AnyKind, Reached
 from regraft.controller.state.compare_epochs import brokers_elsewhere, elsewhere_text
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.cut_off import CutOff
@@ -38,7 +38,8 @@ class Situation:
     they go. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
     has been as it is: the state holds no window from before. None while no change is known.
     ``hot`` is what is congested: it gets no further load. ``recent_windows`` is how many of the state's newest windows
-    are looked at first, None where all are.
+    are looked at first, None where all are. ``unverified`` names by broker the plan that has brought it subscribers and
+    is still to be verified.
     """
 
     state: OverlayState
@@ -59,6 +60,7 @@ class Situation:
     changed_since_ms: int | None = None
     hot: HotSpots = field(default_factory=HotSpots)
     recent_windows: int | None = None
+    unverified: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def recently(self) -> Situation | None:
@@ -105,7 +107,11 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
 
 
 def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
-    """Return why nothing of this planner may be done now, None when it may."""
+    """Return why nothing of this planner may be done now, or not this, None when it may.
+
+    Subscribers that a plan has moved stay where they are until it is known what that saves: after the next move of them
+    nobody could tell.
+    """
     until_ms = situation.muted_until_ms.get(proposal.planner, 0)
     if situation.now_ms < until_ms:
         rest_ms = until_ms - situation.now_ms
@@ -113,6 +119,10 @@ def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSetti
     seen = situation.windows_since_plan
     if seen is not None and seen < settings.cool_down_windows:
         return Verdict.COOL_DOWN, f"{seen} windows since the last plan, {settings.cool_down_windows} are waited for"
+    for home in (move.home_from for move in proposal.subscribers_moved if proposal.planner not in NEEDS_NO_GAIN):
+        if home in situation.unverified:
+            plan = situation.unverified[home]
+            return Verdict.COOL_DOWN, f"{plan} has moved subscribers to {home} and is still to be verified"
     return None
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from regraft.controller.decide.gain_noise import mean_gain
+from regraft.controller.decide.place_moved import MovedGroups, is_told, windows_before
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import AnyKind, Reached
 from regraft.controller.state.closed_window import ClosedWindow
@@ -83,13 +84,14 @@ def verify_gain(
     """Return how the plan does on the windows. Raises ValueError without a window, or with one that cannot be costed.
 
     ``before`` and ``after`` name the homes of the clients that the plan moved; a user that has gone elsewhere since is
-    there in both. ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share what
-    lives longer.
+    there in both. Subscribers that the plan moved as groups are where they would be without it, as far as windows tell
+    that (:func:`is_told`). ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share
+    what lives longer.
     """
     if not windows:
         raise ValueError(f"plan {plan.plan} cannot be verified on no window")
     observed = [kind.cost_per_s(after, window) for window in windows]
-    without = [kind.cost_per_s(before, window) for window in windows]
+    without = [kind.cost_per_s(before, window) for window in undone_windows(plan, windows)]
     gains = [old - new for old, new in zip(without, observed, strict=True)]
     found = [kind.counted_cost_per_s(window) for window in windows]
     counted = [cost for cost in found if cost is not None]
@@ -103,6 +105,13 @@ def verify_gain(
     )
 
 
+def undone_windows(plan: Plan, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
+    """Return the windows with the subscribers where they would be without the plan; as they are where nobody told."""
+    if plan.subscribers_moved and all(is_told(plan, window) for window in windows):
+        return windows_before(plan, windows)
+    return windows
+
+
 def plan_undoing(
     plan: Plan,
     before: OverlayConfiguration,
@@ -110,13 +119,15 @@ def plan_undoing(
     epoch_next: int,
     found: Verification,
     newest: ClosedWindow,
+    came_from: Callable[[str, str], Sequence[str]] = lambda home_from, home_to: (),
 ) -> Plan:
     """Return the plan that leads back to the overlay and homes before ``plan``, at a new epoch.
 
     Users go back that are still where the plan put them, as the newest window says; one that has left or gone elsewhere
-    by itself stays out of it.
+    by itself stays out of it. Of the subscribers that it moved as a group, each that is still there goes back by its
+    name: ``came_from`` names those at a broker (second) that were at another one (first) before.
     """
-    moves = _moves_back(plan, newest)
+    moves = _moves_back(plan, newest, came_from)
     proposal = Proposal(
         planner=UNDO_PLANNER,
         links_removed=plan.links_added,
@@ -145,18 +156,23 @@ def plan_undoing(
         control_messages=0,
         gain_error_per_s=found.error_per_s,
         moves=moves,
+        subscribers_moved=(),
         refused=(),
     )
     return before.as_target(undo, after)
 
 
-def _moves_back(plan: Plan, newest: ClosedWindow) -> tuple[ClientMove, ...]:
-    """Return the moves back of the plan's clients, of users those that are still where it put them."""
-    moves = tuple(ClientMove(move.client, move.home_to, move.home_from) for move in plan.moves)
-    if newest.interests is None:
-        return moves
-    homes = homes_in(newest.interests, (move.client for move in moves))
-    return tuple(move for move in moves if homes.get(move.client) == move.home_from)
+def _moves_back(
+    plan: Plan, newest: ClosedWindow, came_from: Callable[[str, str], Sequence[str]]
+) -> tuple[ClientMove, ...]:
+    moves = [ClientMove(move.client, move.home_to, move.home_from) for move in plan.moves]
+    if newest.interests is not None:
+        homes = homes_in(newest.interests, (move.client for move in moves))
+        moves = [move for move in moves if homes.get(move.client) == move.home_from]
+    for group in plan.subscribers_moved:
+        names = came_from(group.home_from, group.home_to)
+        moves += [ClientMove(name, group.home_to, group.home_from) for name in names]
+    return tuple(sorted(moves))
 
 
 def observed_gains_per_s(
@@ -167,20 +183,22 @@ def observed_gains_per_s(
 ) -> list[float | None]:
     """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
 
-    None for all where clients moved and a window does not tell what their homes are worth, as where subscribers of a
-    tree did: the windows have them at their new homes. A user that has gone elsewhere by itself since counts for no
-    proposal.
+    None for all where clients moved and a window does not tell what their homes are worth. A user that has gone
+    elsewhere by itself since counts for no proposal, nor does a subscriber that has come to a broker since.
     """
-    if plan.subscribers_moved:
+    if not all(is_told(plan, window) for window in windows):
         return [None] * len(plan.proposals)
     if plan.moves and not kind.can_price_moves(windows):
         return [None] * len(plan.proposals)
-    strayed = windows[-1].strayed
-    reached: Reached = kind.reached(kind.state_of(before, windows))
+    strayed, groups = windows[-1].strayed, MovedGroups(plan)
+    reached: Reached = kind.reached(kind.state_of(before, undone_windows(plan, windows)))
     gains: list[float | None] = []
     for proposal in plan.proposals:
         moves = tuple(move for move in proposal.moves if move.client not in strayed)
-        after: Reached = reached.after(msgspec.structs.replace(proposal, moves=moves))
+        after: Reached = reached.after(msgspec.structs.replace(proposal, moves=moves, subscribers_moved=()))
+        if proposal.subscribers_moved:
+            placed = groups.after(proposal.subscribers_moved, after.state.windows)
+            after = kind.reached(kind.state_of(after.state.configuration, placed))
         gains.append(reached.cost_per_s - after.cost_per_s)
         reached = after
     return gains

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from regraft.controller.control_ports import EventSink
+from regraft.controller.control_ports import ClientRegister, EventSink
 from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.decide.place_moved import follower_of, is_told
 from regraft.controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
 from regraft.controller.execute.carry_out_plan import PlanRunner
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
@@ -42,6 +43,7 @@ class PlanVerifier:
         windows: WindowReader,
         runner: PlanRunner,
         events: EventSink,
+        clients: ClientRegister,
         begin: Callable[[Plan, int], None],
     ) -> None:
         self._settings = settings
@@ -49,6 +51,7 @@ class PlanVerifier:
         self._windows = windows
         self._runner = runner
         self._events = events
+        self._clients = clients
         self._begin = begin
         self._verified: dict[str, Verification] = {}
 
@@ -77,13 +80,14 @@ class PlanVerifier:
         if plan.window_end_ms <= (state.changed_since_ms or 0):
             self._close(plan, None, "not verified: traffic has changed since it was decided on", now_ms)
             return
-        windows = [window.over(after.brokers) for window in self._windows.verifying(plan.epoch_to)]
+        follower = follower_of(plan, plan_log.in_force)
+        epochs = range(plan.epoch_to, plan_log.epoch_next if follower is None else follower.epoch_to)
+        windows = [window.over(after.brokers) for window in self._windows.verifying(epochs)]
         if len(windows) < self._settings.verify_windows:
             since_ms = plan.history[-1].time_ms
             if now_ms - since_ms > self._settings.verify_ms_max:
-                reason = (
-                    f"not verified: no {self._settings.verify_windows} complete windows since epoch {plan.epoch_to}"
-                )
+                count, until = self._settings.verify_windows, "" if follower is None else f", before {follower.plan}"
+                reason = f"not verified: no {count} complete windows since epoch {plan.epoch_to}{until}"
                 self._close(plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
             return
         self._judge(plan, after, windows, state, now_ms)
@@ -95,15 +99,17 @@ class PlanVerifier:
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
         found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s)
-        # Where subscribers would be without the plan, windows after it do not tell: that part stands as predicted.
-        is_to_save = not (plan.undoes or plan.subscribers_moved or needs_no_gain(plan.proposals))
+        # Where brokers do not tell what the moved subscribers take, what they save stands as predicted.
+        is_whole = all(is_told(plan, window) for window in windows)
+        is_to_save = is_whole and not (plan.undoes or needs_no_gain(plan.proposals))
         is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
         if is_worse and followed_by.plan == plan.plan:
             if self._runner.is_busy:
                 return  # The next plan is under way: this one is taken back if that is aborted.
             self._verified = {plan.plan: found}
             self._tell_missed(plan, found, "it is taken back", now_ms)
-            self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1]), now_ms)
+            came = self._clients.came_from
+            self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1], came), now_ms)
             state.has_begun = True
             return
         if is_worse:
@@ -113,8 +119,8 @@ class PlanVerifier:
         gains = observed_gains_per_s(plan, before, windows, kind)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
-        part = ", links and publishers alone: where subscribers would be now, windows do not tell"
-        text = found.text + part * bool(plan.subscribers_moved)
+        part = ", links and publishers alone: what the moved subscribers take, brokers do not tell apart"
+        text = found.text + part * (not is_whole)
         self._close(msgspec.structs.replace(plan, proposals=proposals), found, text, now_ms)
 
     def _close(self, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:

@@ -67,6 +67,7 @@ class SituationFinder:
             recent=RecentChanges.of(plan_log.in_force),
             hot=hot_spots(windows, self._settings.decision),
             recent_windows=self._windows.recent_count(newest),
+            unverified={move.home_to: plan.plan for plan in plan_log.verifying for move in plan.subscribers_moved},
         )
 
     def _plan_running(self, state: LoopState) -> str:

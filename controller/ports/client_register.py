@@ -82,6 +82,10 @@ class KafkaClientRegister:
         """How many subscribers without topics each broker has, as of the last :meth:`count`; None while not known."""
         return None if self.fault else self._clients.subscribers_at
 
+    def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
+        """Return the subscribers without topics at a broker that were at another one before; none while not known."""
+        return () if self.fault else self._clients.came_from(home_from, home_to)
+
     @property
     def ended_count(self) -> int:
         """How many subscriptions to topics have ever ended, as of the last :meth:`count`."""

@@ -142,6 +142,8 @@ class MemoryClients:
     registered: RegisteredClients = field(default_factory=RegisteredClients)
     is_known: bool = False
     connected: Callable[[], Iterable[Client]] | None = None
+    _homes: dict[str, str] = field(default_factory=dict)  # Of who was connected at the last look.
+    _homes_before: dict[str, str] = field(default_factory=dict)
 
     def put(self, client: Client) -> None:
         """Take a client as it is now."""
@@ -170,9 +172,27 @@ class MemoryClients:
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
         """How many subscribers without topics each broker has."""
-        if self.connected is not None:
-            return Counter(one.home for one in self.connected() if one.role is Role.SUBSCRIBER and not one.topics)
-        return self.registered.subscribers_at if self.is_known else None
+        if self.connected is None:
+            return self.registered.subscribers_at if self.is_known else None
+        self._look()
+        return Counter(self._homes.values())
+
+    def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
+        """Return the subscribers without topics at a broker that were at another one before."""
+        if self.connected is None:
+            return self.registered.came_from(home_from, home_to)
+        self._look()
+        found = (name for name, home in self._homes.items() if home == home_to)
+        return tuple(sorted(name for name in found if self._homes_before.get(name) == home_from))
+
+    def _look(self) -> None:
+        assert self.connected is not None
+        before = self._homes
+        here = [one for one in self.connected() if one.role is Role.SUBSCRIBER and not one.topics]
+        self._homes = {one.client: one.home for one in here}
+        moved = {name: before[name] for name, home in self._homes.items() if before.get(name, home) != home}
+        kept = {name: home for name, home in self._homes_before.items() if name in self._homes}
+        self._homes_before = kept | moved
 
     @property
     def fault(self) -> str:

@@ -378,7 +378,7 @@ def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
     assert [window.interests is None for window in windows] == [False] * 6
     assert [window.interests is None for window in reader.complete] == [True] * 4 + [False] * 2
     assert all(window.topic_rates_per_s[TOPIC] == 10.0 for window in reader.complete)
-    assert len(reader.verifying(0)) == 2
+    assert len(reader.verifying(range(2))) == 2
     horizon, told = reader.horizon(windows[-1])
     assert (len(horizon), told is not None) == (6, True)
 

@@ -1,0 +1,139 @@
+"""What a plan promises of subscribers that it moves is held against later windows, and taken back where it is false."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.controller.kinds.overlay_kind import OVERLOAD
+from regraft.overlay.prices import Prices
+from regraft.producers.brokers.match_content import Filter, Operator, Predicate
+from regraft.producers.virtual_overlay import VirtualSettings
+from regraft.schemas.event import OVER, EventKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.virtual_runs.virtual_loop import VirtualLoop
+from tests.overlay.small_overlays import inventory_of, line_of
+from tests.scenarios.test_brokers_that_come import ACTING
+
+TREE = line_of(4)
+LINKS_PER_GB = np.full((4, 4), 2.0) - np.diag([2.0] * 4)
+SAME, CHEAP_AT_B03 = np.full(4, 1.0), np.array([9.0, 9.0, 9.0, 1.0])  # What access costs at each broker.
+MOVERS = ("m1", "m2")
+ANY: Filter = (Predicate("of", Operator.PRESENT),)
+
+
+def of(publisher: str) -> Filter:
+    """What one publisher publishes."""
+    return (Predicate("of", Operator.EQ, publisher),)
+
+
+class Line:
+    """A line of four brokers: publishers at both ends, natives at b00, and movers at b03 who want what both publish."""
+
+    def __init__(self, access_per_gb: NDArray[np.float64] = SAME, load_max_per_s: float | None = None) -> None:
+        told = replace(ACTING, seed=1, planner="pack_drop", quiet_windows_per_change=0, horizon_windows_min=2)
+        told = replace(told, decision=replace(told.decision, cool_down_windows=6))
+        caps = None if load_max_per_s is None else np.array([1_000.0, 1_000.0, 1_000.0, load_max_per_s])
+        prices = Prices("USD", LINKS_PER_GB, access_per_gb, message_bytes=1000.0)
+        inventory = replace(inventory_of(TREE, {}, processing=0.01), prices=prices, load_max_per_s=caps)
+        self.loop = VirtualLoop(inventory, None, told, VirtualSettings(seed=1))  # type: ignore[arg-type]
+        self.overlay = self.loop.virtual.overlay
+        for publisher, home in (("near", "b00"), ("far", "b03")):
+            self.overlay.advertise(publisher, home, of(publisher))
+        for name in ("n1", "n2"):
+            self.overlay.subscribe(name, "b00", of("near"))
+        for name in MOVERS:
+            self.overlay.subscribe(name, "b03", ANY)
+        self.loop.run_for(2_000)
+
+    def run_until(self, is_over: Callable[[], bool], publisher: str) -> None:
+        """Let one publisher publish, step by step."""
+        for _ in range(1_000):
+            if is_over():
+                return
+            for _ in range(3):
+                self.overlay.publish(publisher, {"of": publisher}, 500)
+            self.loop.step()
+        raise AssertionError("it is not over")
+
+    @property
+    def first(self) -> Plan | None:
+        """The first plan."""
+        return self.loop.plans[0] if self.loop.plans else None
+
+    def first_is(self, *phases: PlanPhase) -> bool:
+        """Return True if the first plan is in one of the phases."""
+        return self.first is not None and self.first.phase in phases
+
+    def homes(self) -> set[str]:
+        """Where the movers are."""
+        return {self.loop.virtual.clients.connected[name].home for name in MOVERS}
+
+    def finish(self) -> None:
+        """End the run, and expect that everything arrived once."""
+        assert self.loop.come_to_rest()
+        self.loop.virtual.finish()
+        assert self.loop.virtual.ledger.snapshot().is_clean
+
+
+def test_a_false_promise_of_moved_subscribers_is_found_out_and_taken_back() -> None:
+    """They go to the publisher that they listen to, and then listen to the other one: beside it they would cost less.
+
+    Only those go back, each by its name, who had moved: the natives of the broker stay.
+    """
+    line = Line()
+    line.run_until(lambda: line.first_is(PlanPhase.VERIFYING), "near")
+    assert line.first is not None
+    assert [move.home_from for move in line.first.subscribers_moved] == ["b03"]
+    assert line.homes() == {"b00"}
+    line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "far")
+    first, undo = line.loop.plans[:2]
+    assert undo.undoes == first.plan
+    assert {(move.client, move.home_to) for move in undo.moves} == {(name, "b03") for name in MOVERS}
+    missed = [event for event in line.loop.loop.state.events if event.kind is EventKind.GAIN_MISSED]
+    assert "it is taken back" in missed[0].text
+    line.run_until(lambda: line.loop.plans[1].phase is PlanPhase.COMPLETED, "far")
+    assert line.homes() == {"b03"}
+    assert {line.loop.virtual.clients.connected[name].home for name in ("n1", "n2")} == {"b00"}
+    line.finish()
+
+
+def test_a_promise_that_holds_is_told_as_observed_and_kept() -> None:
+    """On the same traffic the plan saves what it said, each proposal its own part."""
+    line = Line()
+    line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
+    first = line.first
+    assert first is not None
+    assert first.cost_observed_per_s is not None
+    gains = [proposal.gain_observed_per_s for proposal in first.proposals]
+    saved_per_s = first.cost_before_per_s - first.cost_predicted_per_s
+    assert saved_per_s > 0
+    assert sum(gain or 0.0 for gain in gains) > 0.8 * saved_per_s
+    assert not any(event.kind is EventKind.GAIN_MISSED for event in line.loop.loop.state.events)
+    assert [plan.undoes for plan in line.loop.plans] == [""]
+    line.finish()
+
+
+def test_a_broker_above_its_cap_is_told_and_relieved_whatever_that_costs() -> None:
+    """b03 passes 30 a second and may pass 10. Access is dearer anywhere else, so for money nobody would move."""
+    line = Line(CHEAP_AT_B03, load_max_per_s=10.0)
+    line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
+    first = line.first
+    assert first is not None
+    assert first.proposals[0].planner == OVERLOAD
+    assert first.proposals[0].cost_after_per_s > first.proposals[0].cost_before_per_s
+    assert ", its limit is 10/s" in first.proposals[0].reason
+    told = [event for event in line.loop.loop.state.events if event.kind is EventKind.BROKER_OVERLOADED]
+    assert [(event.subject, OVER in event.details) for event in told] == [("b03", False), ("b03", True)]
+    assert "its limit is 10 (load_max_per_s)" in told[0].text
+    assert not any(plan.undoes for plan in line.loop.plans)
+    line.finish()
+
+
+def test_without_a_cap_nobody_moves_where_access_is_dearer() -> None:
+    """The same line: it is the cap alone that moves the movers. The natives of b00 come to b03 for its access."""
+    line = Line(CHEAP_AT_B03)
+    line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
+    assert line.homes() == {"b03"}
+    line.finish()
