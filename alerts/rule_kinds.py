@@ -234,15 +234,16 @@ class CountRule(Rule):
     ``plan.aborted``, ``plan.taken_back`` (it undoes another), ``plan.limit`` (proposals refused as a plan is full),
     ``gain.missed``, ``model.drift`` (costs are not what is measured), ``planner.failed``, ``epoch.mismatch``,
     ``deaths.doubted`` (too many brokers silent at once), ``order.forged`` (not its giver's own), ``telemetry.lost``
-    (deleted unread), ``join.asked`` (a broker announces itself; it ends at once when that is a member or asks no more)
-    and ``share.lowered`` (brokers are asked to report less; it ends when all is asked for) are told by stages,
+    (deleted unread), ``join.asked`` (a broker announces itself; it ends at once when that is a member or asks no more),
+    ``share.lowered`` (brokers are asked to report less; it ends when all is asked for) and ``broker.overloaded`` (one
+    passes more than its cap; it ends when it no longer does) are told by stages,
     ``service.restarted`` by who starts them; ``dead_letters`` counts records that could not be used, by topic, but for
     those that a newer Regraft wrote: ``records.newer``.
     """
 
     SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "model.drift", "planner.failed",
-               "epoch.mismatch", "deaths.doubted", "join.asked", "share.lowered", "order.forged", "service.restarted",
-               "telemetry.lost", "dead_letters", "records.newer")  # fmt: skip
+               "epoch.mismatch", "deaths.doubted", "join.asked", "share.lowered", "broker.overloaded", "order.forged",
+               "service.restarted", "telemetry.lost", "dead_letters", "records.newer")  # fmt: skip
 
     count: int = 1
     span_s: float = 600.0

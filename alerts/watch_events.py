@@ -128,31 +128,22 @@ def _told(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Str
     return happening
 
 
-def _asked(record: msgspec.Struct) -> Happening | None:
-    if not isinstance(record, AdaptationEvent) or record.kind is not EventKind.JOIN_ASKED or OVER in record.details:
-        return None
-    return Happening(record.subject, record.time_ms, record.text)
-
-
 def _asks_no_more(record: msgspec.Struct) -> Happening | None:
     """A broker that has been made a member, or announces itself no longer."""
     if isinstance(record, Member) and record.state is not MemberState.LEFT:
         return Happening(record.broker, record.since_ms, record.reason)
-    if isinstance(record, AdaptationEvent) and record.kind is EventKind.JOIN_ASKED and OVER in record.details:
+    return _lasting(EventKind.JOIN_ASKED, is_over=True)(record)
+
+
+def _lasting(kind: EventKind, *, is_over: bool) -> Callable[[msgspec.Struct], Happening | None]:
+    """Return what takes from events of a kind those that say that something lasts, or that it is over."""
+
+    def happening(record: msgspec.Struct) -> Happening | None:
+        if not isinstance(record, AdaptationEvent) or record.kind is not kind or (OVER in record.details) != is_over:
+            return None
         return Happening(record.subject, record.time_ms, record.text)
-    return None
 
-
-def _lowered(record: msgspec.Struct) -> Happening | None:
-    if not isinstance(record, AdaptationEvent) or record.kind is not EventKind.SHARE_CHANGED or OVER in record.details:
-        return None
-    return Happening(record.subject, record.time_ms, record.text)
-
-
-def _reported_in_full(record: msgspec.Struct) -> Happening | None:
-    if isinstance(record, AdaptationEvent) and record.kind is EventKind.SHARE_CHANGED and OVER in record.details:
-        return Happening(record.subject, record.time_ms, record.text)
-    return None
+    return happening
 
 
 def _never(_: msgspec.Struct) -> None:
@@ -213,8 +204,9 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "deaths.doubted": _told(EventKind.DEATHS_DOUBTED, by_subject=True),
     "gain.missed": _told(EventKind.GAIN_MISSED),
     "model.drift": _told(EventKind.MODEL_DRIFT, by_subject=True),
-    "join.asked": _asked,
-    "share.lowered": _lowered,
+    "join.asked": _lasting(EventKind.JOIN_ASKED, is_over=False),
+    "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=False),
+    "broker.overloaded": _lasting(EventKind.BROKER_OVERLOADED, is_over=False),
     "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
     "service.restarted": _told(EventKind.SERVICE_RESTARTED, by_subject=True),
@@ -225,5 +217,6 @@ HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
 # What ends an alert at once; all others end when it has not happened for long enough.
 ENDS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
     "join.asked": _asks_no_more,
-    "share.lowered": _reported_in_full,
+    "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=True),
+    "broker.overloaded": _lasting(EventKind.BROKER_OVERLOADED, is_over=True),
 }

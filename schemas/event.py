@@ -7,7 +7,7 @@ from msgspec import Struct
 from regraft.schemas.bounds import Entity, NameOrNone, TimeMs
 
 FORGED = "forged"  # Among the details of an order_refused: the order was not its giver's own.
-OVER = "over"  # Among the details of a join_asked or share_changed: it ends an alert about the subject.
+OVER = "over"  # Among an event's details: it ends an alert about the subject, as of a share_changed.
 
 
 class Severity(StrEnum):
@@ -47,6 +47,7 @@ class EventKind(StrEnum):
     ORDER_TAKEN = "order_taken"
     ORDER_REFUSED = "order_refused"
     BROKERS_CLOSABLE = "brokers_closable"
+    BROKER_OVERLOADED = "broker_overloaded"
     ALERT_RAISED = "alert_raised"
     ALERT_CLEARED = "alert_cleared"
 

@@ -13,6 +13,7 @@ from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.kinds.cost_over import at_first, cost_by_time_per_s, cost_over_per_s, sample_error_per_s
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.loop_state import LoopState
+from regraft.controller.loop_steps.watch_caps import WatchCaps
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
 from regraft.controller.loop_steps.watch_idle import WatchIdle
 from regraft.controller.report.loop_metrics import LoopMetrics
@@ -44,7 +45,7 @@ class TakeWindows:
         self._teller = teller
         self._events = events
         self._metrics = metrics
-        self._idle = WatchIdle(settings, kind, events)
+        self._watches = WatchIdle(settings, kind, events), WatchCaps(settings, events)
         self._billed_epoch: int | None = None  # The first one: its newest bill is what later ones are held against.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
@@ -65,7 +66,8 @@ class TakeWindows:
                 event = self._teller.about_window(window, now_ms)
                 if event is not None:
                     self._events.emit(event)
-        self._idle(state, now_ms)
+        for watch in self._watches:
+            watch(state, now_ms)
 
     def _add_bill(self, window: ClosedWindow, state: LoopState) -> None:
         """Note what a complete window of one epoch comes to in money, where the overlay is charged."""

@@ -427,15 +427,18 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
     assert told(3, 10) == ["4 clock b01 cleared", "4 clock b02 cleared"]
 
 
-def test_that_brokers_are_asked_for_less_is_an_alert_until_all_is_asked_for() -> None:
-    """Each further step is the same alert, and the event that says so ends it."""
+@pytest.mark.parametrize(
+    ("kind", "subject", "rule"),
+    [
+        (EventKind.SHARE_CHANGED, "telemetry", "telemetry_sampled"),
+        (EventKind.BROKER_OVERLOADED, "b03", "broker_overloaded"),
+    ],
+)
+def test_what_lasts_is_an_alert_until_an_event_says_that_it_is_over(kind: EventKind, subject: str, rule: str) -> None:
+    """Brokers asked for less, one above its cap: each further event is the same alert, the one that ends it ends it."""
     scene = Scene(load_rules(None))
-    (raised,) = scene.tell(
-        event(EventKind.SHARE_CHANGED, 0, "telemetry", text="1 of 2 notifications: windows are late")
-    )
-    assert (raised.rule, raised.subject, raised.severity) == ("telemetry_sampled", "telemetry", Severity.WARNING)
+    (raised,) = scene.tell(event(kind, 0, subject, text="windows are late"))
+    assert (raised.rule, raised.subject, raised.severity) == (rule, subject, Severity.WARNING)
     assert "windows are late" in raised.text
-    assert scene.tell(event(EventKind.SHARE_CHANGED, 60, "telemetry")) == []
-    assert words(scene.tell(event(EventKind.SHARE_CHANGED, 120, "telemetry", **{OVER: "true"}))) == [
-        "120 telemetry_sampled telemetry cleared"
-    ]
+    assert scene.tell(event(kind, 60, subject)) == []
+    assert words(scene.tell(event(kind, 120, subject, **{OVER: "true"}))) == [f"120 {rule} {subject} cleared"]

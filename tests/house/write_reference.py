@@ -60,6 +60,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.ORDER_TAKEN: "an order of a person is followed",
     EventKind.ORDER_REFUSED: "an order was refused, with the reason",
     EventKind.BROKERS_CLOSABLE: "brokers serve nobody and could be taken out of the overlay",
+    EventKind.BROKER_OVERLOADED: "a broker passes more notifications than its cap, or no longer does",
     EventKind.ALERT_RAISED: "an alert rule holds for a subject",
     EventKind.ALERT_CLEARED: "it holds no longer",
 }

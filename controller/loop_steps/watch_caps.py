@@ -1,0 +1,70 @@
+"""Watch for brokers that pass more notifications than their cap: told when it begins and when it is over.
+
+In: windows with what brokers' own counters say, the inventory's caps of load. Out: an event for each broker. Moving
+anything away belongs to planners (`pack_drop` does whatever that costs) and to people.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from regraft.controller.control_ports import EventSink
+from regraft.controller.controller_settings import ControllerSettings
+from regraft.controller.loop_state import LoopState
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
+
+WINDOWS_IN_A_ROW = 2  # A burst of one window is none; what lasts is told with its second.
+
+
+class WatchCaps:
+    """Notes how many windows in a row each broker has been above its cap, and how many not since it was told so."""
+
+    def __init__(self, settings: ControllerSettings, events: EventSink) -> None:
+        self._window_age_ms_max = settings.decision.window_age_ms_max
+        self._events = events
+        self._above_for: Counter[str] = Counter()
+        self._within_for: Counter[str] = Counter()
+        self._told: set[str] = set()
+
+    def __call__(self, state: LoopState, now_ms: int) -> None:
+        """Look at the windows taken now; those that lack something say nothing, nor do brokers that are not heard."""
+        caps_per_s = _caps_per_s(state)
+        for window in state.taken if caps_per_s else ():
+            if window.is_complete:
+                self._look(window, caps_per_s, is_new=now_ms - window.end_ms <= self._window_age_ms_max)
+
+    def _look(self, window: ClosedWindow, caps_per_s: dict[str, float], *, is_new: bool) -> None:
+        for queue in window.queues:
+            broker, cap_per_s = queue.broker, caps_per_s.get(queue.broker)
+            if queue.peer or cap_per_s is None:
+                continue
+            is_above = queue.notifications_out_per_s > cap_per_s
+            self._above_for[broker] = self._above_for[broker] + 1 if is_above else 0
+            self._within_for[broker] = 0 if is_above else self._within_for[broker] + 1
+            if not is_new:
+                continue  # A restarted controller reads old windows again.
+            if self._above_for[broker] >= WINDOWS_IN_A_ROW and broker not in self._told:
+                self._told.add(broker)
+                self._tell(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=False)
+            elif self._within_for[broker] >= WINDOWS_IN_A_ROW and broker in self._told:
+                self._told.remove(broker)
+                self._tell(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=True)
+
+    def _tell(self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, *, is_over: bool) -> None:
+        passes = f"{broker} passes {passed_per_s:.4g} notifications/s, its limit is {cap_per_s:.4g}"
+        what_to_do = "--planner pack_drop moves subscribers away, `regraft maintain --evacuate` does so by order"
+        text = f"{passes}: it is within it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"
+        details = {"passed_per_s": f"{passed_per_s:.4g}", "load_max_per_s": f"{cap_per_s:.4g}"}
+        details |= {OVER: "true"} if is_over else {}
+        severity = Severity.INFO if is_over else Severity.WARNING
+        self._events.emit(
+            AdaptationEvent(broker, EventKind.BROKER_OVERLOADED, severity, window.end_ms, text, details=details)
+        )
+
+
+def _caps_per_s(state: LoopState) -> dict[str, float]:
+    inventory = state.fleet.inventory
+    if inventory.load_max_per_s is None:
+        return {}
+    return dict(zip(inventory.brokers, inventory.load_max_per_s.tolist(), strict=True))
