@@ -128,18 +128,7 @@ def plan_undoing(
     name: ``came_from`` names those at a broker (second) that were at another one (first) before.
     """
     moves = _moves_back(plan, newest, came_from)
-    proposal = Proposal(
-        planner=UNDO_PLANNER,
-        links_removed=plan.links_added,
-        links_added=plan.links_removed,
-        cost_before_per_s=found.cost_observed_per_s,
-        cost_after_per_s=found.cost_without_per_s,
-        price_per_s=found.price_per_s,
-        reason=f"takes back {plan.plan}: {found.text}",
-        verdict_reason="the plan made things worse",
-        moves=moves,
-        id_moves=tuple(IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves),
-    )
+    proposal = _proposal_back(plan, found, moves)
     undo = msgspec.structs.replace(
         plan,
         plan=f"plan-{epoch_next}",
@@ -160,6 +149,21 @@ def plan_undoing(
         refused=(),
     )
     return before.as_target(undo, after)
+
+
+def _proposal_back(plan: Plan, found: Verification, moves: tuple[ClientMove, ...]) -> Proposal:
+    return Proposal(
+        planner=UNDO_PLANNER,
+        links_removed=plan.links_added,
+        links_added=plan.links_removed,
+        cost_before_per_s=found.cost_observed_per_s,
+        cost_after_per_s=found.cost_without_per_s,
+        price_per_s=found.price_per_s,
+        reason=f"takes back {plan.plan}: {found.text}",
+        verdict_reason="the plan made things worse",
+        moves=moves,
+        id_moves=tuple(IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves),
+    )
 
 
 def _moves_back(
