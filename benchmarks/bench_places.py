@@ -28,6 +28,7 @@ PLANNERS = (
     "move_publishers_scot",
     "exchange_places_scot",
     "exchange_places_scot+move_publishers_scot",
+    "exchange_places_scot+link_regions_scot+move_publishers_scot",
 )
 
 

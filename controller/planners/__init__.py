@@ -19,4 +19,5 @@ BUILT_IN = (
     "regraft.controller.planners.move_publishers_scot",
     "regraft.controller.planners.relieve_links_scot",
     "regraft.controller.planners.exchange_places_scot",
+    "regraft.controller.planners.link_regions_scot",
 )

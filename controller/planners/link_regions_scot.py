@@ -1,0 +1,119 @@
+"""Link regions of a structured cyclic overlay otherwise, by the one cost: the tree that all of its clusters have.
+
+In: the state over a horizon. Out: a proposal for each link between regions that is better exchanged for another, each
+costed on top of those before. Places of brokers are :mod:`controller.planners.exchange_places_scot`'s.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import networkx as nx
+
+from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.place_costs import PlaceCosts, RegionLinks
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot_places import region_link_names
+from regraft.overlay.structured_cyclic import OverlayShapeError
+from regraft.schemas.plan import Proposal
+
+PLANNER = "link_regions_scot"
+
+RegionLink = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class RegionLinkSettings(PlannerSettings):
+    """How far the search for other links between regions goes.
+
+    ``exchanges_max``: links between regions exchanged in one plan; each is one in every cluster. ``looks_max``: links
+    that are priced in one call. ``gain_share_min``: what share of the cost each exchange must save. Default 0.005.
+    """
+
+    exchanges_max: int = 2
+    looks_max: int = 1_000
+    gain_share_min: float = 0.005
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = []
+        if self.exchanges_max < 1:
+            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
+        if self.looks_max < 1:
+            found.append(f"looks_max is {self.looks_max}: at least 1, or no link is ever priced")
+        if not 0 <= self.gain_share_min < 1:
+            found.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
+        return found
+
+
+def link_regions_scot(
+    state: ScotState, settings: RegionLinkSettings, context: PlannerContext, rng: random.Random
+) -> list[Proposal]:
+    """Return exchanges of links between regions, the best first, each of which saves its share on top of the others.
+
+    Each link is taken away in turn, and all links that join the two parts again are priced, in random order as far as
+    the budget reaches. Source: none, Shafique keeps the tree; the cost is Jaeger07, Eq. 1-2, on the trees that static
+    routing makes of the overlay. Cost O(regions^3) looks, each of which prices all clusters, O(brokers * columns) on
+    words. Guarantee: with budget enough, and exchanges, no single exchange is left that saves its share.
+    """
+    if not state.can_move_publishers:
+        return []
+    overlay = state.configuration
+    sets = DeliverySets.joined([window.sets for window in state.windows])
+    prices = PlaceCosts(state.inventory, sets, overlay.home_of)
+    links, now_per_s = overlay.region_links, prices.cost_per_s(overlay.regions, overlay.region_links)
+    looks, proposals = settings.looks_max, list[Proposal]()
+    while looks and len(proposals) < min(settings.exchanges_max, context.proposals_max):
+        tried = list(_exchanges(overlay, links))
+        tried = rng.sample(tried, min(len(tried), looks))
+        looks -= len(tried)
+        priced = [(prices.cost_per_s(overlay.regions, after), after) for after in sorted(tried)]
+        after_per_s, after = min(priced, default=(now_per_s, links))
+        if now_per_s - after_per_s <= settings.gain_share_min * now_per_s:
+            break
+        proposals.append(_proposal(links, after, now_per_s, after_per_s))
+        links, now_per_s = after, after_per_s
+    return proposals
+
+
+def _exchanges(overlay: ScotConfiguration, links: RegionLinks) -> Iterator[RegionLinks]:
+    """Yield the links between regions after each exchange of one that leaves an overlay of this kind."""
+    for removed in links:
+        tree: nx.Graph[int] = nx.Graph(links)
+        tree.remove_edge(*removed)
+        one, other = (sorted(nx.node_connected_component(tree, end)) for end in removed)
+        for first, second in product(one, other):
+            added = min(first, second), max(first, second)
+            after = tuple(sorted({*links, added} - {removed}))
+            if added != removed and _is_overlay(overlay, after):
+                yield after
+
+
+def _is_overlay(overlay: ScotConfiguration, links: RegionLinks) -> bool:
+    """Return True if who stands in for others still has its places next to each other."""
+    try:
+        ScotConfiguration(overlay.epoch, overlay.regions, links)
+    except OverlayShapeError:
+        return False
+    return True
+
+
+def _proposal(before: RegionLinks, after: RegionLinks, before_per_s: float, after_per_s: float) -> Proposal:
+    removed, added = (region_link_names(set(one) - set(other)) for one, other in ((before, after), (after, before)))
+    reason = f"saves {before_per_s - after_per_s:.4g} of {before_per_s:.4g}/s in all clusters together"
+    return Proposal(PLANNER, removed, added, before_per_s, after_per_s, 0.0, reason)
+
+
+SPEC = PlannerSpec(
+    PLANNER,
+    ScotConfiguration.KIND,
+    link_regions_scot,
+    RegionLinkSettings,
+    summary="which regions of a structured cyclic overlay are linked, by the one cost",
+    source="ours",
+)
