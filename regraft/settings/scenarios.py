@@ -91,7 +91,7 @@ SCENARIOS = {
     SCOT: Scenario(
         ScotConfiguration.KIND,
         bursts=3,
-        controller={"planner": "exchange_places_scot+move_publishers_scot+relieve_links_scot"},
+        controller={"planner": "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot"},
         demo={"shadow_planners": ()},
         emulator={"link_bytes_per_ms": 20.0, "detours": "alternate"},
         workload={"publisher_count": 4, "notifications_per_s": 20.0, "burst_factor": 5.0},
