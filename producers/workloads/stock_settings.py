@@ -45,7 +45,8 @@ class WorkloadSettings:
     or a crowd comes or goes. ``regime_change_every_s``: how long after one change the next one follows, for long runs;
     none for one at most. ``burst_every_s``: pause from the
     start of one burst to that of the next; none for no bursts. ``burst_s``: how long a burst lasts. ``burst_factor``:
-    what multiple of its rate each publisher publishes meanwhile.
+    what multiple of its rate each publisher publishes meanwhile. ``burst_count``: after how many bursts there are no
+    more; none for bursts without end.
     """
 
     publisher_count: int = SYMBOLS_SHIPPED
@@ -63,6 +64,7 @@ class WorkloadSettings:
     burst_every_s: float | None = None
     burst_s: float = 10.0
     burst_factor: float = 3.0
+    burst_count: int | None = None
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
@@ -93,6 +95,8 @@ class WorkloadSettings:
                 f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
             )
         found += self._regime_faults()
+        if self.burst_count is not None and self.burst_count < 1:
+            found.append(f"burst_count is {self.burst_count}: at least 1, or none for bursts without end")
         if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:
             found.append(
                 f"burst_every_s is {self.burst_every_s:g}: above burst_s, {self.burst_s:g}, or none for no bursts"

@@ -198,6 +198,7 @@ class StockWorkload:
         self._loads: list[float] = []
         self._popularity: list[float] = []
         self._rate_factor = 1.0  # Above 1 in a burst.
+        self._bursts_begun = 0
         self.on_burst: Callable[[bool], None] = lambda has_begun: None  # Told that a burst begins, and that it ends.
         self._symbol_factors: dict[str, float] = {}  # What a regime change has made of a symbol's rate.
         self._day_began_ms: float | None = None
@@ -278,7 +279,9 @@ class StockWorkload:
         self._rate_factor = self._settings.burst_factor
         self.on_burst(True)
         self._after(self._settings.burst_s, self._end_burst)
-        self._after(every_s, self._begin_burst)
+        self._bursts_begun += 1
+        if self._settings.burst_count is None or self._bursts_begun < self._settings.burst_count:
+            self._after(every_s, self._begin_burst)
 
     def _end_burst(self) -> None:
         self._rate_factor = 1.0

@@ -286,25 +286,25 @@ class _DemoRun:
         self._stop(STREAMING)
         self._show(screen, "collecting")
         self._measure()
-        kafka, told = self._settings.kafka, self._settings.controller
-        stored = StoredRun()
+        kafka, told, stored = self._settings.kafka, self._settings.controller, StoredRun()
         if KAFKA not in self._given_up:
             stored = read_stored_run(kafka.access, kafka.namespace, self._kind, told.assembly, told.links)
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Return True while traffic goes on: as long as set, and within a bound until what was disturbed is whole."""
+        """Return True while traffic goes on: as long as set, and within a bound until what was disturbed is over."""
         if self._elapsed_s < self._running_s:
             return True
-        emulator, has_shown = self._settings.emulator, True
+        emulator = self._settings.emulator
+        has_shown = emulator.workload.burst_count is None or not self._observer.is_congested
         if self._kills is not None:
-            has_shown = self._kills.is_over(self._elapsed_s, self._newest_window_ms)
+            has_shown &= self._kills.is_over(self._elapsed_s, self._newest_window_ms)
             has_shown &= self._observer.has_followed_shift or not self._expects_shift
         if emulator.outages or emulator.chaos_every_s is not None:
             has_shown &= self._observer.is_whole
-        pause_s = self._observer.returns_ms / 1000 - self._started_s - self._running_s
+        pause_s = max(self._observer.returns_ms / 1000 - self._started_s - self._running_s, 0.0)
         pause_s_max = self._settings.controller.members.return_pause_ms_max / 1000
-        end_s_max = self._running_s + min(max(pause_s, 0.0), pause_s_max) + LENGTHENED_S_MAX
+        end_s_max = self._running_s + min(pause_s, pause_s_max) + LENGTHENED_S_MAX
         return not has_shown and self._elapsed_s < end_s_max
 
     @property

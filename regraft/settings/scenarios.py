@@ -43,7 +43,7 @@ class Scenario:
         if not self.bursts:
             return self.workload
         every_s = running_s / (self.bursts + 0.9)
-        return {**self.workload, "burst_every_s": every_s, "burst_s": 0.2 * every_s}
+        return {**self.workload, "burst_every_s": every_s, "burst_s": 0.2 * every_s, "burst_count": self.bursts}
 
 
 SCENARIOS = {

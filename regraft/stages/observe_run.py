@@ -38,6 +38,7 @@ Document = Mapping[str, Any]
 EVENTS_MAX = 500
 USERS_CONNECT_MS = 10_000  # By then the users of the start are there; their coming is no change of interests.
 WINDOWS_MAX = 10_000
+CONGESTION_RULES = ("congestion", "link_congestion")  # As alerts/default_rules.toml has them.
 
 
 class RunObserver:
@@ -117,6 +118,12 @@ class RunObserver:
         away_count = sum(members.counts.get(state, 0) for state in (MemberState.DEAD, MemberState.JOINING))
         is_dead_inside = any(one.state == MemberState.DEAD and one.in_overlay for one in members.members)
         return is_known and away_count == int(self.emulator["brokers_dead"]) and not is_dead_inside
+
+    @property
+    def is_congested(self) -> bool:
+        """Return True while an alert stands because the queue of a broker or link is congested."""
+        alerts = read_status(self._directory / "alerts.json") or {}
+        return any(alert.get("rule") in CONGESTION_RULES for alert in alerts.get("active", []))
 
     @property
     def returns_ms(self) -> int:

@@ -187,14 +187,14 @@ def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_ot
 
 
 def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> None:
-    """Three of them, the last of which is drained before the end; and as many brokers as clusters can share."""
+    """Three, the last of which is drained before the end; and as many brokers as clusters can share."""
     scot = {"demo": {"scenario": "scot", "running_s": 78.0}}
     flags = regraft.demo.run_demo.demo_flags(scot, load_settings(scot))
     workload = flags["emulator"]["workload"]
-    assert (workload["burst_every_s"], workload["burst_s"]) == (20.0, 4.0)
+    assert (workload["burst_every_s"], workload["burst_s"], workload["burst_count"]) == (20.0, 4.0, 3)
     assert (flags["emulator"]["detours"], flags["controller"]["planner"]) == (
         "alternate",
-        "exchange_places_scot+move_publishers_scot+relieve_links_scot",
+        "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot",
     )
     own = scot | {"emulator": {"workload": {"burst_every_s": 30.0}}}
     workload = regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"]["workload"]

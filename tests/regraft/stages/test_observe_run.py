@@ -45,6 +45,16 @@ def test_before_any_status_file_nothing_is_claimed(tmp_path: Path) -> None:
     assert (frame.windows, frame.ledger.published, observer.regime_change_ms) == ((), 0, None)
 
 
+def test_a_run_is_congested_while_an_alert_about_it_stands(tmp_path: Path) -> None:
+    """Other alerts, and those that are cleared, are none."""
+    observer = RunObserver(tmp_path)
+    assert not observer.is_congested
+    _write(tmp_path, "alerts", {"active": [{"rule": "late_rows"}, {"rule": "link_congestion"}]})
+    assert observer.is_congested
+    _write(tmp_path, "alerts", {"active": [{"rule": "late_rows"}], "recent": [{"rule": "link_congestion"}]})
+    assert not observer.is_congested
+
+
 def test_a_restarted_controller_does_not_set_counts_back(tmp_path: Path) -> None:
     """Refusals of before and after a kill add up; windows, latencies and events are kept once."""
     observer = RunObserver(tmp_path)
