@@ -155,5 +155,6 @@ def _changes(plan: Plan) -> Iterator[tuple[str, str, str]]:
         yield f"client {move.client}", f"at {move.home_from}", f"at {move.home_to}"
     for home in plan.subscribers_moved:
         yield f"subscribers of {home.home_from}", f"at {home.home_from}", f"at {home.home_to}"
+    what = "place" if plan.has_places else "ring ID"
     for id_move in plan.id_moves:
-        yield f"ring ID of {id_move.broker}", str(id_move.id_from), str(id_move.id_to)
+        yield f"{what} of {id_move.broker}", str(id_move.id_from), str(id_move.id_to)

@@ -63,7 +63,7 @@ def compose_loop(
     is decided by ``stopwatch_s``. ``term`` is higher than any leader's before, ``instance`` is nobody else's name.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
-    metrics, kind, teller = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalTeller()
+    metrics, kind, teller = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalTeller(inventory.bootstrap)
     state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)

@@ -33,6 +33,7 @@ class ChordConfiguration:
 
     KIND: ClassVar[str] = "ring"
     CLIENTS: ClassVar[str] = "users"
+    HAS_PLACES: ClassVar[bool] = False
 
     epoch: int
     bits: int

@@ -40,6 +40,7 @@ class Configuration:
 
     KIND: ClassVar[str] = "tree"
     CLIENTS: ClassVar[str] = "publishers"
+    HAS_PLACES: ClassVar[bool] = False
 
     epoch: int
     brokers: tuple[str, ...]

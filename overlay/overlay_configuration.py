@@ -54,12 +54,14 @@ class OverlayConfiguration(Protocol):
     """Brokers, the links between them and the homes of clients, numbered by the epoch.
 
     ``KIND`` names the kind of overlay, ``CLIENTS`` the clients whose homes it knows and plans move (a plural).
+    ``HAS_PLACES``: brokers have places in regions and clusters where those of a ring have IDs.
     ``brokers``, ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` names
     (client, home) where it is known.
     """
 
     KIND: ClassVar[str]
     CLIENTS: ClassVar[str]
+    HAS_PLACES: ClassVar[bool]
 
     @property
     def epoch(self) -> int:

@@ -47,6 +47,7 @@ class ScotConfiguration:
 
     KIND: ClassVar[str] = "scot"
     CLIENTS: ClassVar[str] = "publishers"
+    HAS_PLACES: ClassVar[bool] = True
 
     epoch: int
     regions: Regions

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 
 from regraft.overlay.structured_cyclic import OverlayShapeError
-from regraft.schemas.plan import OFF_RING, IdMove, LinkPair
+from regraft.schemas.plan import CLUSTERS_MAX, OFF_RING, IdMove, LinkPair, place_text
 
-CLUSTERS_MAX = 4_096  # A place is the region's number times this and the cluster's.
 REGION = "region "
 
 Regions = tuple[tuple[str, ...], ...]
@@ -37,11 +36,6 @@ def regions_of(places: Places) -> Regions:
         raise OverlayShapeError(f"nobody would have the place of {missing[0]} and {len(missing) - 1} more")
     row = range(clusters)
     return tuple(tuple(places[number * CLUSTERS_MAX + cluster] for cluster in row) for number in range(count))
-
-
-def place_text(place: int) -> str:
-    """Return a place in words."""
-    return f"cluster {place % CLUSTERS_MAX} in region {place // CLUSTERS_MAX}"
 
 
 def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:

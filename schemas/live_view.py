@@ -103,7 +103,10 @@ class ShownNetwork(Struct, frozen=True):
 
 
 class ShownChanges(Struct, frozen=True, kw_only=True):
-    """What a proposal or a plan changes: of clients and IDs only the first moves, of ``move_count`` and so on."""
+    """What a proposal or a plan changes: of clients and IDs only the first moves, of ``move_count`` and so on.
+
+    ``has_places``: IDs are places of a structured cyclic overlay.
+    """
 
     links_removed: tuple[LinkPair, ...]
     links_added: tuple[LinkPair, ...]
@@ -112,6 +115,7 @@ class ShownChanges(Struct, frozen=True, kw_only=True):
     id_moves: tuple[IdMove, ...]
     id_move_count: int
     subscribers_moved: tuple[HomeMove, ...] = ()
+    has_places: bool = False
 
 
 class ShownProposal(ShownChanges, frozen=True, kw_only=True):

@@ -39,8 +39,11 @@ class HomeMove(Struct, frozen=True, order=True):
 OFF_RING = -1  # In place of an ID: the broker is not on the ring, before it joins or after it has left or died.
 
 
+CLUSTERS_MAX = 4_096  # A place of a structured cyclic overlay is the region's number times this and the cluster's.
+
+
 class IdMove(Struct, frozen=True, order=True):
-    """One broker that takes another ID on the ring; OFF_RING is none."""
+    """One broker that takes another ID on the ring, or place on a structured cyclic overlay; OFF_RING is none."""
 
     broker: Name
     id_from: int
@@ -48,9 +51,20 @@ class IdMove(Struct, frozen=True, order=True):
 
     @property
     def text(self) -> str:
-        """Say who goes where, for people."""
+        """Say who goes where on a ring, for people."""
         before, after = (("none" if one == OFF_RING else str(one)) for one in (self.id_from, self.id_to))
         return f"{self.broker} ID {before} -> {after}"
+
+    @property
+    def place_text(self) -> str:
+        """Say who goes where on a structured cyclic overlay, for people."""
+        before, after = (("no place" if one == OFF_RING else place_text(one)) for one in (self.id_from, self.id_to))
+        return f"{self.broker} {before} -> {after}"
+
+
+def place_text(place: int) -> str:
+    """Return a place of a structured cyclic overlay in words."""
+    return f"cluster {place % CLUSTERS_MAX} in region {place // CLUSTERS_MAX}"
 
 
 class RingId(Struct, frozen=True, order=True):
@@ -188,6 +202,11 @@ class Plan(Struct, frozen=True):
     subscribers_moved: tuple[HomeMove, ...] = ()
     sample_share: Measure = 1.0
     gain_error_per_s: Measure | None = None
+
+    @property
+    def has_places(self) -> bool:
+        """Return True on a structured cyclic overlay, where brokers have places instead of ring IDs."""
+        return bool(self.ring_target and self.links_target)
 
     @property
     def approval_digest(self) -> str:

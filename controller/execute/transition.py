@@ -121,7 +121,7 @@ class Transition:
 
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
         """Begin a plan that no broker has heard of yet."""
-        changes = changes_text(self.plan, self._target.CLIENTS)
+        changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_PLACES)
         text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
         # The event follows the record, so that nothing is told that might not have happened.

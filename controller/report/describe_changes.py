@@ -1,4 +1,4 @@
-"""Say in a few words what a proposal or a plan changes: links, ring IDs, homes of clients. For people only.
+"""Say in a few words what a proposal or a plan changes: links, ring IDs or places, homes of clients. For people only.
 
 Links are few; IDs and users are counted and only some of them named.
 """
@@ -33,7 +33,7 @@ class Changes(Protocol):
 
     @property
     def id_moves(self) -> tuple[IdMove, ...]:
-        """Brokers that get another ring ID."""
+        """Brokers that get another ring ID or place."""
         ...
 
     @property
@@ -42,17 +42,18 @@ class Changes(Protocol):
         ...
 
 
-def changes_text(changes: Changes, clients: str = "clients") -> str:
+def changes_text(changes: Changes, clients: str = "clients", *, has_places: bool = False) -> str:
     """Return what changes, for example ``b00-b04 for b01-b02, 214 users move (u1 b3 -> b7, ... and 211 more)``.
 
-    ``clients`` says what the clients that move are, as a plural.
+    ``clients`` says what the clients that move are, as a plural; ``has_places``: brokers have places, and no ring IDs.
     """
     added, removed = (" ".join(f"{a}-{b}" for a, b in links) for links in (changes.links_added, changes.links_removed))
     parts = [f"{added} for {removed}"] if added else []
     if changes.id_moves:
         count = len(changes.id_moves)
-        counted = f"{count} ring ID{'s' * (count > 1)} reassigned"
-        parts.append(f"{counted} ({_named([move.text for move in changes.id_moves])})")
+        what, done = ("place", "changed") if has_places else ("ring ID", "reassigned")
+        texts = [move.place_text if has_places else move.text for move in changes.id_moves]
+        parts.append(f"{count} {what}{'s' * (count > 1)} {done} ({_named(texts)})")
     if changes.moves:
         count = len(changes.moves)
         counted = f"{count} {clients} move" if count > 1 else f"1 {clients.removesuffix('s')} moves"

@@ -34,7 +34,7 @@ class LoopMetrics:
         self.plans = gauge("plans", "Plans by phase.", ["phase"])
         self.changes = gauge(
             "changes",
-            "Links exchanged, ring IDs reassigned, publishers or users moved by the plans kept that were executed.",
+            "Links exchanged, ring IDs or places changed, publishers or users moved by plans executed and kept.",
             ["what"],
         )
         self.faults = gauge("faults", "What went wrong on the borders since the start.", ["what"])

@@ -60,7 +60,7 @@ def render_view(
         orders=orders,
         refusals=dict(state.refusals),
         events=tuple(state.events),
-        last_decision=None if decision is None else shown_decision(decision),
+        last_decision=None if decision is None else shown_decision(decision, log.present.HAS_PLACES),
         faults=faults,
         members=shown_fleet(state, now_ms),
         shadows={shadow.name: shown_shadow(shadow) for shadow in state.shadows},

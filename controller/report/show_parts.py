@@ -111,12 +111,12 @@ def _shown_link(pair: tuple[str, str], ends: list[QueueState], rtt_ms: float | N
 def shown_plan(plan: Plan) -> ShownPlan:
     """Return a plan without its target, which follows from the bootstrap and the changes."""
     return ShownPlan(
-        **_changes(plan),
+        **_changes(plan, plan.has_places),
         plan=plan.plan,
         epoch_from=plan.epoch_from,
         epoch_to=plan.epoch_to,
         window_end_ms=plan.window_end_ms,
-        proposals=tuple(shown_proposal(one) for one in plan.proposals),
+        proposals=tuple(shown_proposal(one, plan.has_places) for one in plan.proposals),
         cost_before_per_s=plan.cost_before_per_s,
         cost_predicted_per_s=plan.cost_predicted_per_s,
         phase=plan.phase,
@@ -124,17 +124,17 @@ def shown_plan(plan: Plan) -> ShownPlan:
         undoes=plan.undoes,
         cost_observed_per_s=plan.cost_observed_per_s,
         control_messages=plan.control_messages,
-        refused=tuple(shown_proposal(one) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
+        refused=tuple(shown_proposal(one, plan.has_places) for one in plan.refused[:REFUSALS_SHOWN_MAX]),
         sample_share=plan.sample_share,
         gain_error_per_s=plan.gain_error_per_s,
         digest=plan.approval_digest if LIFE[plan.phase].orders else "",  # Nobody orders anything about the others.
     )
 
 
-def shown_proposal(proposal: Proposal) -> ShownProposal:
+def shown_proposal(proposal: Proposal, has_places: bool) -> ShownProposal:
     """Return a proposal with at most MOVES_SHOWN_MAX of its moves."""
     return ShownProposal(
-        **_changes(proposal),
+        **_changes(proposal, has_places),
         planner=proposal.planner,
         cost_before_per_s=proposal.cost_before_per_s,
         cost_after_per_s=proposal.cost_after_per_s,
@@ -167,7 +167,7 @@ def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
         fault_text=shadow.fault_text,
         last_plans=tuple(
             ShadowPlan(
-                **_changes(plan),
+                **_changes(plan, plan.has_places),
                 window_end_ms=plan.window_end_ms,
                 cost_before_per_s=plan.cost_before_per_s,
                 cost_predicted_per_s=plan.cost_predicted_per_s,
@@ -178,18 +178,18 @@ def shown_shadow(shadow: ShadowPlanner) -> ShownShadow:
     )
 
 
-def shown_decision(decision: Decision) -> ShownDecision:
+def shown_decision(decision: Decision, has_places: bool) -> ShownDecision:
     """Return what a decision chose and refused."""
     return ShownDecision(
         window_end_ms=decision.window_end_ms,
         plan=None if decision.plan is None else shown_plan(decision.plan),
         state_verdict=decision.state_verdict,
         state_reason=decision.state_reason,
-        refused=tuple(shown_proposal(one) for one in decision.refused[:REFUSALS_SHOWN_MAX]),
+        refused=tuple(shown_proposal(one, has_places) for one in decision.refused[:REFUSALS_SHOWN_MAX]),
     )
 
 
-def _changes(changes: Plan | Proposal) -> dict[str, Any]:
+def _changes(changes: Plan | Proposal, has_places: bool) -> dict[str, Any]:
     return {
         "links_removed": changes.links_removed,
         "links_added": changes.links_added,
@@ -198,4 +198,5 @@ def _changes(changes: Plan | Proposal) -> dict[str, Any]:
         "id_moves": changes.id_moves[:MOVES_SHOWN_MAX],
         "id_move_count": len(changes.id_moves),
         "subscribers_moved": changes.subscribers_moved,
+        "has_places": has_places,
     }

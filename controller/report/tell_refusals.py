@@ -10,6 +10,7 @@ from collections import Counter
 from regraft.controller.decide.decide_plan import Decision
 from regraft.controller.report.describe_changes import changes_text
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Verdict
 
@@ -17,9 +18,10 @@ REPEAT_EVERY = 30  # The same thing is told again after so many times, so that i
 
 
 class RefusalTeller:
-    """Remembers what was told last of each kind."""
+    """Remembers what was told last of each kind; ``overlay`` is any of the kind of overlay."""
 
-    def __init__(self) -> None:
+    def __init__(self, overlay: OverlayConfiguration) -> None:
+        self._has_places = overlay.HAS_PLACES
         self._told: dict[EventKind, str] = {}
         self._repeats: Counter[EventKind] = Counter()
 
@@ -50,7 +52,7 @@ class RefusalTeller:
         counts = Counter(str(proposal.verdict) for proposal in decision.refused)
         first = decision.refused[0]
         why = f"{first.verdict}, {first.verdict_reason}"
-        text = f"{len(decision.refused)} proposals refused; {changes_text(first)}: {why}"
+        text = f"{len(decision.refused)} proposals refused; {changes_text(first, has_places=self._has_places)}: {why}"
         told_by = ",".join(sorted(counts))
         event = self._event(EventKind.PROPOSAL_REFUSED, told_by, subject, text, now_ms, Severity.INFO)
         if event is not None:

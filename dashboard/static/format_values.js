@@ -56,3 +56,9 @@ export function words(name) {
 export function shortList(names, most = 6) {
   return names.length <= most ? names.join(", ") : `${names.slice(0, most).join(", ")} and ${names.length - most} more`;
 }
+
+// Which ring ID, or place on a structured cyclic overlay (region * 4096 + cluster), a broker gives up and gets; -1 is none.
+export function idMoveText(move, hasPlaces) {
+  const text = (id) => (id < 0 ? "none" : hasPlaces ? `cluster ${id % 4096} in region ${Math.floor(id / 4096)}` : id);
+  return `${move.broker}: ${hasPlaces ? "" : "ID "}${text(move.id_from)} → ${text(move.id_to)}`;
+}

@@ -113,6 +113,6 @@ export function changesText(plan) {
   if (plan.links_added?.length || plan.links_removed?.length) texts.push(counted(Math.max(plan.links_added.length, plan.links_removed.length), "link"));
   if (plan.move_count) texts.push(counted(plan.move_count, "client move"));
   if (plan.subscribers_moved?.length) texts.push(`subscribers of ${counted(plan.subscribers_moved.length, "broker")}`);
-  if (plan.id_move_count) texts.push(counted(plan.id_move_count, "ring ID"));
+  if (plan.id_move_count) texts.push(counted(plan.id_move_count, plan.has_places ? "place" : "ring ID"));
   return texts.join(", ") || "no change";
 }

@@ -1,7 +1,7 @@
 // Plans as a list that opens: what was changed and why, what was refused and why, predicted against observed.
 
 import { element, pill, showIfOther, table } from "./build_elements.js";
-import { amount, clockTime, counted, milliseconds, readable, share, words } from "./format_values.js";
+import { amount, clockTime, counted, idMoveText, milliseconds, readable, share, words } from "./format_values.js";
 import { changesText } from "./show_headline.js";
 
 const SHOWN_FIRST = 25;
@@ -138,7 +138,7 @@ function changeText(proposal) {
     ...proposal.links_added.map(([a, b]) => ["added", `+ ${a} – ${b}`]),
     ...proposal.moves.slice(0, 6).map((move) => ["moved", `◆ ${move.client}: ${move.home_from} → ${move.home_to}`]),
     ...(proposal.subscribers_moved ?? []).map((move) => ["moved", `◆ subscribers of ${move.home_from} → ${move.home_to}`]),
-    ...proposal.id_moves.slice(0, 6).map((move) => ["moved", `${move.broker}: ID ${move.id_from} → ${move.id_to}`]),
+    ...proposal.id_moves.slice(0, 6).map((move) => ["moved", idMoveText(move, proposal.has_places)]),
   ];
   const rest = Math.max(0, (proposal.move_count ?? 0) - 6) + Math.max(0, (proposal.id_move_count ?? 0) - 6);
   if (rest) lines.push(["muted", `and ${rest} more`]);

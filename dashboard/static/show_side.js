@@ -1,7 +1,7 @@
 // Beside the map: what was chosen on it, and the plan under way or the last one.
 
 import { button, definitionList, element, icon, pill, showIfOther } from "./build_elements.js";
-import { amount, clockTime, milliseconds, readable, share, shortList } from "./format_values.js";
+import { amount, clockTime, idMoveText, milliseconds, readable, share, shortList } from "./format_values.js";
 import { changesText, phaseSteps } from "./show_headline.js";
 import { phasePill } from "./show_plans.js";
 import { congestionClass, CONGESTION_CLASSES } from "./style_map.js";
@@ -99,7 +99,7 @@ export function changeLines(plan) {
     ...(plan.links_added ?? []).map(([a, b]) => ["added", `+ ${a} – ${b}`]),
     ...(plan.moves ?? []).map((move) => ["moved", `◆ ${move.client}: ${move.home_from} → ${move.home_to}`]),
     ...(plan.subscribers_moved ?? []).map((move) => ["moved", `◆ subscribers of ${move.home_from} → ${move.home_to}`]),
-    ...(plan.id_moves ?? []).map((move) => ["moved", `${move.broker}: ID ${move.id_from} → ${move.id_to}`]),
+    ...(plan.id_moves ?? []).map((move) => ["moved", idMoveText(move, plan.has_places)]),
   ];
 }
 

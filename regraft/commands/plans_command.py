@@ -158,31 +158,32 @@ def plan_lines(plan: Plan) -> list[str]:
         lines.append(f"  cost {plan.cost_observed_per_s:,.1f}/s observed")
     lines.append(f"changes ({len(plan.proposals)}):")
     for proposal in plan.proposals:
-        lines += _proposal_lines(proposal)
+        lines += _proposal_lines(proposal, plan.has_places)
     if plan.refused:
         lines.append(f"refused ({len(plan.refused)}):")
         for proposal in plan.refused:
-            lines.append(f"  {_changes(proposal)} ({proposal.planner})")
+            lines.append(f"  {_changes(proposal, plan.has_places)} ({proposal.planner})")
             lines.append(f"    {proposal.verdict}: {proposal.verdict_reason}")
     lines.append("history:")
     lines += [f"  {_time(change.time_ms)} {change.phase}: {change.reason}" for change in plan.history]
     return lines
 
 
-def _proposal_lines(proposal: Proposal) -> list[str]:
+def _proposal_lines(proposal: Proposal, has_places: bool) -> list[str]:
     observed = proposal.gain_observed_per_s
     found = "" if observed is None else f", observed {observed:,.1f}/s"
     return [
-        f"  {_changes(proposal)} ({proposal.planner})",
+        f"  {_changes(proposal, has_places)} ({proposal.planner})",
         f"    saves {proposal.gain_per_s:,.1f}/s{found}: {proposal.reason}",
         f"    {proposal.verdict}: {proposal.verdict_reason}",
     ]
 
 
-def _changes(change: Plan | Proposal) -> str:
+def _changes(change: Plan | Proposal, has_places: bool) -> str:
     parts = [f"link {a}-{b} out" for a, b in change.links_removed]
     parts += [f"link {a}-{b} in" for a, b in change.links_added]
-    moves = [move.text for move in change.moves] + [move.text for move in change.id_moves]
+    moves = [move.text for move in change.moves]
+    moves += [move.place_text if has_places else move.text for move in change.id_moves]
     moves += [f"subscribers of {move.text}" for move in change.subscribers_moved]
     parts += moves[:MOVES_SHOWN_MAX]
     if len(moves) > MOVES_SHOWN_MAX:
@@ -194,7 +195,7 @@ def _row(plan: Plan) -> Sequence[str]:
     saves = f"{plan.cost_before_per_s - plan.cost_predicted_per_s:,.0f}"
     gains = [one.gain_observed_per_s for one in plan.proposals if one.gain_observed_per_s is not None]
     links, moves, ids = len(plan.links_added), len(plan.moves), len(plan.id_moves)
-    counted = ((links, "link"), (moves, "move"), (ids, "ring ID"))
+    counted = ((links, "link"), (moves, "move"), (ids, "place" if plan.has_places else "ring ID"))
     changes = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counted if count)
     why = plan.history[-1].reason if plan.history else ""
     observed = f"{sum(gains):,.0f}" if gains else ""

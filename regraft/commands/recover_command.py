@@ -45,7 +45,8 @@ def recover(
     if plan is None:
         typer.echo("Nothing to recover: the stored plans lead to the overlay that all brokers hold.")
         return
-    changes = f"{len(plan.links_removed)} links go, {len(plan.links_added)} come, {len(plan.id_moves)} IDs change"
+    what = "places" if plan.has_places else "IDs"
+    changes = f"{len(plan.links_removed)} links go, {len(plan.links_added)} come, {len(plan.id_moves)} {what} change"
     typer.echo(f"{plan.plan}: epoch {plan.epoch_from} -> {plan.epoch_to}, {changes}; {plan.history[-1].reason}.")
     typer.echo(
         "Written: controllers may start again." if is_confirmed else "Nothing is written: `regraft recover --yes` does."

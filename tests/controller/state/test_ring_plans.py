@@ -173,3 +173,5 @@ def test_hundreds_of_moves_are_counted_not_listed() -> None:
     )
     assert changes_text(placing(("u", "b00", "b01")), "users") == "1 user moves (u b00 -> b01)"
     assert changes_text(reassigning(("b00", 0, 9))) == "1 ring ID reassigned (b00 ID 0 -> 9)"
+    placed = changes_text(reassigning(("b00", -1, 4097)), has_places=True)
+    assert placed == "1 place changed (b00 no place -> cluster 1 in region 1)"
