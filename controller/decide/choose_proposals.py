@@ -102,7 +102,7 @@ class PlanDraft:
         against = (
             self._about_state
             or judge_calm(proposal, self._situation, self._settings)
-            or judge_maintenance(proposal, self._situation)
+            or judge_maintenance(proposal, self._reached.configuration, self._situation)
             or _judge_size(proposal, self._chosen, self._situation, self._settings)
         )
         if against is None:
@@ -220,7 +220,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
     start: Reached = situation.kind.reached(situation.state)
     reached = start
     for proposal in plan.proposals:
-        against = judge_maintenance(proposal, situation)
+        against = judge_maintenance(proposal, reached.configuration, situation)
         if against is None:
             try:
                 after: Reached = reached.after(proposal)

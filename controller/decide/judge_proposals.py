@@ -126,9 +126,13 @@ def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSetti
     return None
 
 
-def judge_maintenance(proposal: Proposal, situation: Situation) -> tuple[Verdict, str] | None:
-    """Return which broker in maintenance would get a link or a client, None when none would."""
-    ends = [(f"link {a}-{b}", broker) for a, b in proposal.links_added for broker in (a, b)]
+def judge_maintenance(
+    proposal: Proposal, present: OverlayConfiguration, situation: Situation
+) -> tuple[Verdict, str] | None:
+    """Return which broker in maintenance would get a link, a place or a client on ``present``, None when none would."""
+    if not situation.maintained:
+        return None
+    ends = list(situation.kind.comes_to(present, proposal))
     ends += [(f"client {move.client}", move.home_to) for move in proposal.moves]
     ends += [(f"subscribers of {move.home_from}", move.home_to) for move in proposal.subscribers_moved]
     for what, broker in ends:

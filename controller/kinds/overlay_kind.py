@@ -178,6 +178,10 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         A broker that is above a cap already may stay so, it may only not get more.
         """
 
+    def comes_to(self, present: ConfigurationT, proposal: Proposal) -> Iterable[tuple[str, str]]:
+        """Return what a proposal would bring beside clients, for people, each with the broker that would get it."""
+        return ((f"link {a}-{b}", broker) for a, b in proposal.links_added for broker in (a, b))
+
     @abstractmethod
     def choices_in(self, proposal: Proposal) -> int:
         """Return k: how many changes the proposal consists of, each picked from as many others as there are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import scot_breakdown
-from regraft.schemas.plan import Proposal, Verdict
+from regraft.schemas.plan import OFF_RING, Proposal, Verdict, place_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +86,17 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         counting = replace(self.inventory, processing_cost=np.ones(len(self.inventory.brokers)))
         return replace(self, inventory=counting).breakdown(configuration, windows).brokers_per_s
 
+    def comes_to(self, present: ScotConfiguration, proposal: Proposal) -> Iterable[tuple[str, str]]:
+        """Return the places that brokers would get, and the links that follow from these and from links of regions."""
+        exchanged = proposal.links_removed, proposal.links_added
+        try:
+            target = present.replaced(present.epoch + 1, proposal.id_moves, *exchanged)
+        except ValueError:  # That there is no such overlay is judged elsewhere.
+            return []
+        placed = [(place_text(move.id_to), move.broker) for move in proposal.id_moves if move.id_to != OFF_RING]
+        links = sorted(set(target.links) - set(present.links))
+        return [*placed, *((f"link {a}-{b}", broker) for a, b in links for broker in (a, b))]
+
     def choices_in(self, proposal: Proposal) -> int:
         """Return how many homes and links between regions change, and how many pairs of brokers exchange places."""
         return len(proposal.moves) + (len(proposal.id_moves) + 1) // 2 + len(proposal.links_added)
@@ -107,7 +118,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
     def repaired(self, present: ScotConfiguration, task: RepairTask) -> Repair:
         """Return the overlay with neighbours standing in for who is gone, and new brokers at places of their own."""
         known = self.with_homes(present, task.windows) if task.windows else present
-        return repaired_scot(known, task)
+        return repaired_scot(known, task, self.degree_max)
 
     def cost_per_s(self, configuration: ScotConfiguration, window: ClosedWindow) -> float:
         """Return the one cost of the window's notifications with static routing."""

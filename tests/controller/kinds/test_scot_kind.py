@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from regraft.controller.decide.judge_proposals import judge_maintenance
 from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_places import id_moves_between, places_of
 from regraft.schemas.plan import ClientMove, Proposal, Verdict
+from tests.controller.decide.test_judge_proposals import CALM
 from tests.controller.published_windows import window_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 
@@ -48,6 +50,21 @@ def test_a_broker_passes_no_more_notifications_than_its_cap() -> None:
     verdict, reason = kind.judge_caps(reached, reached.after(moved)) or ("", "")
     assert (verdict, reason) == (Verdict.CAPACITY, "b03 would pass 8 notifications/s, the limit is 7")
     assert kind.judge_caps(reached, reached.after(exchange("b01", "b05"))) is None
+
+
+def test_nothing_comes_to_a_broker_in_maintenance() -> None:
+    """No place and no link, neither by places of others nor by a link between regions; what is elsewhere goes on."""
+    calm = replace(CALM, kind=ScotKind(INVENTORY, 5), state=STATE, maintained={"b03": "new disks"})
+    found = [judge_maintenance(one, SCOT, calm) for one in (exchange("b03", "b05"), exchange("b00", "b01"))]
+    assert found[0] == (Verdict.MAINTENANCE, "cluster 1 in region 2 would come to b03: new disks")
+    assert found[1] == (Verdict.MAINTENANCE, "link b00-b03 would come to b03: new disks")
+    near = replace(calm, maintained={"b05": "new disks"})
+    otherwise = Proposal("by hand", (("region 1", "region 2"),), (("region 0", "region 2"),), 2.0, 1.0, 0.0, "test")
+    assert judge_maintenance(exchange("b00", "b01"), SCOT, near) is None
+    assert judge_maintenance(otherwise, SCOT, near) == (
+        Verdict.MAINTENANCE, "link b01-b05 would come to b05: new disks"
+    )  # fmt: skip
+    assert judge_maintenance(exchange("b00", "b01"), SCOT, replace(calm, maintained={})) is None
 
 
 def test_what_a_death_would_cut_off_is_known_before_and_after() -> None:
