@@ -65,7 +65,7 @@ class Size:
     notifications: int
 
 
-FULL = Size("full", 5, 20_000)
+FULL = Size("full", 5, 10_000)
 QUICK = Size("quick", 3, 1_500)
 
 

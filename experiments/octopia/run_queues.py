@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from regraft.experiments.octopia.route_copies import Copy
 from regraft.overlay.cluster_index_vectors import without
@@ -63,10 +64,10 @@ class _Queue:
     left: int = 0
     queued: int = 0
     told: float = 0.0
+    over_ms: float = WINDOW_MS
 
 
-@dataclass(frozen=True, slots=True)
-class _Carried:
+class _Carried(NamedTuple):
     stream: int
     number: int
     came_from: ScotBroker | None
@@ -162,13 +163,16 @@ class QueueRun:
 
     def _rolled(self, link: Link) -> _Queue:
         """Return the queue of a link with the windows closed that are over; queues change only after this."""
-        queue = self._queues.setdefault(link, _Queue())
-        window = int(self._now_ms // WINDOW_MS)
-        if window > queue.window:
+        queue = self._queues.get(link)
+        if queue is None:
+            queue = self._queues[link] = _Queue()
+        if self._now_ms >= queue.over_ms:
+            window = int(self._now_ms // WINDOW_MS)
             idle = window > queue.window + 1
             last = QueueWindow(0, 0, queue.queued) if idle else QueueWindow(queue.entered, queue.left, queue.queued)
             queue.told = self._rule.measure(last)
             if link[0] == self._watched:
                 self.outcome.queue_measures.append(queue.told)
             queue.window, queue.entered, queue.left = window, 0, 0
+            queue.over_ms = (window + 1) * WINDOW_MS
         return queue
