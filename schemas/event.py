@@ -40,6 +40,7 @@ class EventKind(StrEnum):
     JOIN_ASKED = "join_asked"
     DEATHS_DOUBTED = "deaths_doubted"
     REPAIR_WAITS = "repair_waits"
+    CAPS_EXCEEDED = "caps_exceeded"
     CONTROLLER_STARTED = "controller_started"
     SERVICE_RESTARTED = "service_restarted"
     PLANNER_FAILED = "planner_failed"

@@ -63,7 +63,7 @@ class Repair:
 
     ``cost_before_per_s`` and ``cost_after_per_s`` are of the traffic of the windows, before without what has been lost
     since; both 0 where it is not known. ``subscribers_moved`` say where the subscribers of leaving brokers of a tree
-    go.
+    go. ``exceeded`` says which brokers are above a cap by it, one sentence each.
     """
 
     target: OverlayConfiguration
@@ -73,6 +73,7 @@ class Repair:
     cost_after_per_s: float
     reason: str
     subscribers_moved: tuple[HomeMove, ...] = ()
+    exceeded: tuple[str, ...] = ()
 
     def plan(self, present: OverlayConfiguration, epoch_to: int, window_end_ms: int) -> Plan:
         """Return the plan, not yet begun, that leads from ``present`` to the target at ``epoch_to``."""

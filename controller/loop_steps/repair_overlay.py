@@ -20,7 +20,7 @@ from regraft.controller.execute.find_lost import lost_brokers
 from regraft.controller.execute.install_brokers import BrokerInstaller
 from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.kinds.overlay_kind import AnyKind
-from regraft.controller.kinds.repair import RepairTask, change_text, is_membership
+from regraft.controller.kinds.repair import RepairTask, change_text, is_membership, named_text
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.member_changes import is_dead_by_order
@@ -160,6 +160,10 @@ class RepairOverlay:
         self._told, self._ready_since_ms = "", None
         self._runner.begin(plan, now_ms, change_text(change))
         state.has_begun = True
+        if repair.exceeded:
+            text = f"{plan.plan} leaves {named_text(repair.exceeded)}: more brokers, or higher caps, give it a choice"
+            event = AdaptationEvent(plan.plan, EventKind.CAPS_EXCEEDED, Severity.WARNING, now_ms, text, plan.plan)
+            self._events.emit(event)
 
     def _horizon(self, state: LoopState) -> tuple[ClosedWindow, ...]:
         """Return the last complete windows and the newest: where who has died is silent, only the former know of it."""

@@ -53,6 +53,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.JOIN_ASKED: "a broker that is no member asks to join",
     EventKind.DEATHS_DOUBTED: "so many brokers are silent at once that nobody is declared dead",
     EventKind.REPAIR_WAITS: "an overlay that is cut cannot be repaired yet",
+    EventKind.CAPS_EXCEEDED: "a repair, join or leave puts brokers above their caps, as it has no choice",
     EventKind.CONTROLLER_STARTED: "a controller leads from now on",
     EventKind.SERVICE_RESTARTED: "a stage or server ended and was started again",
     EventKind.PLANNER_FAILED: "a planner raised an error; the overlay stays as it is",

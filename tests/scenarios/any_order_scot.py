@@ -46,7 +46,7 @@ def scot_inventory(broker_count: int, rng: random.Random) -> Inventory:
 
 def changed(overlay: ScotConfiguration, fleet: Inventory, change: BrokerChange) -> ScotConfiguration:
     """Return the overlay over other brokers, of the same epoch. Raises ValueError where that cannot be."""
-    target = repaired_scot(overlay.with_homes({}), RepairTask(change, fleet)).target
+    target = repaired_scot(overlay.with_homes({}), RepairTask(change, fleet), overlay.degree_max).target
     assert isinstance(target, ScotConfiguration)
     return target.at_epoch(overlay.epoch)
 

@@ -19,6 +19,7 @@ from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.virtual_overlay import VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.producers.workloads.stock_workload import load_stock_data
+from regraft.schemas.event import EventKind
 from regraft.schemas.member import MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import Plan
@@ -87,6 +88,8 @@ def test_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost() -> 
     loop.run_for(40_000)
     assert loop.finish()
     assert [set(plan.brokers_lost) for plan in in_force(loop) if plan.brokers_lost] == [set(dead)]
+    told = [event.text for event in loop.loop.state.events if event.kind is EventKind.CAPS_EXCEEDED]
+    assert "links, its limit is" in told[0]  # Who stands in has the links of several places.
     assert present(loop).brokers == loop.inventory.brokers
     assert all(len(places) == 1 for places in present(loop).places.values())
     overlay = loop.virtual.overlay

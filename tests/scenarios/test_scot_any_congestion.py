@@ -38,7 +38,7 @@ def drawn_overlay(draw: random.Random) -> ScotConfiguration:
     if len(names) == 2 or draw.random() < 0.7:
         return overlay
     task = RepairTask(BrokerChange(lost=frozenset({draw.choice(names)})), inventory_of(line_of(16), {}))
-    found = repaired_scot(overlay, task).target
+    found = repaired_scot(overlay, task, overlay.degree_max).target
     assert isinstance(found, ScotConfiguration)
     return found.at_epoch(0)
 

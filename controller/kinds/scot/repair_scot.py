@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from regraft.controller.kinds.repair import Repair, RepairTask, change_text, moved_text, named_text
+from regraft.controller.kinds.scot.rehome_scot import ScotLoads, homes_within_caps
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove
@@ -18,18 +19,20 @@ from regraft.schemas.plan import ClientMove, HomeMove
 Place = tuple[int, int]
 
 
-def repaired_scot(present: ScotConfiguration, task: RepairTask) -> Repair:
+def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int) -> Repair:
     """Return the overlay over the brokers after the change; ``present`` names the homes of publishers.
 
     Who stays keeps its places, who comes back has its own again. The place of who is gone goes to a neighbour in its
     cluster, which stands in for it. Who joins takes over a place from one that stands in, where the links of its region
     cost it least; where nobody does, it begins a new region next to the broker that is nearest, and those of that
-    region stand in there for the other clusters. Clients of who is gone go to who has its place. What the traffic costs
-    is not worked out: both costs are 0. A cluster of which nobody is left, and to which nobody joins, is given up: the
-    others are numbered anew, and clients go to the nearest broker of the region. Raises ValueError when nobody is left.
+    region stand in there for the other clusters. Each of these is one within ``degree_max`` links where there is one,
+    else who is least above. Clients of who is gone go to who has its place, publishers of which that would load
+    somebody above its cap nearby. What the traffic costs is not worked out: both costs are 0. A cluster of which nobody
+    is left, and to which nobody joins, is given up: the others are numbered anew, and clients go to the nearest broker
+    of the region. Raises ValueError when nobody is left.
     """
     brokers = task.brokers_after(present)
-    mended = _Mending.of(present, task.fleet)
+    mended = _Mending.of(present, task.fleet, degree_max)
     joining = [broker for broker in brokers if broker not in present.places]
     vacated = mended.vacate(frozenset(present.brokers) - set(brokers), joining)
     for broker in joining:
@@ -44,10 +47,15 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask) -> Repair:
     moves = tuple(ClientMove(name, home, goes_to[home]) for name, home in sorted(present.homes) if home in goes_to)[
         : task.moves_max
     ]
-    homes |= {move.client: move.home_to for move in moves}
+    placed = target.with_homes(homes | {move.client: move.home_to for move in moves})
+    moves, loaded = homes_within_caps(ScotLoads(placed, task), moves, open_to)
+    placed = target.with_homes(homes | {move.client: move.home_to for move in moves})
     subscribers = tuple(HomeMove(broker, goes_to[broker]) for broker in sorted(task.change.left))
+    exceeded = (*mended.exceeded(), *loaded)
     reason = _reason(task, target, heirs, joining, moves)
-    return Repair(target.with_homes(homes), task.change, moves, 0.0, 0.0, reason, subscribers)
+    if exceeded:
+        reason = f"{reason}; above their caps: {named_text(exceeded)}"
+    return Repair(placed, task.change, moves, 0.0, 0.0, reason, subscribers, exceeded)
 
 
 def _open_heir(heir: str, open_to: Collection[str], fleet: Inventory) -> str:
@@ -58,18 +66,38 @@ def _open_heir(heir: str, open_to: Collection[str], fleet: Inventory) -> str:
 
 @dataclass
 class _Mending:
-    """The places of the overlay after the change, step by step."""
+    """The places of the overlay after the change, step by step; ``links_max``: how many links each may have."""
 
     holders: dict[Place, str]
     tree: nx.Graph[int]
     clusters: list[int]
     fleet: Inventory
+    degree_max: int
+    links_max: dict[str, int]
 
     @classmethod
-    def of(cls, present: ScotConfiguration, fleet: Inventory) -> _Mending:
+    def of(cls, present: ScotConfiguration, fleet: Inventory, degree_max: int) -> _Mending:
         tree: nx.Graph[int] = nx.Graph(present.region_links)
         holders = {place: broker for broker, places in present.places.items() for place in places}
-        return cls(holders, tree, list(range(present.cluster_count)), fleet)
+        links_max = {broker: max(degree_max, len(peers)) for broker, peers in present.neighbours.items()}
+        return cls(holders, tree, list(range(present.cluster_count)), fleet, degree_max, links_max)
+
+    def links_above(self, broker: str, *more: Place, count: int = 0) -> int:
+        """Return by how many links a broker is above its cap with more places, and ``count`` more links."""
+        held = {place for place, holder in self.holders.items() if holder == broker}.union(more)
+        peers: set[object] = set()
+        for region, cluster in held:
+            around = [(region, other) for other in self.clusters] + [(other, cluster) for other in self.tree[region]]
+            peers.update(self.holders.get(place, place) for place in set(around) - held)
+        return max(len(peers) + count - self.links_max.get(broker, self.degree_max), 0)
+
+    def exceeded(self) -> list[str]:
+        """Say which brokers have more links than they may, and than they had."""
+        above = {broker: self.links_above(broker) for broker in sorted(set(self.holders.values()))}
+        most = {broker: self.links_max.get(broker, self.degree_max) for broker in above}
+        return [
+            f"{one} has {most[one] + more} links, its limit is {self.degree_max}" for one, more in above.items() if more
+        ]
 
     def vacate(self, gone: Collection[str], joining: list[str]) -> Mapping[str, list[Place]]:
         """Give the places of who is gone to neighbours, or of a cluster that is empty one to who joins.
@@ -105,12 +133,12 @@ class _Mending:
             self.holders[vacant.pop(0), cluster] = joining.pop(0)
         while vacant:
             near = [
-                (len(self._places(self.holders[peer, cluster])), self.holders[peer, cluster], region)
+                (self.links_above(holder, (region, cluster)), len(self._places(holder)), holder, region)
                 for region in vacant
                 for peer in sorted(self.tree[region])
-                if (peer, cluster) in self.holders
+                if (holder := self.holders.get((peer, cluster)))
             ]
-            _, holder, region = min(near)
+            *_, holder, region = min(near)
             self.holders[region, cluster] = holder
             vacant.remove(region)
 
@@ -123,13 +151,21 @@ class _Mending:
             return
         free = [place for place, holder in sorted(self.holders.items()) if self._may_give(holder, place[0])]
         if free:
-            self.holders[min(free, key=lambda place: (self._cost_at(broker, place), place))] = broker
+            above = {place: self.links_above(broker, place) for place in free}
+            self.holders[min(free, key=lambda place: (above[place], self._cost_at(broker, place), place))] = broker
             return
-        region, cluster = min(self.holders, key=lambda place: (self._cost(broker, self.holders[place]), place))
+        region, cluster = min(
+            self.holders,
+            key=lambda place: (self._above_next_to(place[0]), self._cost(broker, self.holders[place]), place),
+        )
         number = max(self.tree) + 1
         self.tree.add_edge(region, number)
         for other in self.clusters:
             self.holders[number, other] = broker if other == cluster else self.holders[region, other]
+
+    def _above_next_to(self, region: int) -> int:
+        """Return by how many links brokers would be above their caps with a region that begins next to theirs."""
+        return sum(self.links_above(self.holders[region, cluster], count=1) for cluster in self.clusters)
 
     def _may_give(self, holder: str, region: int) -> bool:
         """Return True if a broker that stands in can do without a place: its others are still next to each other."""

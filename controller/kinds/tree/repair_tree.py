@@ -43,7 +43,8 @@ def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> 
     target = tree.with_homes(stay | {move.client: move.home_to for move in moves})
     before, after = (_cost_per_s(overlay, task, sets) for overlay in (present, target))
     subscribers = rehomed_subscribers(target, task)
-    return Repair(target, task.change, moves, before, after + added_per_s, mended.reason(moves), subscribers)
+    reason, above = mended.reason(moves), tuple(mended.exceeded)
+    return Repair(target, task.change, moves, before, after + added_per_s, reason, subscribers, above)
 
 
 def _traffic(overlay: Configuration, task: RepairTask) -> WeightedSets:
@@ -155,6 +156,16 @@ class _Mending:
             links.append(link(new, peer))
         return tuple(links)
 
+    @cached_property
+    def exceeded(self) -> list[str]:
+        """Which brokers have more links than they may."""
+        degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
+        return [
+            f"{broker} has {len(peers)} links, its limit is {self.degree_max}"
+            for broker, peers in degrees.items()
+            if len(peers) > self.degree_max
+        ]
+
     def reason(self, moves: Sequence[ClientMove]) -> str:
         """Say what is done and how good it is, for people."""
         said = [change_text(self.task.change)]
@@ -164,10 +175,8 @@ class _Mending:
             said.append(f"leaves by {_links_text(self.leaves)}")
         if self.sets is None and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
             said.append(f"links cost {self.joined.cost:.4g}, no choice costs less than {self.joined.cost_min:.4g}")
-        degrees = Configuration.of(0, self.brokers, self.kept | set(self.joints) | set(self.leaves)).neighbours
-        over = [f"{broker} with {len(peers)}" for broker, peers in degrees.items() if len(peers) > self.degree_max]
-        if over:
-            said.append(f"above the limit of {self.degree_max} links, as few as can be: {named_text(over)}")
+        if self.exceeded:
+            said.append(f"above their caps, as few as can be: {named_text(self.exceeded)}")
         if moves:
             said.append(moved_text(moves, Configuration.CLIENTS))
         return "; ".join(said)

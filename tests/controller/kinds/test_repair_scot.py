@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from regraft.controller.kinds.repair import RepairTask
@@ -11,9 +12,11 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove
-from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
+from tests.controller.published_windows import window_of
+from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 
 NAMES = brokers_named(9)
+CAP = 8  # Links of a broker: more than anybody gets.
 FLEET: Inventory = inventory_of(line_of(14), {})
 # Three regions in a line, of three brokers each.
 SCOT = ScotConfiguration(0, (NAMES[0:3], NAMES[3:6], NAMES[6:9]), ((0, 1), (1, 2)), (("p", "b04"), ("q", "b00")))
@@ -21,7 +24,7 @@ SCOT = ScotConfiguration(0, (NAMES[0:3], NAMES[3:6], NAMES[6:9]), ((0, 1), (1, 2
 
 def test_a_neighbour_in_the_cluster_stands_in_for_the_dead() -> None:
     """It has both places; the publisher of the dead broker comes to it."""
-    repair = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04"})), FLEET))
+    repair = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04"})), FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
     assert repair.target.regions == (NAMES[0:3], ("b03", "b01", "b05"), NAMES[6:9])
     assert repair.target.cluster_neighbours("b01") == ("b07",)
@@ -29,22 +32,52 @@ def test_a_neighbour_in_the_cluster_stands_in_for_the_dead() -> None:
     assert repair.target.home_of == {"p": "b01", "q": "b00"}
 
 
+def test_who_stands_in_is_within_its_cap_where_somebody_is() -> None:
+    """Of four regions in a line b03 dies: b00 at the end gets 3 links, b06 would get 4; within 2 nobody can stay."""
+    line = ScotConfiguration(0, tuple(zip(NAMES[0:8:2], NAMES[1:8:2], strict=True)), ((0, 1), (1, 2), (2, 3)))
+    lost = BrokerChange(lost=frozenset({"b02"}))
+    kept = repaired_scot(line, RepairTask(lost, FLEET), 3)
+    assert isinstance(kept.target, ScotConfiguration)
+    assert kept.target.places["b00"] == [(0, 0), (1, 0)]
+    assert kept.exceeded == ()
+    above = repaired_scot(line, RepairTask(lost, FLEET), 2)
+    assert above.exceeded == ("b00 has 3 links, its limit is 2",)
+    assert "above their caps: b00 has 3 links, its limit is 2" in above.reason
+
+
+def test_publishers_of_the_dead_go_where_nobody_passes_more_than_its_cap() -> None:
+    """p has 8 a second, wanted at b03. b01 stands in for b04; where it may pass 4 only, p is published next to it."""
+    window = window_of(0, publishers_of(SCOT.brokers, {"p": ("b04", [{"b03"}] * 8)}), {"p": "b04"})
+    caps = np.full(len(FLEET.brokers), 100.0)
+    caps[1] = 4.0
+    lost = BrokerChange(lost=frozenset({"b04"}))
+    kept = repaired_scot(SCOT, RepairTask(lost, replace(FLEET, load_max_per_s=caps), (window,)), CAP)
+    assert kept.moves == (ClientMove("p", "b04", "b00"),)
+    assert kept.exceeded == ()
+    tight = replace(FLEET, load_max_per_s=np.full(len(FLEET.brokers), 4.0))
+    above = repaired_scot(SCOT, RepairTask(lost, tight, (window,)), CAP)
+    assert above.moves == (ClientMove("p", "b04", "b01"),)
+    assert above.exceeded == tuple(
+        f"{broker} passes 8 notifications/s, its limit is 4" for broker in NAMES[:2] + NAMES[3:4]
+    )
+
+
 def test_who_comes_back_has_its_place_and_who_joins_takes_one_that_is_stood_in_for() -> None:
     """After the death of two, one is back and another comes."""
-    gone = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04", "b08"})), FLEET)).target
+    gone = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04", "b08"})), FLEET), CAP).target
     assert isinstance(gone, ScotConfiguration)
-    back = repaired_scot(gone, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET)).target
+    back = repaired_scot(gone, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET), CAP).target
     assert isinstance(back, ScotConfiguration)
     assert len(back.places["b09"]) == 1
     assert sum(len(places) > 1 for places in back.places.values()) == 1
-    same = repaired_scot(SCOT, RepairTask(BrokerChange(frozenset({"b04"}), lost=frozenset({"b04"})), FLEET)).target
+    same = repaired_scot(SCOT, RepairTask(BrokerChange(frozenset({"b04"}), lost=frozenset({"b04"})), FLEET), CAP).target
     assert isinstance(same, ScotConfiguration)
     assert same.regions == SCOT.regions
 
 
 def test_who_joins_a_full_overlay_begins_a_region() -> None:
     """Those of the region next to it stand in there."""
-    repair = repaired_scot(SCOT, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET))
+    repair = repaired_scot(SCOT, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
     assert len(repair.target.regions) == 4
     assert sorted(repair.target.regions[3]) == sorted({"b09"} | (set(repair.target.regions[3]) & set(NAMES)))
@@ -52,7 +85,7 @@ def test_who_joins_a_full_overlay_begins_a_region() -> None:
 
 def test_subscribers_of_a_leaving_broker_go_to_who_has_its_place() -> None:
     """As publishers do."""
-    repair = repaired_scot(SCOT, RepairTask(BrokerChange(left=frozenset({"b00"})), FLEET))
+    repair = repaired_scot(SCOT, RepairTask(BrokerChange(left=frozenset({"b00"})), FLEET), CAP)
     assert repair.subscribers_moved == (HomeMove("b00", "b03"),)
     assert repair.moves == (ClientMove("q", "b00", "b03"),)
 
@@ -60,14 +93,14 @@ def test_subscribers_of_a_leaving_broker_go_to_who_has_its_place() -> None:
 def test_a_cluster_without_brokers_is_given_up() -> None:
     """The others go on and are numbered anew; clients go to a broker of the region. Who joins keeps the cluster."""
     lost = BrokerChange(lost=frozenset({"b01", "b04", "b07"}))
-    repair = repaired_scot(SCOT, RepairTask(lost, FLEET))
+    repair = repaired_scot(SCOT, RepairTask(lost, FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
     assert repair.target.regions == (("b00", "b02"), ("b03", "b05"), ("b06", "b08"))
     assert repair.target.home_of == {"p": "b03", "q": "b00"}
     plan = repair.plan(SCOT, 1, 0)
     assert SCOT.replaced(1, plan.id_moves, plan.links_removed, plan.links_added, lost).digest == repair.target.digest
     joined = BrokerChange(joined=frozenset({"b09"}), lost=lost.lost)
-    kept = repaired_scot(SCOT, RepairTask(joined, FLEET)).target
+    kept = repaired_scot(SCOT, RepairTask(joined, FLEET), CAP).target
     assert isinstance(kept, ScotConfiguration)
     assert [region[1] for region in kept.regions] == ["b09"] * 3
 
@@ -83,7 +116,7 @@ def test_any_changes_leave_an_overlay_and_a_plan_that_leads_there(seed: int) -> 
         joined = frozenset(draw.sample(absent, min(draw.randrange(0, 3), len(absent))))
         back = lost if draw.random() < 0.3 else frozenset[str]()
         change = BrokerChange(joined | back, left, lost)
-        repair = repaired_scot(overlay, RepairTask(change, FLEET))
+        repair = repaired_scot(overlay, RepairTask(change, FLEET), CAP)
         plan = repair.plan(overlay, epoch, 0)
         target = overlay.target_of(plan)
         assert set(target.brokers) == change.of(overlay.brokers)

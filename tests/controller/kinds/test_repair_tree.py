@@ -122,7 +122,8 @@ def test_a_cap_that_leaves_no_tree_is_exceeded_as_little_as_can_be() -> None:
     star = Configuration.of(0, LINE.brokers, [("b02", broker) for broker in LINE.brokers if broker != "b02"])
     repair = tree_kind(FLEET, 1).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET))
     assert sorted(len(peers) for peers in repair.target.neighbours.values()) == [1, 1, 2, 2]
-    assert "above the limit of 1 links, as few as can be" in repair.reason
+    assert "above their caps, as few as can be" in repair.reason
+    assert all("links, its limit is 1" in one for one in repair.exceeded)
 
 
 def test_a_new_broker_comes_in_as_a_leaf_at_the_cheapest_place_that_has_room() -> None:

@@ -1,0 +1,97 @@
+"""New homes for publishers whose broker is gone from a structured cyclic overlay: as near as caps of load leave.
+
+In: the overlay without them, moves to who stands in, and the last windows. Out: the moves, some of them to others, and
+who is above its cap all the same. Who stands in for whom is :mod:`controller.kinds.scot.repair_scot`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regraft.controller.kinds.repair import RepairTask
+from regraft.overlay.delivery_sets import DeliverySets
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.publisher_placement import ROUNDING_SHARE
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.overlay.scot_costs import scot_breakdown
+from regraft.schemas.plan import ClientMove
+
+HOMES_TRIED_MAX = 8  # By one publisher: a repair waits for nothing.
+
+
+@dataclass(frozen=True, eq=False)
+class ScotLoads:
+    """What passes the brokers of an overlay with static routing, by publisher and home, over the last windows."""
+
+    overlay: ScotConfiguration
+    task: RepairTask
+
+    @property
+    def are_known(self) -> bool:
+        """Return True if there are caps to hold loads against, and windows that tell what was delivered."""
+        windows = self.task.windows
+        has_caps = self.task.fleet.load_max_per_s is not None
+        return has_caps and bool(windows) and all(window.sets.delivered is not None for window in windows)
+
+    @cached_property
+    def caps(self) -> NDArray[np.float64]:
+        """The cap of each broker of the overlay, with room for rounding."""
+        fleet = self.task.fleet
+        assert fleet.load_max_per_s is not None
+        places = [fleet.index[broker] for broker in self.overlay.brokers]
+        return np.asarray(fleet.load_max_per_s[places] * (1 + ROUNDING_SHARE))
+
+    @cached_property
+    def _counting(self) -> Inventory:
+        """The brokers of the overlay, each of which a notification costs 1: what passes it."""
+        inventory = self.task.fleet.restricted_to(self.overlay.brokers)
+        return replace(inventory, processing_cost=np.ones(len(inventory.brokers)))
+
+    @cached_property
+    def _sets(self) -> DeliverySets:
+        parts = [window.sets for window in self.task.windows]
+        whole = tuple(sorted({*self.overlay.brokers, *(broker for one in parts for broker in one.brokers)}))
+        return DeliverySets.joined([one.over(whole) for one in parts])
+
+    def of(self, homes: Mapping[str, str]) -> NDArray[np.float64]:
+        """Return what publishers at these homes load each broker with, a second; others load nobody."""
+        sets = self._sets.of_publishers(homes.keys()).at_homes(homes).over(self.overlay.brokers)
+        passed = scot_breakdown(self.overlay.with_homes(homes), self._counting, sets).brokers_per_s
+        return np.array([passed.get(broker, 0.0) for broker in self.overlay.brokers])
+
+
+def homes_within_caps(
+    loads: ScotLoads, moves: Sequence[ClientMove], open_to: Sequence[str]
+) -> tuple[tuple[ClientMove, ...], list[str]]:
+    """Return the moves, each to the first home at which nobody passes more than its cap, and who does all the same.
+
+    Homes are tried from who stands in to those that are nearest to it, a few by each publisher, and by no more
+    publishers than the task lets be priced; where none is within the caps, the publisher goes to who stands in, and
+    what passes a broker by no choice of homes stays. Without caps, or windows that tell loads, the moves stay as they
+    are.
+    """
+    if not loads.are_known:
+        return tuple(moves), []
+    moved = {move.client for move in moves}
+    now = loads.of({name: home for name, home in loads.overlay.homes if name not in moved})
+    found = []
+    for place, move in enumerate(moves):
+        fleet, heir = loads.task.fleet, move.home_to
+        tried = sorted(open_to, key=lambda broker: (broker != heir, fleet.cost_of_link(heir, broker), broker))
+        tried = tried[: HOMES_TRIED_MAX if place < loads.task.priced_max else 1]
+        after = {home: now + loads.of({move.client: home}) for home in tried}
+        limits = np.maximum(loads.caps, now)
+        best = next((home for home in tried if (after[home] <= limits).all()), heir)
+        now = after.get(best, now)
+        found.append(ClientMove(move.client, move.home_from, best))
+    above = [
+        f"{broker} passes {load:.4g} notifications/s, its limit is {cap:.4g}"
+        for broker, load, cap in zip(loads.overlay.brokers, now.tolist(), loads.caps.tolist(), strict=True)
+        if load > cap
+    ]
+    return tuple(found), above
