@@ -51,15 +51,16 @@ def present(loop: VirtualLoop) -> ScotConfiguration:
     return overlay
 
 
-def test_places_are_exchanged_publishers_move_and_the_overlay_gets_cheaper() -> None:
+def test_places_and_links_of_regions_are_exchanged_publishers_move_and_the_overlay_gets_cheaper() -> None:
     """Under churn and a shift of interests, with a clean account; what exchanges alone would save is known, too."""
     exchange = "exchange_places_scot"
-    loop = scot_loop(1, planner=f"{exchange}+move_publishers_scot", shadows=(exchange,))
+    loop = scot_loop(1, planner=f"link_regions_scot+{exchange}+move_publishers_scot", shadows=(exchange,))
     loop.run_for(60_000)
     assert loop.finish()
     done = in_force(loop)
     assert sum(len(plan.moves) for plan in done) > 5
     assert sum(len(plan.id_moves) for plan in done) > 1
+    assert sum(len(plan.links_added) for plan in done) > 0
     assert present(loop).regions != loop.inventory.bootstrap.overlay_fields()["regions"]
     view = loop.ports.view.shown
     shadow = view.shadows[exchange]

@@ -1,4 +1,4 @@
-"""What is congested gets no further load, on a tree and on a ring."""
+"""What is congested gets no further load, on a tree, on a ring and on a structured cyclic overlay."""
 
 from dataclasses import replace
 
@@ -6,16 +6,19 @@ import msgspec
 import pytest
 
 from regraft.controller.decide.choose_proposals import plan_of, recheck_plan
-from regraft.controller.decide.judge_congestion import HotSpots, hot_spots
+from regraft.controller.decide.judge_congestion import HotSpots, hot_spots, judge_congestion
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import EVACUATION
+from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.schemas.plan import Proposal, Verdict
+from regraft.schemas.plan import ClientMove, Proposal, Verdict
 from regraft.schemas.state import QueueState
 from tests.controller.choose_all import choose_proposals
 from tests.controller.decide.test_judge_proposals import CALM, STATE, TREE, proposal_of
+from tests.controller.kinds.test_scot_kind import INVENTORY as SCOT_INVENTORY
+from tests.controller.kinds.test_scot_kind import STATE as SCOT_STATE
 from tests.controller.ring_situations import GOOD_IDS, TO_ROOT, only, situation_of
 from tests.controller.scripted_windows import closed_window
 from tests.controller.small_kinds import tree_kind
@@ -100,6 +103,22 @@ def test_a_ring_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> N
     refused = only(GOOD_IDS, situation_of(hot=hot))
     assert (refused.verdict, refused.verdict_reason) == (Verdict.CONGESTED, what)
     assert only(TO_ROOT, situation_of(hot=hot)).verdict is Verdict.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("hot", "what"),
+    [
+        (HotSpots(links={("b02", "b03"): 150.0}), "link b02-b03 is congested (150) and would carry 8/s, 0/s now"),
+        (HotSpots(brokers={"b03": 20.0}), "broker b03 is congested (20) and would carry 8/s, 0/s now"),
+    ],
+    ids=["link", "broker"],
+)
+def test_a_structured_cyclic_overlay_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> None:
+    """Where a plan has it that b03 publishes, that passes b03 and crosses to the other cluster there."""
+    before = ScotKind(SCOT_INVENTORY, 5).reached(SCOT_STATE)
+    after = before.after(Proposal("by hand", (), (), 2.0, 1.0, 0.0, "", moves=(ClientMove("p", "b00", "b03"),)))
+    assert judge_congestion(ScotKind(SCOT_INVENTORY, 5), hot, before, after) == (Verdict.CONGESTED, what)
+    assert judge_congestion(ScotKind(SCOT_INVENTORY, 5), hot, after, before) is None
 
 
 def test_a_plan_in_review_is_dropped_when_what_it_loads_gets_congested() -> None:
