@@ -2,6 +2,7 @@
 
 Each size is one run of the demo (real Kafka, Spark, Valkey, emulator and controller on this machine). Asserts that the
 run was clean: nothing lost, repeated or out of order, and no window incomplete but the one in which the brokers start.
+Ends with 1 where a size made no plan.
 
     python -m benchmarks.bench_loop_latency [--sizes 40,400] [--seconds 240] [--warm-up-s 60] [--json FILE]
 
@@ -43,19 +44,32 @@ WINDOW_MS = 5_000
 SKIPPED_WINDOWS = 3  # While the brokers start and Spark runs its first micro-batches.
 
 
-def main() -> None:
+def main() -> int:
     arguments = _arguments()
     figures = [Figure("fixed_work_ms", {"brokers": 0}, _fixed_work_ms(), "ms")]
+    _show(figures)
     sizes = {int(size): SIZES[int(size)] for size in arguments.sizes.split(",")}
+    without_plan = []
     for brokers, rate_per_s in sizes.items():
         print(f"{brokers} brokers, {rate_per_s:g} notifications/s of each publisher, {arguments.seconds:g} s ...")
         with tempfile.TemporaryDirectory() as folder:
-            figures += _measure(brokers, rate_per_s, arguments.seconds, arguments.warm_up_s, Path(folder))
-    for figure in figures:
-        print(f"{figure.where['brokers']:>4} brokers  {figure.name:<32} {figure.value:>12,.0f} {figure.unit}")
+            found = _measure(brokers, rate_per_s, arguments.seconds, arguments.warm_up_s, Path(folder))
+        _show(found)
+        figures += found
+        if not any(figure.name.startswith("window_end_to_command_ms") for figure in found):
+            without_plan.append(brokers)
     if arguments.json:
         settings = {"seconds": arguments.seconds, "rate_per_s": {str(size): rate for size, rate in sizes.items()}}
         write_figures(arguments.json, run_facts(settings, seed=1), figures)
+    for brokers in without_plan:
+        print(f"no plan was made with {brokers} brokers, so there is no time to a command: give more --seconds")
+    return int(bool(without_plan))
+
+
+def _show(figures: list[Figure]) -> None:
+    for figure in figures:
+        brokers, value = figure.where["brokers"], figure.value
+        print(f"{brokers:>4} brokers  {figure.name:<32} {value:>12,.0f} {figure.unit}", flush=True)
 
 
 def _arguments() -> argparse.Namespace:
@@ -71,7 +85,7 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, warm_up_s: float, 
     command = [sys.executable, "-m", "regraft", "demo", "--json", "--out", str(folder), "--duration", str(seconds)]
     command += ["--rate", str(rate_per_s), "--set", f"demo.brokers={brokers}"]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"the demo ended with {done.returncode}: {done.stderr[-2000:]}"
+    assert done.returncode in (0, 1), done.stderr[-2000:]  # 1: no plan, too.
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     view = decode_view((folder / "run" / "controller.json").read_bytes())
     assert (summary["lost"], summary["repeated"], summary["out_of_order"]) == (0, 0, 0), summary
@@ -84,7 +98,6 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, warm_up_s: float, 
     early = [ms for end_ms, ms in command_ms if end_ms < first_ms]
     late = [ms for end_ms, ms in command_ms if end_ms >= first_ms]
     state_ms, at_start_ms = state_ms[windows_before:], state_ms[SKIPPED_WINDOWS:windows_before]
-    assert early or late, "no plan was made: give more --seconds"
     return [
         *_percentiles("window_end_to_state_ms", where, state_ms, at_start_ms),
         *_percentiles("window_end_to_command_ms", where, late, early),
@@ -186,4 +199,4 @@ def _percentile(ordered: list[int], share: float) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

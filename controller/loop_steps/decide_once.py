@@ -47,15 +47,18 @@ class DecideOnce:
         self._metrics = metrics
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Decide unless that has been done on the newest window."""
+        """Decide unless that has been done on the newest window. Shadows sit out where it was not on the one before."""
         newest = state.newest
         if newest is None or newest.end_ms <= state.decided_until_ms:
             return
         if self._runner.is_storing and state.plan_log.moving is None:
             return  # What has just been verified is stored before the next step, which decides on this window.
+        is_behind = 0 <= state.decided_until_ms < newest.start_ms  # Windows came while the last decision was made.
         state.decided_until_ms = newest.end_ms
         situation = self._situations.find(newest, state, now_ms)
-        state.for_shadows = situation
+        state.for_shadows = None if is_behind else situation
+        if is_behind and state.shadows:
+            self._metrics.shadow_skips.inc()
         self._reviewer.revalidate(state, situation, now_ms)
         with self._timer.timed(state, ACTING, self._settings.planner):
             decision = decide_plan(situation, self._planners, state.plan_log.epoch_next, self._settings)

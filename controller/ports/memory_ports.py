@@ -26,15 +26,14 @@ RECORDS_KEPT_MAX = 100_000  # Enough for any test; a longer run must take its re
 
 @dataclass
 class MemoryState:
-    """State rows and markers that somebody puts in ``records``."""
+    """State rows and markers that somebody puts in ``records``; one poll returns ``poll_max`` of them at most."""
 
     records: deque[StateRow | WindowClosed] = field(default_factory=deque)
+    poll_max: int = RECORDS_KEPT_MAX
 
     def poll(self) -> list[StateRow | WindowClosed]:
         """Return and forget what is there."""
-        found = list(self.records)
-        self.records.clear()
-        return found
+        return [self.records.popleft() for _ in range(min(len(self.records), self.poll_max))]
 
 
 @dataclass

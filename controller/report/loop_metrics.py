@@ -17,7 +17,7 @@ class LoopMetrics:
     def __init__(self) -> None:
         self.stage = StageMetrics("controller")
         self.registry = self.stage.registry
-        counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
+        counter, gauge = self.stage.counter, self.stage.gauge
         self.windows = counter("windows", "Closed windows by completeness.", ["complete"])
         self.refusals = counter("refusals", "Refused proposals and states by verdict.", ["verdict"])
         self.commands = counter("commands", "Commands sent by phase.", ["phase"])
@@ -38,6 +38,16 @@ class LoopMetrics:
             ["what"],
         )
         self.faults = gauge("faults", "What went wrong on the borders since the start.", ["what"])
+        self.results_foreign = counter(
+            "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
+        )
+        self._add_times()
+        self._add_borders()
+        self._add_leadership()
+
+    def _add_times(self) -> None:
+        """Make what tells how long steps and decisions take, and what follows from that."""
+        counter, histogram = self.stage.counter, self.stage.histogram
         self.command_latency_ms = histogram(
             "window_close_to_command_ms",
             "From the end of a window to the first command of the plan made from it.",
@@ -48,12 +58,10 @@ class LoopMetrics:
             "How long one decision of a planner takes, judge and choice included; role is acting or shadow.",
             ["planner", "role"],
         )
-        self.results_foreign = counter(
-            "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
+        self.shadow_skips = counter(
+            "shadow_skips", "Decisions that shadow planners sat out, as windows had come while the last one was made."
         )
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
-        self._add_borders()
-        self._add_leadership()
 
     def _add_members(self) -> None:
         """Make what tells of members."""

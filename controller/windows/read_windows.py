@@ -19,6 +19,7 @@ from regraft.controller.windows.measure_lifetimes import LifetimeMeter, horizon_
 from regraft.overlay.members import FleetView
 from regraft.schemas.live_view import Horizon
 
+POLLS_MAX = 8  # Of one step; a poll of Kafka is bounded, too, and of 1,000 brokers it is little more than a window.
 REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the register of clients to be read once.
 
 
@@ -64,18 +65,25 @@ class WindowReader:
         subscriptions = self._ports.clients.count()
         if self._waits_for_register(now_ms):
             return []
-        for record in self._ports.state.poll():
-            self._assembler.add(record, now_ms)
-        found = []
-        for window in self._assembler.closed(now_ms):
-            known = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else self._counted(window)
-            ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
-            self._lifetimes.add_window(known, subscriptions, ended)
-            self._starts_ms.append(known.start_ms)
-            if known.is_complete:
-                self._keep(known)
-            found.append(known)
+        found: list[ClosedWindow] = []
+        for _ in range(POLLS_MAX):  # All that has come: whoever leaves windows waiting decides on ever older ones.
+            records = self._ports.state.poll()
+            for record in records:
+                self._assembler.add(record, now_ms)
+            found += [self._take(window, plan_log, subscriptions) for window in self._assembler.closed(now_ms)]
+            if not records:
+                break
         return found
+
+    def _take(self, window: ClosedWindow, plan_log: PlanLog, subscriptions: int | None) -> ClosedWindow:
+        """Take in a window that has closed, and return it with what the register of clients knows."""
+        known = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else self._counted(window)
+        ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
+        self._lifetimes.add_window(known, subscriptions, ended)
+        self._starts_ms.append(known.start_ms)
+        if known.is_complete:
+            self._keep(known)
+        return known
 
     def windows_since(self, time_ms: int) -> int:
         """Return how many windows lay wholly after a time, at most as many as the cool-down asks for."""

@@ -209,6 +209,25 @@ def test_status_and_metrics_show_each_planner() -> None:
     assert value("regraft_controller_cost_per_s", {"tree": "shadow:swapping"}) == shadow_cost
 
 
+def test_shadows_sit_out_where_windows_came_while_the_last_decision_was_made() -> None:
+    """However many records one poll returns, the next decision is on the newest window: who is late stays no later."""
+    overlay = overlay_of("idle", "swapping")
+    overlay.ports.state.poll_max = 5  # Less than a window's.
+    overlay.run_windows(3)
+    for _ in range(2):
+        overlay.now_ms += WINDOW_MS
+        overlay.write_window(overlay.now_ms - WINDOW_MS)
+    assert len(overlay.ports.state.records) > 2 * overlay.ports.state.poll_max
+    overlay.loop.step(overlay.now_ms)
+    shown = overlay.ports.view.shown
+    assert (shown.windows_closed, shown.cost[-1].window_end_ms) == (5, overlay.now_ms)
+    decided = {name: times.count for name, times in shown.decision_ms.items()}
+    assert decided == {"acting:idle": 4, "shadow:swapping": 3}
+    assert overlay.metrics.registry.get_sample_value("regraft_controller_shadow_skips_total") == 1
+    overlay.run_windows(1)
+    assert overlay.ports.view.shown.decision_ms["shadow:swapping"].count == 4
+
+
 def test_shadows_run_behind_a_plan_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the step that decides on a plan no shadow is asked: its commands leave first."""
     sent_before: list[int] = []
