@@ -18,8 +18,9 @@ from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings
 from regraft.schemas.sampled_blocks import Sampling, sampling_faults
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
-EMULATED, NATS = "emulated", "nats"
-BROKERS = (EMULATED, NATS)
+EMULATED, NATS, MQTT = "emulated", "nats", "mqtt"
+REAL_BROKERS = (NATS, MQTT)
+BROKERS = (EMULATED, *REAL_BROKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,8 @@ class EmulatorSettings:
     """All that the emulator can be told; brokers, links and service times are in the inventory.
 
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
-    ``brokers``: emulated ones, or nats for real NATS servers on this machine with a node next to each, on whose links
-    the inventory's costs are delays in ms; nodes are not suspended then.
+    ``brokers``: emulated ones, or nats or mqtt for real NATS servers or Mosquittos on this machine with a node next to
+    each, on whose links the inventory's costs are delays in ms; nodes are not suspended then.
     ``status_file``: where the state of the run is written each second. ``namespace``: prefix of the topic names.
     ``seed``: of every random choice.
     ``workload``: who publishes and subscribes what on a tree. ``checkins``: who wants what where on a ring.
@@ -150,15 +151,15 @@ class EmulatorSettings:
     def _broker_faults(self) -> list[str]:
         if self.brokers not in BROKERS:
             return [f"brokers is {self.brokers!r}: one of {', '.join(BROKERS)}"]
-        if self.brokers != NATS:
+        if self.brokers not in REAL_BROKERS:
             return []
-        found = []
+        found, kind = [], f"brokers = {self.brokers}"
         if any(text.strip().startswith(OutageKind.SUSPENSION) for text in self.outages):
-            found.append("outages has a suspension, brokers = nats have none: nodes share a process, let them die")
+            found.append(f"outages has a suspension, {kind} have none: nodes share a process, let them die")
         if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            found.append("chaos_kinds has suspension, brokers = nats have none: name death, slow and cut alone")
+            found.append(f"chaos_kinds has suspension, {kind} have none: name death, slow and cut alone")
         if self.newcomers:
-            found.append("newcomers cannot come to brokers = nats: nodes do not announce themselves yet")
+            found.append(f"newcomers cannot come to {kind}: nodes do not announce themselves yet")
         return found
 
     def _outage_faults(self) -> list[str]:

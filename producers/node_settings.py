@@ -28,6 +28,9 @@ class NodeSettings:
     ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
     alone: for brokers that do not tell what clients want, and for retained messages that every broker is to have.
     ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may go on.
+    ``durable_stream``: a JetStream stream of the NATS server, whose messages cross from there and are acknowledged once
+    neighbours have them; none takes messages as they are published. ``durable_session``: the same by a session that an
+    MQTT broker keeps for the node, of QoS 1 and 2.
     ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
     none is peers.json beside the inventory.
     ``listen``: host:port to listen on if that is another than what the others call; none for the same.
@@ -57,6 +60,8 @@ class NodeSettings:
     door_password_file: Path | None = None
     door_filters: tuple[str, ...] = ()
     door_session_s: float = 3_600.0
+    durable_stream: str | None = None
+    durable_session: bool = False
     peers_path: Path | None = None
     listen: str | None = None
     ca_file: Path | None = None
@@ -119,6 +124,8 @@ class NodeSettings:
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
             found.append("ca_file, certificate_file and key_file are wanted together: mutual TLS needs all three")
+        if self.durable_stream and (set(self.durable_stream) & set(" .*>/\\") or not self.durable_stream.isprintable()):
+            found.append(f"durable_stream is {self.durable_stream!r}: a stream's name has no spaces, dots, *, > and /")
         if self.door and "@" in self.door:
             found.append("door holds a login: give door_user and door_password_file, so that it stands in no settings")
         return found + port_faults(self.metrics_port)

@@ -194,10 +194,12 @@ class _NodeRun:
 
     async def _go_on(self, stop: threading.Event) -> None:
         obey, flush = self._guarded(self._obey), self._guarded(self._node.flush)
+        settle = self._guarded(self._node.settle_receipts)
         flush_s = self._settings.flush_ms / SECOND_MS
         flush_due_s = status_due_s = time.monotonic()
         while not stop.is_set() and self._failure is None:
             obey()
+            settle()
             now_s = time.monotonic()
             if now_s >= flush_due_s and self._is_member:
                 flush()
@@ -240,6 +242,7 @@ class _NodeRun:
             "interests": node.clients.interest_count,
             "publishers": node.clients.publisher_count,
             "held_deliveries": len(core.held_notifications),
+            "receipts_waiting": len(node.receipts),
             "messages": {**node.counts, **node.clients.counts, **self._door.counts},
             "links": dict(node.links.counts),
             "peers": {

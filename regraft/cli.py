@@ -91,7 +91,7 @@ def demo(
     scenario: Annotated[
         str | None,
         typer.Option(
-            "--scenario", metavar="NAME", help="stocks (default), outage, chord (a ring), scot (clusters), nats."
+            "--scenario", metavar="NAME", help="stocks (default), outage, chord (a ring), scot (clusters), nats, mqtt."
         ),
     ] = None,
     seed: Seed = None,

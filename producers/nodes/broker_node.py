@@ -39,6 +39,7 @@ from regraft.producers.emulator.emulator_ports import ClientSink, ResultSink, Te
 from regraft.producers.nodes.carried_messages import CarriedNotification
 from regraft.producers.nodes.doors import Door, LocalMessage
 from regraft.producers.nodes.node_clients import NodeClients
+from regraft.producers.nodes.receipts import Receipts
 from regraft.producers.nodes.run_links import Links
 from regraft.schemas.client import Client, Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome, Refusal
@@ -89,6 +90,7 @@ class BrokerNode:
         self._inbox: deque[tuple[str | None, Served]] = deque()
         self.clients = NodeClients(self.broker, str(core.boot_ms), self._ask, self._change_client)
         self.links = links_of(self)
+        self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
 
     def add_candidate(self, peer: str) -> None:
         """Let a further broker be connected, so that a link to it is measured."""
@@ -153,6 +155,7 @@ class BrokerNode:
         self._serve(None, command)
         if (self.core.epoch, self.core.takes_clients) != held:
             self._installs += 1
+            self.receipts.begin_life()
             self.links.begin_life(f"{self.core.boot_ms}.{self._installs}")
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
@@ -164,6 +167,12 @@ class BrokerNode:
         """Take what a local client has published."""
         self.counts["published"] += 1
         self.clients.note_message(message, self.core.takes_clients, self._now_ms())
+
+    def settle_receipts(self) -> None:
+        """Let the door's broker forget what is safe, and publish what could not be published before."""
+        if len(self.receipts):
+            for message in self.receipts.settle():
+                self.clients.note_message(message, self.core.takes_clients, self._now_ms())
 
     def _ask(self, request: ClientRequest | CarriedNotification) -> None:
         self._serve(None, request)
@@ -180,10 +189,21 @@ class BrokerNode:
             while self._inbox:
                 source, message = self._inbox.popleft()
                 began_s = time.perf_counter()
-                self._carry_out(self._effects_of(source, message))
+                effects = self._effects_of(source, message)
+                dropped_count = self.counts[LINK_FULL]
+                self._carry_out(effects)
+                if isinstance(message, CarriedNotification) and message.receipt:
+                    self._note_receipt(message, effects, is_sent=self.counts[LINK_FULL] == dropped_count)
                 self._count(message, (time.perf_counter() - began_s) * 1_000)
         finally:
             self._is_busy = False
+
+    def _note_receipt(self, carried: CarriedNotification, effects: list[Effect], *, is_sent: bool) -> None:
+        message = LocalMessage(carried.subject, carried.payload, carried.reply, carried.headers, carried.receipt)
+        if is_sent and any(isinstance(effect, Published) for effect in effects):
+            self.receipts.note_published(message)
+        else:
+            self.receipts.note_failed(message)
 
     def _effects_of(self, source: str | None, message: Served) -> list[Effect]:
         if isinstance(message, PeerLost):

@@ -43,7 +43,7 @@ class CarriedNotification(Notification):
     """A notification of a real broker: ``reply`` and ``headers`` are empty where there are none.
 
     ``headers`` is the block of bytes that the door was given. ``body`` is its encoded form once it has come over a
-    link.
+    link. ``receipt`` is the door's, where the notification begins; no link carries it.
     """
 
     subject: str = ""
@@ -51,6 +51,7 @@ class CarriedNotification(Notification):
     headers: bytes = b""
     payload: bytes = b""
     body: bytes = b""
+    receipt: int = 0
 
 
 class NotificationBody(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):

@@ -14,12 +14,16 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class LocalMessage:
-    """What a client has published: ``headers`` is the block as the broker has it, empty where there is none."""
+    """What a client has published: ``headers`` is the block as the broker has it, empty where there is none.
+
+    ``receipt`` is what the door is to be told once the message is safe, 0 where nobody waits for that.
+    """
 
     subject: str
     payload: bytes
     reply: str = ""
     headers: bytes = b""
+    receipt: int = 0
 
 
 class DoorError(RuntimeError):
@@ -42,6 +46,10 @@ class Door(Protocol):
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the local clients that want it; False if it was dropped, as the broker is away."""
+        ...
+
+    def release(self, receipt: int) -> None:
+        """Take note that a message with a receipt is safe: its broker may forget it."""
         ...
 
     @property
@@ -68,6 +76,7 @@ class MemoryDoor:
 
     counts: Counter[str] = field(default_factory=Counter)
     handed: list[LocalMessage] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
     wanted: Counter[str] = field(default_factory=Counter)
     is_open: bool = False
     _on_interest: Callable[[str, bool], None] = _ignore_interest
@@ -83,6 +92,10 @@ class MemoryDoor:
         """Keep the message."""
         self.handed.append(message)
         return True
+
+    def release(self, receipt: int) -> None:
+        """Keep the receipt."""
+        self.released.append(receipt)
 
     async def close(self) -> None:
         """Close the door."""

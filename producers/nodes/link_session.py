@@ -43,6 +43,7 @@ class LinkSession:
         self.peer_life = ""
         self.received = 0
         self.bytes_kept = 0
+        self.over_count = 0  # Frames that are owed no more: acknowledged, or of a life of the peer that has ended.
         self.acknowledged_count = self.acknowledged_bytes = self.acknowledged_notifications = 0
         self._kept: deque[bytes] = deque()
         self._first_number = 1  # Of what is kept.
@@ -69,6 +70,7 @@ class LinkSession:
         if was_known:
             for _ in range(len(self._kept) if self._renewed_from is None else self._renewed_from):
                 self.bytes_kept -= len(self._kept.popleft())
+                self.over_count += 1
         self.peer_life, self.received, self._first_number, self._renewed_from = hello.life, 0, 1, None
         return was_known and not was_told
 
@@ -122,6 +124,7 @@ class LinkSession:
             self.acknowledged_bytes += len(body)
             self.acknowledged_notifications += is_notification(body)
         self._first_number += count
+        self.over_count += count
         self._sent = max(self._sent - count, 0)
         self.acknowledged_count += count
         if self._renewed_from is not None and count:

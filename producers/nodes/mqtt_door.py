@@ -26,6 +26,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.drive_paho import PahoDriver
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
@@ -39,6 +40,8 @@ RETRY_S, RETRY_S_MAX = 0.05, 2.0
 KEEP_ALIVE_S = 5
 TEND_S = 1.0
 SESSION_S = 60  # The broker keeps what is of QoS 1 for so long while the connection is cut.
+DURABLE_S = 7 * 24 * 3_600  # And for so long while a node with a durable session is away.
+UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
 WAITING_MAX = 20_000  # What waits for a broker that is slow; beyond it messages are dropped.
 TAKEN_MAX = 1_000  # Numbers of messages that the broker might send again.
 EVERYTHING = "#"
@@ -50,7 +53,8 @@ TOO_LARGE = "payload_too_large"
 class MqttDoor:
     """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``; no user is nobody.
 
-    ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client.
+    ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client. A door
+    that ``is_durable`` goes on with the session of the node's former life, and acknowledges only what is safe.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class MqttDoor:
         *,
         filters: Sequence[str] = (),
         session_s: float = 3_600.0,
+        is_durable: bool = False,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme != "mqtt" or not parts.hostname:
@@ -70,16 +75,18 @@ class MqttDoor:
         self.is_open = False
         self._host, self._port, self._name = parts.hostname, parts.port or PORT, name
         self._filters, self._session_s = tuple(filters), session_s
-        self._client_id = f"regraft-{name}-{secrets.token_hex(4)}"
+        self._is_durable = is_durable
+        self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         self._client = self._new_client(user, password)
+        self._driver = PahoDriver(self._client)
         self._interest: MqttInterest | None = None
         self._on_message: Callable[[LocalMessage], None] = lambda _: None
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._over: asyncio.Future[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._reason = "no answer"
         self._waiting = 0
+        self._under_way: set[int] = set()  # Numbers of a durable session that are not acknowledged.
         self._taken: OrderedDict[int, int] = OrderedDict()  # Number -> hash of what came with it last.
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
@@ -90,9 +97,10 @@ class MqttDoor:
             self._interest.want_always(self._filters)
         except TopicError as error:
             raise DoorError(f"node.door_filters: {error}") from error
-        loop = self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        self._driver.begin()
         self._first = loop.create_future()
-        self._tasks = [loop.create_task(self._keep_open()), loop.create_task(self._tend())]
+        self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._tend(), self._driver.tend())]
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
             await self._hear_own_subscription()
@@ -140,6 +148,11 @@ class MqttDoor:
         self._waiting += 1
         return True
 
+    def release(self, receipt: int) -> None:
+        """Acknowledge a message of a durable session."""
+        self._under_way.discard(receipt)
+        self._client.ack(receipt, 1)
+
     async def close(self) -> None:
         """Close the door, and end its session at the broker."""
         for task in self._tasks:
@@ -147,7 +160,7 @@ class MqttDoor:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks, self.is_open = [], False
         ending = Properties(PacketTypes.DISCONNECT)
-        ending.SessionExpiryInterval = 0
+        ending.SessionExpiryInterval = DURABLE_S if self._is_durable else 0
         self._client.disconnect(properties=ending)
         self._client.loop_write()
         await asyncio.sleep(0)
@@ -159,22 +172,24 @@ class MqttDoor:
         if user:
             client.username_pw_set(user, password)
         client.max_queued_messages_set(WAITING_MAX)
+        client.manual_ack_set(self._is_durable)
         client.on_connect, client.on_disconnect = self._note_connected, self._note_disconnected
         client.on_subscribe, client.on_message, client.on_publish = self._note_subscribed, self._take, self._note_sent
-        client.on_socket_open, client.on_socket_close = self._watch, self._watch_no_more
-        client.on_socket_register_write, client.on_socket_unregister_write = self._await_room, self._await_no_room
         return client
 
     async def _keep_open(self) -> None:
         loop = asyncio.get_running_loop()
         session = Properties(PacketTypes.CONNECT)
-        session.SessionExpiryInterval = SESSION_S
-        self._client.connect_async(self._host, self._port, KEEP_ALIVE_S, properties=session)
+        session.SessionExpiryInterval = DURABLE_S if self._is_durable else SESSION_S
+        if self._is_durable:
+            session.ReceiveMaximum = UNDER_WAY_MAX
+        is_clean = False if self._is_durable else paho.MQTT_CLEAN_START_FIRST_ONLY
+        self._client.connect_async(self._host, self._port, KEEP_ALIVE_S, clean_start=is_clean, properties=session)
         pause_s = RETRY_S
         while True:
             self._over = loop.create_future()
             try:
-                await loop.run_in_executor(None, self._client.reconnect)
+                await self._driver.reconnect()
                 await self._over
                 pause_s = RETRY_S if self.is_open else pause_s
                 log.warning("door_closed", broker=self._name, reason=self._reason)
@@ -189,35 +204,8 @@ class MqttDoor:
     async def _tend(self) -> None:
         while True:
             await asyncio.sleep(TEND_S)
-            self._client.loop_misc()
             if self._interest is not None:
                 self._interest.expire(time.monotonic())
-
-    def _call(self, act: Callable[..., Any], *arguments: Any) -> None:
-        """Do it on the loop: while it connects the library calls from another thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(act, *arguments)
-
-    def _watch(self, _client: Any, _data: Any, sock: Any) -> None:
-        if self._loop is not None:
-            self._call(self._loop.add_reader, sock.fileno(), self._client.loop_read)
-
-    def _watch_no_more(self, _client: Any, _data: Any, sock: Any) -> None:
-        if self._loop is not None and sock.fileno() >= 0:
-            self._loop.remove_reader(sock.fileno())
-            self._loop.remove_writer(sock.fileno())
-
-    def _await_room(self, _client: Any, _data: Any, sock: Any) -> None:
-        if self._loop is not None:
-            self._call(self._add_writer, sock)
-
-    def _add_writer(self, sock: Any) -> None:
-        if self._loop is not None and sock.fileno() >= 0 and self._client.want_write():
-            self._loop.add_writer(sock.fileno(), self._client.loop_write)
-
-    def _await_no_room(self, _client: Any, _data: Any, sock: Any) -> None:
-        if self._loop is not None and sock.fileno() >= 0:
-            self._loop.remove_writer(sock.fileno())
 
     # --- what the broker says ----------------------------------------------------------------------------------------
 
@@ -227,6 +215,7 @@ class MqttDoor:
             return
         if not flags.session_present:
             self._taken.clear()
+            self._under_way.clear()
         self._waiting = 0
         everything = SubscribeOptions(qos=1, noLocal=True, retainAsPublished=True, retainHandling=2)
         client.subscribe([(f"{LOG_TOPIC}#", SubscribeOptions(qos=0)), (EVERYTHING, everything)])
@@ -262,11 +251,18 @@ class MqttDoor:
                 self.counts[TOO_LARGE] += 1
                 return
             fields, reply = _fields_of(message)
-            self._on_message(LocalMessage(subject_of(topic), bytes(message.payload), reply, block_of(fields)))
+            receipt = message.mid if self._is_durable and message.qos else 0
+            self._on_message(LocalMessage(subject_of(topic), bytes(message.payload), reply, block_of(fields), receipt))
 
     def _is_taken(self, message: paho.MQTTMessage) -> bool:
         """Return True if the broker sends again what has been taken, as it has not heard so."""
         if message.qos == 0:
+            return False
+        if self._is_durable:
+            if message.mid in self._under_way:
+                self.counts[AGAIN] += 1
+                return True
+            self._under_way.add(message.mid)
             return False
         content = hash((message.topic, bytes(message.payload)))
         if message.dup and self._taken.get(message.mid) == content:

@@ -21,6 +21,7 @@ import structlog
 
 from regraft.producers.brokers.match_content import MatchIndex
 from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.jetstream_ingress import JetStreamIngress
 from regraft.producers.nodes.nats_protocol import (
     Interest,
     LeafReader,
@@ -47,9 +48,12 @@ AWAY, SLOW = "broker_away", "broker_slow"
 
 
 class NatsDoor:
-    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, that of its leaf port; no user is nobody."""
+    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, that of its leaf port; no user is nobody.
 
-    def __init__(self, url: str, name: str, user: str = "", password: str = "") -> None:
+    What a ``stream`` of the server stores is taken from there, each message with a receipt; none takes all as it comes.
+    """
+
+    def __init__(self, url: str, name: str, user: str = "", password: str = "", stream: str = "") -> None:
         parts = urlsplit(url)
         if parts.scheme != "nats" or not parts.hostname:
             raise DoorError(f"{url!r} is no door: nats://host:port names the leaf port of a NATS server")
@@ -64,6 +68,9 @@ class NatsDoor:
         self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
         self._on_message: Callable[[LocalMessage], None] = lambda _: None
         self._first: asyncio.Future[None] | None = None
+        self._ingress: JetStreamIngress | None = None
+        if stream:
+            self._ingress = JetStreamIngress(stream, name, self._send, lambda said: self._on_message(said), self.counts)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door and hear what clients want already; raise DoorError when the server is not there."""
@@ -79,6 +86,20 @@ class NatsDoor:
                 f"no NATS server answers at the leaf port {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
                 f"({self.counts['refused']} refusals): start it with `leafnodes {{ port: {self._port} }}`"
             ) from error
+        await self._open_ingress()
+
+    async def _open_ingress(self) -> None:
+        """Wait until the stream gives us what it stores."""
+        ingress, until_s = self._ingress, time.monotonic() + CONNECT_S_MAX
+        while ingress is not None and not ingress.is_ready:
+            if ingress.fault or time.monotonic() > until_s:
+                await self.close()
+                raise DoorError(
+                    f"what stream {ingress.stream!r} of {self._host}:{self._port} stores cannot be taken "
+                    f"({ingress.fault or 'no answer'}): switch JetStream on there and make the stream, or set no "
+                    "node.durable_stream"
+                )
+            await asyncio.sleep(0.01)
 
     @property
     def is_open(self) -> bool:
@@ -94,8 +115,19 @@ class NatsDoor:
         if leaf.transport.get_write_buffer_size() > BUFFER_BYTES_MAX:
             self.counts[SLOW] += 1
             return False
+        if self._ingress is not None:
+            message = self._ingress.marked(message)
         leaf.write_soon(message_bytes(message, self._queues.of(message.subject)))
         return True
+
+    def release(self, receipt: int) -> None:
+        """Let the stream forget a message."""
+        if self._ingress is not None:
+            self._ingress.release(receipt)
+
+    def _send(self, message: LocalMessage) -> None:
+        if self._leaf is not None:
+            self._leaf.write_soon(message_bytes(message))
 
     async def close(self) -> None:
         """Close the door."""
@@ -131,7 +163,8 @@ class NatsDoor:
     def _hear(self, leaf: _Leaf, said: Said) -> None:
         match said:
             case LocalMessage():
-                if not said.subject.startswith(OWN_PREFIX):
+                is_taken = self._ingress is not None and self._ingress.hear(said)
+                if not is_taken and not said.subject.startswith(OWN_PREFIX):
                     self._on_message(said)
             case Interest():
                 if not said.subject.startswith(OWN_PREFIX):
@@ -144,6 +177,10 @@ class NatsDoor:
                 if not leaf.is_told:
                     leaf.is_told = True
                     self._end_untold()
+                    if self._ingress is not None:
+                        self._ingress.begin()
+                elif self._ingress is not None:
+                    self._ingress.tend()
             case Refused():
                 leaf.reason = said.reason
                 log.warning("door_refused", broker=self._name, reason=said.reason)

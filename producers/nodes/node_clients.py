@@ -110,7 +110,7 @@ class NodeClients:
             self.settle(takes_clients)
         if publisher.is_known and not publisher.waiting:
             self._ask(self._made(name, publisher, message, now_ms))
-        elif len(publisher.waiting) < WAITING_MAX and publisher.is_asked:
+        elif message.receipt or (len(publisher.waiting) < WAITING_MAX and publisher.is_asked):
             publisher.waiting.append(message)
         else:
             self.counts[NOT_KNOWN if publisher.is_asked else OUTSIDE] += 1
@@ -133,6 +133,7 @@ class NodeClients:
         return CarriedNotification(
             name, sequence, now_ms, self._broker, UNSTAMPED_EPOCH, content_of(message.subject), len(message.payload),
             subject=message.subject, reply=message.reply, headers=message.headers, payload=message.payload,
+            receipt=message.receipt,
         )  # fmt: skip
 
     def _publisher(self, name: str) -> _Publisher:
@@ -188,8 +189,9 @@ class NodeClients:
         if publisher is not None:
             publisher.is_asked = publisher.is_known = False
             self._publishers_unasked[client] = None
-            self.counts[OUTSIDE] += len(publisher.waiting)
-            publisher.waiting.clear()
+            kept = [message for message in publisher.waiting if message.receipt]  # As many as a door has under way.
+            self.counts[OUTSIDE] += len(publisher.waiting) - len(kept)
+            publisher.waiting = deque(kept)
             self._on_change(client, Role.PUBLISHER, None)
         elif client in self._subjects:
             subject = self._subjects.pop(client)

@@ -19,6 +19,7 @@ GAUGES = {
     "interests": "Subjects that clients of the real broker want.",
     "publishers": "Publishers of this life.",
     "held_deliveries": "Deliveries that are held back for a transition.",
+    "receipts_waiting": "Messages of durable ingress that are not safe yet.",
     "records_waiting": "Records that Kafka has not acknowledged yet.",
     "records_lost": "Records that Kafka did not take since the start.",
 }

@@ -115,7 +115,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
     match urlsplit(url).scheme:
         case "nats":
-            return NatsDoor(url, broker, user, login.password or "")
+            return NatsDoor(url, broker, user, login.password or "", settings.durable_stream or "")
         case "mqtt":
             need_extras("A door to an MQTT broker", "mqtt")
             from regraft.producers.nodes.mqtt_door import MqttDoor
@@ -127,6 +127,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
                 login.password or "",
                 filters=settings.door_filters,
                 session_s=settings.door_session_s,
+                is_durable=settings.durable_session,
             )
     raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT and mqtt://HOST:PORT")
 

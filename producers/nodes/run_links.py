@@ -163,6 +163,16 @@ class Links:
         peer.kept_max = kept
         return sample
 
+    def frames_owed(self) -> dict[str, int]:
+        """Return for each peer that is owed something how many frames of this life were ever put for it."""
+        return {
+            name: peer.session.over_count + len(peer.session) for name, peer in self.peers.items() if len(peer.session)
+        }
+
+    def frames_over(self, peer: str) -> int:
+        """Return how many frames of this life a peer is owed no more."""
+        return self._peer(peer).session.over_count
+
     def renew(self, peer: str) -> None:
         """Take note that a plan takes a peer in: what follows is for the life that it has now."""
         self._peer(peer).session.renew()

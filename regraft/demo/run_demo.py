@@ -32,7 +32,7 @@ from regraft.infra.show_progress import show_progress
 from regraft.infra.supervise import Supervisor
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.outage_schedule import SITE, OutageKind
-from regraft.producers.emulator_settings import NATS
+from regraft.producers.emulator_settings import REAL_BROKERS
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
@@ -48,7 +48,7 @@ from regraft.run_records.collect_run import (
 from regraft.run_records.describe_run import describe_run
 from regraft.run_records.run_record import RunRecord, ServiceUse
 from regraft.run_records.summary import summarise
-from regraft.settings.place_demo import ensure_inventory
+from regraft.settings.place_demo import check_brokers, ensure_inventory
 from regraft.settings.run_settings import Flags, Settings, SettingsError, load_settings
 from regraft.settings.scenarios import scenario_of
 from regraft.settings.settings_example import servers_text
@@ -95,7 +95,7 @@ def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, con
         flags = {**flags, "dashboard": {**flags.get("dashboard", {}), "secret": secrets.token_urlsafe(SECRET_BYTES)}}
     if options.kills:
         flags = chaos_flags(flags, wanted)
-    _check_shift(load_settings(flags, settings_file))
+    _check_shift(check_brokers(load_settings(flags, settings_file)))
     out = options.out_directory
     with ExitStack() as held:
         try:
@@ -215,7 +215,7 @@ def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
     pause_s = wanted.demo.kill_every_s
     preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
     chosen: dict[str, Any] = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
-    if flags.get("emulator", {}).get("brokers") == NATS and "emulator.chaos_kinds" not in wanted.chosen:
+    if flags.get("emulator", {}).get("brokers") in REAL_BROKERS and "emulator.chaos_kinds" not in wanted.chosen:
         chosen["chaos_kinds"] = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION]
     return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
 

@@ -14,10 +14,10 @@ class DemoSettings:
     """The demo's overlay and its course.
 
     ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails),
-    chord (mobile users of a city on a Chord ring), nats (the quotes over real NATS servers, of which one node dies),
-    scot (the quotes in bursts on a structured cyclic overlay of four clusters) or mincost (the quotes between cloud
-    regions, at a provider's prices). ``brokers``: how many there are, each on a PlanetLab host as long as there are
-    hosts; where nobody says otherwise 20 with nats, and 38 with mincost, two in each region.
+    chord (mobile users of a city on a Chord ring), nats and mqtt (the quotes over real NATS servers or Mosquittos, of
+    which one node dies), scot (the quotes in bursts on a structured cyclic overlay of four clusters) or mincost (the
+    quotes between cloud regions, at a provider's prices). ``brokers``: how many there are, each on a PlanetLab host as
+    long as there are hosts; where nobody says otherwise 20 with nats and mqtt, and 38 with mincost, two in each region.
     ``degree_max``: links a broker of a tree may have. ``running_s``: how long traffic runs once everything is up.
     ``regime_change_share``: when, as a share of that time, the interests of stocks shift. ``drain_s_max``: how long
     the end may wait for the last windows and for a plan under way. ``kill_every_s``: with --chaos, the least pause

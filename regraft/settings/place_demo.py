@@ -10,8 +10,9 @@ import random
 
 import structlog
 
+from regraft.infra.mosquitto_server import find_mosquitto
 from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator_settings import NATS
+from regraft.producers.emulator_settings import MQTT, REAL_BROKERS
 from regraft.schemas.topics import NO_AGENT
 from regraft.settings.run_settings import Settings
 from regraft.settings.scenarios import scenario_of
@@ -29,15 +30,22 @@ def ensure_inventory(settings: Settings) -> Inventory:
         return Inventory.load(file)
     from regraft.producers.emulated_kinds import EMULATED_KINDS
     from regraft.producers.emulator.place_regions import place_regions
-    from regraft.producers.nats_fleet.place_fleet import place_fleet
+    from regraft.producers.real_fleet.place_fleet import place_fleet
 
-    is_fleet, scenario = settings.emulator.brokers == NATS, scenario_of(settings.demo.scenario)
+    is_fleet, scenario = settings.emulator.brokers in REAL_BROKERS, scenario_of(settings.demo.scenario)
     place = place_regions if scenario.has_prices else EMULATED_KINDS[scenario.kind].place
     place = place_fleet if is_fleet else place
     inventory = place(settings.demo.brokers, settings.demo.degree_max, random.Random(settings.run.seed))
     inventory.save(file)
     log.info("brokers_placed", brokers=len(inventory.brokers), file=str(file), seed=settings.run.seed)
     return Inventory.load(file)
+
+
+def check_brokers(settings: Settings) -> Settings:
+    """Return the settings; raise NoMosquittoError where they want brokers that no package of Python's brings."""
+    if settings.emulator.brokers == MQTT:
+        find_mosquitto()
+    return settings
 
 
 def agents_of(settings: Settings) -> tuple[str, ...]:

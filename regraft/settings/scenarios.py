@@ -12,7 +12,8 @@ from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.scot_configuration import ScotConfiguration
 
-STOCKS, CHORD, OUTAGE, NATS, SCOT, MINCOST = "stocks", "chord", "outage", "nats", "scot", "mincost"
+STOCKS, CHORD, OUTAGE, SCOT, MINCOST = "stocks", "chord", "outage", "scot", "mincost"
+NATS, MQTT = "nats", "mqtt"
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,9 @@ class Scenario:
         return {**self.workload, "burst_every_s": every_s, "burst_s": 0.2 * every_s, "burst_count": self.bursts}
 
 
-SCENARIOS = {
-    # Quotes of stocks over a tree; interests shift halfway. The settings' own defaults are made for it.
-    STOCKS: Scenario(Configuration.KIND, has_shift=True),
-    # The same, and a site fails instead of a shift.
-    OUTAGE: Scenario(Configuration.KIND, failing=4),
-    # The same quotes through real NATS servers with nodes; interests shift, and one node dies. Clients stay.
-    NATS: Scenario(
+def _real_brokers(kind: str) -> Scenario:
+    """Return the quotes through real brokers of a kind: interests shift, and one node dies. Clients stay."""
+    return Scenario(
         Configuration.KIND,
         has_shift=True,
         failing=1,
@@ -60,10 +57,20 @@ SCENARIOS = {
         failing_for=1 / 6,
         controller={"planner": "swap_links_cost"},
         demo={"brokers": 20, "shadow_planners": ("swap_links_ci",)},
-        emulator={"brokers": "nats"},
+        emulator={"brokers": kind},
         # All servers, nodes and clients share what Spark and Kafka leave of the machine.
         workload={"publisher_count": 30, "interested_broker_count": 6, "lifetime_s_mean": 30.0},
-    ),
+    )
+
+
+SCENARIOS = {
+    # Quotes of stocks over a tree; interests shift halfway. The settings' own defaults are made for it.
+    STOCKS: Scenario(Configuration.KIND, has_shift=True),
+    # The same, and a site fails instead of a shift.
+    OUTAGE: Scenario(Configuration.KIND, failing=4),
+    # The same quotes through real brokers with nodes.
+    NATS: _real_brokers(NATS),
+    MQTT: _real_brokers(MQTT),
     # Mobile users on a Chord ring. The paper's pair of algorithms looks on, and ours without re-placing users.
     CHORD: Scenario(
         ChordConfiguration.KIND,

@@ -39,12 +39,12 @@ log = structlog.get_logger(__name__)
 def emulate(settings: Settings, stop: threading.Event) -> int:
     """Run the brokers of this machine, emulated or real, and their clients."""
     from regraft.producers.emulator.kafka_ports import KafkaUnreachableError
-    from regraft.producers.emulator_settings import NATS
+    from regraft.producers.emulator_settings import REAL_BROKERS
     from regraft.producers.run_emulator import run_emulator
-    from regraft.producers.run_nats_fleet import run_nats_fleet
+    from regraft.producers.run_real_fleet import run_real_fleet
 
     ensure_inventory(settings)
-    run = run_nats_fleet if settings.emulator.brokers == NATS else run_emulator
+    run = run_real_fleet if settings.emulator.brokers in REAL_BROKERS else run_emulator
     try:
         run(settings.emulator, stop)
     except KafkaUnreachableError as error:

@@ -17,10 +17,10 @@ from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange
 from regraft.overlay.plan_digest import plan_digest
 from regraft.producers.brokers.broker_cores import core_of
 from regraft.producers.emulator.emulator_ports import MemoryClients, MemoryResults, MemoryTelemetry
-from regraft.producers.nats_fleet.link_proxy import LinkProxy
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.plan import Plan, PlanPhase
@@ -60,6 +60,7 @@ class NodeFleet:
         self.failures: list[Exception] = []
         self._delays_s = delays_s or {}
         self._plans = 0
+        self._settling: asyncio.Task[None] | None = None
 
     async def begin(self, doors: dict[str, Door]) -> None:
         for broker in self.configuration.brokers:
@@ -69,6 +70,13 @@ class NodeFleet:
             await self.proxies[broker].start()
         for broker in self.configuration.brokers:
             await self.begin_node(broker, doors[broker])
+        self._settling = asyncio.create_task(self._settle())
+
+    async def _settle(self) -> None:
+        while True:
+            for node in list(self.nodes.values()):
+                self.guarded(node.settle_receipts)()
+            await asyncio.sleep(0.01)
 
     async def begin_node(self, broker: str, door: Door, *, is_outside: bool = False) -> None:
         core = core_of(broker, self.configuration, int(time.time() * 1_000), is_outside=is_outside)
@@ -99,6 +107,8 @@ class NodeFleet:
         await node.door.close()
 
     async def close(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
         for broker in list(self.nodes):
             await self.kill(broker)
         for proxy in self.proxies.values():

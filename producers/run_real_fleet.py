@@ -1,4 +1,4 @@
-"""Run real NATS servers with a node next to each, and their clients, on this machine: in place of the emulator.
+"""Run real brokers with a node next to each, and their clients, on this machine: in place of the emulator.
 
 In: EmulatorSettings and an event that says stop. Out: telemetry, results and the register of clients in Kafka, a status
 file each second with the same fields as the emulator's, and the final account of the clients' ledger. Servers are
@@ -20,8 +20,6 @@ from typing import Protocol
 import simpy
 import structlog
 
-from regraft.infra.find_extras import need_extras
-from regraft.infra.nats_server import NatsAddress, start_nats_service
 from regraft.infra.stack_error import StackError
 from regraft.infra.supervise import Supervisor
 from regraft.overlay.configuration import Configuration
@@ -31,12 +29,12 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator.outage_schedule import Outage, named, outage_of
 from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.emulator_settings import EmulatorSettings
-from regraft.producers.nats_fleet.fleet_clients import FleetClients
-from regraft.producers.nats_fleet.fleet_nodes import FleetNodes
-from regraft.producers.nats_fleet.fleet_outages import FleetOutages
 from regraft.producers.nodes.broker_node import NodePorts
 from regraft.producers.nodes.doors import Door, DoorError
-from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.real_fleet.broker_kinds import BrokerKind, ServerAddress, broker_kind
+from regraft.producers.real_fleet.fleet_clients import FleetClients
+from regraft.producers.real_fleet.fleet_nodes import FleetNodes
+from regraft.producers.real_fleet.fleet_outages import FleetOutages
 from regraft.producers.workloads.stock_workload import StockWorkload
 from regraft.schemas.command import Command
 from regraft.schemas.plan import Plan
@@ -53,20 +51,19 @@ STATUS_S = 1.0
 WORKLOAD_S = 0.005  # Between two looks of the workload at its clock.
 LEAVE_S = 0.1
 SETTLE_S = 2.0  # Before clients come, so that all links are there.
-SERVERS = "nats"
 
 
 class FleetError(StackError):
     """The fleet cannot begin or go on; the message says why and what to do."""
 
 
-def run_nats_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
+def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
     """Run until ``stop`` is set, let all under way arrive, and return the final account.
 
     Raises FleetError when something is missing, Kafka is not there or a node's protocol fails, ServiceFailedError when
     a server cannot run, InventoryError and ValueError as the emulator does.
     """
-    need_extras("Brokers = nats", "nats")
+    kind = broker_kind(settings.brokers)
     if faults := settings.faults():
         raise ValueError("; ".join(faults))
     inventory = Inventory.load(settings.inventory_path)
@@ -82,10 +79,10 @@ def run_nats_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
         )
         held.callback(ports.close)
         supervisor = held.enter_context(Supervisor())
-        directory = settings.inventory_path.parent / SERVERS
-        servers = {broker: start_nats_service(supervisor, broker, directory) for broker in inventory.brokers}
+        directory = settings.inventory_path.parent / kind.name
+        servers = {broker: kind.start(supervisor, broker, directory) for broker in inventory.brokers}
         try:
-            return asyncio.run(NatsFleet(settings, inventory, ports, servers, outages).run(stop))
+            return asyncio.run(RealFleet(settings, inventory, ports, kind, servers, outages).run(stop))
         except (DoorError, KafkaUnreachableError) as error:
             raise FleetError(str(error)) from error
 
@@ -139,7 +136,7 @@ class FleetPorts(NodePorts, Protocol):
         ...
 
 
-class NatsFleet:
+class RealFleet:
     """One run, on one loop."""
 
     def __init__(
@@ -147,10 +144,12 @@ class NatsFleet:
         settings: EmulatorSettings,
         inventory: Inventory,
         ports: FleetPorts,
-        servers: Mapping[str, NatsAddress],
+        kind: BrokerKind,
+        servers: Mapping[str, ServerAddress],
         outages: list[Outage],
     ) -> None:
-        self._settings, self._inventory, self._ports, self._servers = settings, inventory, ports, servers
+        self._settings, self._inventory, self._ports = settings, inventory, ports
+        self._kind, self._servers = kind, servers
         self._status_file = None if settings.status_file is None else StatusFile(settings.status_file)
         self._phase, self._behind_ms = "running", 0.0
         ports.connect(CONNECT_S_MAX)
@@ -159,14 +158,14 @@ class NatsFleet:
         self._started_ms = _now_ms()
         self._env = simpy.Environment(initial_time=self._started_ms)
         urls = {broker: address.url for broker, address in servers.items()}
-        self._clients = FleetClients(urls, self._env, start, _now_ms)
+        self._clients = FleetClients(kind, urls, self._env, start, _now_ms)
         self._workload = StockWorkload(self._clients, settings.workload, random.Random(settings.seed))
         self._nodes = FleetNodes(inventory, start, ports, self._door_of, _now_ms, settings.sampling)
         rng = random.Random(f"outages {settings.seed}")
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 
     def _door_of(self, broker: str) -> Door:
-        return NatsDoor(self._servers[broker].leaf_url, broker)
+        return self._kind.door_of(self._servers[broker].door_url, broker)
 
     async def run(self, stop: threading.Event) -> LedgerSnapshot:
         """Run the whole course."""

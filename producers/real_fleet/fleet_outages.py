@@ -16,8 +16,8 @@ import structlog
 
 from regraft.producers.emulator.outage_schedule import Chaos, Outage, OutageKind, drawn
 from regraft.producers.emulator.play_outages import WORDS
-from regraft.producers.nats_fleet.client_ledger import ClientLedger, LinkOutage
-from regraft.producers.nats_fleet.fleet_nodes import FleetNodes
+from regraft.producers.real_fleet.client_ledger import ClientLedger, LinkOutage
+from regraft.producers.real_fleet.fleet_nodes import FleetNodes
 
 log = structlog.get_logger(__name__)
 

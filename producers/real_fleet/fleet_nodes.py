@@ -17,12 +17,12 @@ from regraft.infra.find_port import LOOPBACK
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.starting_point import StartingPoint
-from regraft.producers.nats_fleet.client_ledger import Death
-from regraft.producers.nats_fleet.link_proxy import LinkProxy
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
 from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.node_parts import candidates_of
 from regraft.producers.nodes.run_links import LinkLimits, Links
+from regraft.producers.real_fleet.client_ledger import Death
+from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.command import Command
 from regraft.schemas.sampled_blocks import FULL, Sampling
 

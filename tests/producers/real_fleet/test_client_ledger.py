@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.nats_fleet.client_ledger import FIRST_S_MAX, LEAVE_S_MAX, ClientLedger, Death
+from regraft.producers.real_fleet.client_ledger import FIRST_S_MAX, LEAVE_S_MAX, ClientLedger, Death
 
 SECOND = 1_000.0
 

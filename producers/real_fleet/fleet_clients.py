@@ -1,4 +1,4 @@
-"""The clients of a fleet: real ones of NATS, one connection for publishers and one for subscribers at each server.
+"""The clients of a fleet: real ones, one connection for publishers and one for subscribers at each server.
 
 In: what a workload asks of an overlay, at once. Out: messages with numbers to the servers, and the ledger's account of
 what came back. A symbol's quotes are published under ``quotes.SYMBOL``; a subscription is to one such subject, as
@@ -18,12 +18,13 @@ import structlog
 
 from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.starting_point import StartingPoint
-from regraft.producers.nats_fleet.client_ledger import ClientLedger
+from regraft.producers.real_fleet.broker_kinds import BrokerKind
+from regraft.producers.real_fleet.client_ledger import ClientLedger
+from regraft.producers.real_fleet.fleet_client import FleetClient
 
 log = structlog.get_logger(__name__)
 
 SUBJECT = "quotes."
-PUBLISHER_HEADER = "Regraft-Publisher"
 WAITING_MAX = 20_000  # What waits to be done at one connection; beyond it notifications are not published, and counted.
 
 Act = Callable[[], Awaitable[None]]
@@ -32,7 +33,7 @@ Act = Callable[[], Awaitable[None]]
 class Connection:
     """One connection to a server, on which things are done one after the other."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: FleetClient) -> None:
         self.client = client
         self._acts: asyncio.Queue[Act] = asyncio.Queue()
         self._worker = asyncio.get_running_loop().create_task(self._work())
@@ -69,6 +70,7 @@ class FleetClients:
 
     def __init__(
         self,
+        kind: BrokerKind,
         urls: Mapping[str, str],
         env: simpy.Environment,
         start: StartingPoint,
@@ -79,7 +81,7 @@ class FleetClients:
         self.listeners: list[Any] = []
         self.ledger = ClientLedger()
         self.counts: Counter[str] = Counter()
-        self._urls, self._now_ms = urls, now_ms
+        self._kind, self._urls, self._now_ms = kind, urls, now_ms
         self._publishing: dict[str, Connection] = {}
         self._subscribing: dict[str, Connection] = {}
         self._home_of: dict[str, str] = {}
@@ -87,11 +89,9 @@ class FleetClients:
 
     async def connect(self) -> None:
         """Connect to all servers."""
-        import nats
-
         for broker, url in self._urls.items():
-            for kind in (self._publishing, self._subscribing):
-                kind[broker] = Connection(await nats.connect(url, max_reconnect_attempts=-1, error_cb=_tell))
+            for purpose in (self._publishing, self._subscribing):
+                purpose[broker] = Connection(await self._kind.connect(url))
 
     # --- what the workload asks --------------------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class FleetClients:
         payload = f"{number} {content['date']} {content['close']}".encode().ljust(size_bytes)
 
         async def act() -> None:
-            await connection.client.publish(SUBJECT + publisher, payload, headers={PUBLISHER_HEADER: publisher})
+            await connection.client.publish(SUBJECT + publisher, payload, publisher)
 
         connection.do(act)
 
@@ -122,11 +122,11 @@ class FleetClients:
         self.ledger.begin(subscription, publisher, home, self._now_ms())
         connection = self._subscribing[home]
 
-        async def take(message: Any) -> None:
-            self.ledger.hand_over(subscription, int(message.data.split(b" ", 1)[0]), self._now_ms())
+        def take(payload: bytes) -> None:
+            self.ledger.hand_over(subscription, int(payload.split(b" ", 1)[0]), self._now_ms())
 
         async def act() -> None:
-            found = await connection.client.subscribe(SUBJECT + publisher, cb=take)
+            found = await connection.client.subscribe(SUBJECT + publisher, take)
             self._subscriptions[subscription] = home, found
 
         connection.do(act)
@@ -143,10 +143,10 @@ class FleetClients:
         for name in self.ledger.leaving():
             if name in self._subscriptions and self.ledger.may_end(name, now_ms):
                 home, found = self._subscriptions.pop(name)
-                self._subscribing[home].do(partial(self._end, name, found))
+                self._subscribing[home].do(partial(self._end, name, self._subscribing[home], found))
 
-    async def _end(self, subscription: str, found: Any) -> None:
-        await found.unsubscribe()
+    async def _end(self, subscription: str, connection: Connection, found: Any) -> None:
+        await connection.client.unsubscribe(found)
         self.ledger.end(subscription, self._now_ms())
 
     def status(self) -> dict[str, Any]:
@@ -162,7 +162,3 @@ class FleetClients:
         """End all connections."""
         for connection in (*self._publishing.values(), *self._subscribing.values()):
             await connection.close()
-
-
-async def _tell(error: Exception) -> None:
-    log.warning("client_failed", reason=str(error))

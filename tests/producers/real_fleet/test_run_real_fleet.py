@@ -1,4 +1,4 @@
-"""A fleet of real NATS servers with nodes and clients, without Kafka: every message is accounted for."""
+"""A fleet of real brokers with nodes and clients, without Kafka: every message is accounted for."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from regraft.infra.nats_server import start_nats_service
 from regraft.infra.supervise import Supervisor
 from regraft.producers.emulator.outage_schedule import outage_of
-from regraft.producers.emulator_settings import NATS, EmulatorSettings
-from regraft.producers.nats_fleet.place_fleet import place_fleet
-from regraft.producers.run_nats_fleet import NatsFleet
+from regraft.producers.emulator_settings import MQTT, NATS, EmulatorSettings
+from regraft.producers.real_fleet.broker_kinds import broker_kind
+from regraft.producers.real_fleet.place_fleet import place_fleet
+from regraft.producers.run_real_fleet import RealFleet
 from regraft.producers.workloads.stock_settings import WorkloadSettings
 from regraft.schemas.client import Client
 from regraft.schemas.command import Command, CommandResult
 from regraft.schemas.plan import Plan
 from regraft.schemas.telemetry import TelemetryBatch
-from tests.producers.nodes.nats_servers import needs_nats
+from tests.producers.nodes.door_brokers import NEEDS
 
 BROKERS = 5
 
@@ -76,34 +76,43 @@ class MemoryPorts:
 
 
 @pytest.mark.parametrize(
-    ("outages", "told"),
+    ("brokers", "outages", "told"),
     [
-        ([], []),
-        (["death b1 at 3 for 2"], ["b1: died", "b1: back, empty"]),
+        (NATS, [], []),
+        (NATS, ["death b1 at 3 for 2"], ["b1: died", "b1: back, empty"]),
         (
+            NATS,
             ["cut {0} at 4 for 3", "slow {1} at 5 for 3 by 20"],
             ["{0}: link is cut", "{1}: link is slow", "{0}: link is there again", "{1}: link is as fast as ever"],
         ),
+        (
+            MQTT,
+            ["death b1 at 3 for 1"],
+            ["b1: died", "b1: back, empty"],
+        ),
     ],
-    ids=["quiet", "death", "links"],
+    ids=["quiet", "death", "links", "mqtt"],
 )
-def test_all_messages_of_a_fleet_are_accounted_for(outages: list[str], told: list[str], tmp_path: Path) -> None:
+def test_all_messages_of_a_fleet_are_accounted_for(
+    brokers: str, outages: list[str], told: list[str], tmp_path: Path
+) -> None:
     """While subscriptions come and go nothing is lost, but for what a death excuses; nothing comes twice ever."""
-    needs_nats()
+    NEEDS[brokers]()
+    kind = broker_kind(brokers)
     inventory = place_fleet(BROKERS, 3, random.Random(3))
     inventory.save(tmp_path / "inventory.json")
     workload = WorkloadSettings(
         publisher_count=4, notifications_per_s=20.0, interested_broker_count=2, lifetime_s_mean=3.0
     )
     status_file = tmp_path / "emulator.json"
-    settings = EmulatorSettings("none:1", tmp_path / "inventory.json", status_file, brokers=NATS, workload=workload)
+    settings = EmulatorSettings("none:1", tmp_path / "inventory.json", status_file, brokers=brokers, workload=workload)
     ports, stop = MemoryPorts(), threading.Event()
     with Supervisor() as supervisor:
-        servers = {name: start_nats_service(supervisor, name, tmp_path / "nats") for name in inventory.brokers}
+        servers = {name: kind.start(supervisor, name, tmp_path / "brokers") for name in inventory.brokers}
         links = [",".join(link) for link in inventory.bootstrap.links]
         planned = [outage_of(text.format(*links)) for text in outages]
-        fleet = NatsFleet(settings, inventory, ports, servers, planned)
-        threading.Timer(14.0 if told else 8.0, stop.set).start()
+        fleet = RealFleet(settings, inventory, ports, kind, servers, planned)
+        threading.Timer(14.0 if kind.name == NATS and told else 8.0, stop.set).start()
         account = asyncio.run(fleet.run(stop))
     assert account.final
     assert account.is_clean, account

@@ -1,0 +1,64 @@
+"""Drive a client of the library paho-mqtt by an asyncio loop, with no thread of its own.
+
+In: a client. Out: its socket is read and written when it is time. What the client is told belongs to its callbacks,
+which are called on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from paho.mqtt import client as paho
+
+TEND_S = 1.0
+
+
+class PahoDriver:
+    """The driver of one client; ``begin`` ties it to the running loop, ``reconnect`` connects without blocking that."""
+
+    def __init__(self, client: paho.Client) -> None:
+        self._client = client
+        self._loop: asyncio.AbstractEventLoop | None = None
+        client.on_socket_open, client.on_socket_close = self._watch, self._watch_no_more
+        client.on_socket_register_write, client.on_socket_unregister_write = self._await_room, self._await_no_room
+
+    def begin(self) -> None:
+        """Drive the client by the loop that runs."""
+        self._loop = asyncio.get_running_loop()
+
+    async def reconnect(self) -> None:
+        """Connect to where ``connect_async`` said; raise OSError when nobody is there."""
+        await asyncio.get_running_loop().run_in_executor(None, self._client.reconnect)
+
+    async def tend(self) -> None:
+        """Let the client see to its pings, until cancelled."""
+        while True:
+            await asyncio.sleep(TEND_S)
+            self._client.loop_misc()
+
+    def _call(self, act: Callable[..., Any], *arguments: Any) -> None:
+        # While it connects the library calls from another thread.
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(act, *arguments)
+
+    def _watch(self, _client: Any, _data: Any, sock: Any) -> None:
+        if self._loop is not None:
+            self._call(self._loop.add_reader, sock.fileno(), self._client.loop_read)
+
+    def _watch_no_more(self, _client: Any, _data: Any, sock: Any) -> None:
+        if self._loop is not None and sock.fileno() >= 0:
+            self._loop.remove_reader(sock.fileno())
+            self._loop.remove_writer(sock.fileno())
+
+    def _await_room(self, _client: Any, _data: Any, sock: Any) -> None:
+        self._call(self._add_writer, sock)
+
+    def _add_writer(self, sock: Any) -> None:
+        if self._loop is not None and sock.fileno() >= 0 and self._client.want_write():
+            self._loop.add_writer(sock.fileno(), self._client.loop_write)
+
+    def _await_no_room(self, _client: Any, _data: Any, sock: Any) -> None:
+        if self._loop is not None and sock.fileno() >= 0:
+            self._loop.remove_writer(sock.fileno())

@@ -1,0 +1,165 @@
+"""Durable ingress from a JetStream stream: what it has stored is taken over the leaf link and acknowledged once safe.
+
+In: what the server says to subjects of our own. Out: messages with receipts, requests to the server's interface. Bytes
+and the connection belong to :mod:`producers.nodes.nats_door`.
+
+The stream keeps a durable consumer for the node, so that what nobody has acknowledged is told again after a node, or
+the server, was away. Each message bears ``Nats-Msg-Id``, by which a stream that it ends in knows what it has already.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import structlog
+
+from regraft.producers.brokers.match_content import MatchIndex
+from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
+
+log = structlog.get_logger(__name__)
+
+BATCH = 500  # Messages for each request, and under way to the overlay at most.
+EXPIRES_S = 5.0
+ACK_WAIT_S = 10.0
+ASK_AGAIN_S = 2 * EXPIRES_S
+NANOSECONDS = 1_000_000_000
+MESSAGE_ID, CARRIED = b"Nats-Msg-Id", b"Regraft-Carried"
+FIRST_LINE, END = b"NATS/1.0\r\n", b"\r\n"
+MANY = "already_under_way"
+
+
+class JetStreamIngress:
+    """One stream of one server. ``send`` speaks to the server, ``say`` takes each message that is to cross."""
+
+    def __init__(
+        self,
+        stream: str,
+        broker: str,
+        send: Callable[[LocalMessage], None],
+        say: Callable[[LocalMessage], None],
+        counts: Counter[str],
+    ) -> None:
+        self.stream, self.counts = stream, counts
+        self.fault = ""
+        self.is_ready = False
+        self._broker, self._send, self._say = broker, send, say
+        self._inbox = f"_REGRAFT.{broker}.{stream}"
+        self._consumer = f"regraft-{broker}"
+        self._captured = MatchIndex()
+        self._acks: dict[int, str] = {}  # Number in the stream -> where to acknowledge, of what is under way.
+        self._request, self._came, self._asked_s = 0, 0, 0.0
+
+    def begin(self) -> None:
+        """Ask for the stream and the node's consumer of it: a connection to the server has begun."""
+        self.is_ready = False
+        self._ask("STREAM.INFO", b"", "info")
+
+    def hear(self, message: LocalMessage) -> bool:
+        """Take what the server says to us; return True if a message is no client's to the overlay."""
+        if message.subject.startswith(f"{self._inbox}."):
+            purpose = message.subject[len(self._inbox) + 1 :]
+            if purpose in ("info", "consumer"):
+                self._hear_answer(purpose, json.loads(message.payload))
+            else:
+                self._hear_next(purpose, message)
+            return True
+        return self.captures(message.subject)
+
+    def captures(self, subject: str) -> bool:
+        """Return True if the stream stores what is published with a subject: it comes from there."""
+        return bool(self._captured.destinations(content_of(subject)))
+
+    def release(self, receipt: int) -> None:
+        """Let the stream forget a message: it is safe."""
+        if subject := self._acks.pop(receipt, ""):
+            self._send(LocalMessage(subject, b"+ACK"))
+
+    def tend(self) -> None:
+        """Ask again where no answer came: it may have been lost with a connection."""
+        if time.monotonic() - self._asked_s > ASK_AGAIN_S:
+            if self.is_ready:
+                self._ask_next()
+            else:
+                self.begin()
+
+    def marked(self, message: LocalMessage) -> LocalMessage:
+        """Return a message of another broker so that our stream, which stores it, does not give it back to cross."""
+        if not self.captures(message.subject):
+            return message
+        return replace(message, headers=_with_header(message.headers, CARRIED, self._broker.encode()))
+
+    # --- what the server answers -------------------------------------------------------------------------------------
+
+    def _hear_answer(self, purpose: str, said: dict[str, Any]) -> None:
+        if error := said.get("error"):
+            self.fault = f"{error.get('description', error)} (stream {self.stream!r})"
+            log.warning("ingress_refused", broker=self._broker, reason=self.fault)
+        elif purpose == "info":
+            self._note_captured(said["config"].get("subjects", []))
+            settings = {
+                "durable_name": self._consumer,
+                "ack_policy": "explicit",
+                "ack_wait": int(ACK_WAIT_S * NANOSECONDS),
+                "deliver_policy": "new",  # When it is made; later it goes on where it was.
+                "max_ack_pending": BATCH,
+            }
+            body = json.dumps({"stream_name": self.stream, "config": settings}).encode()
+            self._ask("CONSUMER.DURABLE.CREATE", body, "consumer", self._consumer)
+        else:
+            self.is_ready, self.fault = True, ""
+            self._ask_next()
+
+    def _note_captured(self, subjects: list[str]) -> None:
+        self._captured = MatchIndex()
+        for subject in subjects:
+            try:
+                self._captured.add(subject, filter_of(subject), self.stream)
+            except SubjectError as error:
+                log.warning("ingress_subject_refused", broker=self._broker, reason=str(error))
+
+    def _hear_next(self, request: str, message: LocalMessage) -> None:
+        if not message.reply.startswith("$JS.ACK."):  # A status: the request is over.
+            if request == str(self._request):
+                self._ask_next()
+            return
+        ack, _, subject = message.reply.partition("@")
+        number = int(ack.split(".")[-4])
+        is_carried = b"\r\n" + CARRIED.lower() + b":" in message.headers.lower()
+        if is_carried:
+            self._send(LocalMessage(ack, b"+ACK"))
+        elif number in self._acks:  # Told again while it waits: the newest question is the one to answer.
+            self._acks[number] = ack
+            self.counts[MANY] += 1
+        else:
+            self._acks[number] = ack
+            name = f"regraft.{self._broker}.{self.stream}.{number}".encode()
+            headers = message.headers
+            if b"\r\n" + MESSAGE_ID.lower() + b":" not in headers.lower():
+                headers = _with_header(headers, MESSAGE_ID, name)
+            self._say(LocalMessage(subject, message.payload, "", headers, number))
+        if request == str(self._request):
+            self._came += 1
+            if self._came == BATCH:
+                self._ask_next()
+
+    def _ask_next(self) -> None:
+        self._request, self._came = self._request + 1, 0
+        body = json.dumps({"batch": BATCH, "expires": int(EXPIRES_S * NANOSECONDS)}).encode()
+        self._ask("CONSUMER.MSG.NEXT", body, str(self._request), self._consumer)
+
+    def _ask(self, what: str, body: bytes, purpose: str, *more: str) -> None:
+        self._asked_s = time.monotonic()
+        subject = ".".join(["$JS.API", what, self.stream, *more])
+        self._send(LocalMessage(subject, body, f"{self._inbox}.{purpose}"))
+
+
+def _with_header(block: bytes, name: bytes, value: bytes) -> bytes:
+    """Return a header block with one line more at its end."""
+    begin = block[: -len(END)] if block else FIRST_LINE
+    return begin + name + b": " + value + END + END

@@ -1,0 +1,63 @@
+"""What of durable ingress is under way: which messages the broker may forget, as the peers that get them have them.
+
+In: messages with receipts that the core has published, and the links. Out: receipts that are safe, and messages to be
+said again, as the node could not publish them or has begun another life. Where they come from is the door's affair.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from regraft.producers.nodes.doors import LocalMessage
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A message, and how many frames of each peer must be over until it is safe."""
+
+    message: LocalMessage
+    frames: Mapping[str, int]
+
+
+class Receipts:
+    """Messages in the order in which they were published; each is safe no sooner than those before it.
+
+    ``owed`` returns for each peer how many frames were ever put for it, ``over`` how many are acknowledged, or were for
+    a life that has ended.
+    """
+
+    def __init__(
+        self, owed: Callable[[], Mapping[str, int]], over: Callable[[str], int], release: Callable[[int], None]
+    ) -> None:
+        self._owed, self._over, self._release = owed, over, release
+        self._under_way: deque[_UnderWay] = deque()
+        self._unsaid: deque[LocalMessage] = deque()
+
+    def __len__(self) -> int:
+        return len(self._under_way) + len(self._unsaid)
+
+    def note_published(self, message: LocalMessage) -> None:
+        """Take note that the core has sent a message wherever it is wanted."""
+        self._under_way.append(_UnderWay(message, self._owed()))
+
+    def note_failed(self, message: LocalMessage) -> None:
+        """Take note that the core has not: it is to be said again."""
+        self._unsaid.append(message)
+
+    def begin_life(self) -> None:
+        """Take note that what was under way in the former life may be lost: all of it is to be said again."""
+        self._unsaid.extend(each.message for each in self._under_way)
+        self._under_way.clear()
+
+    def settle(self) -> list[LocalMessage]:
+        """Release what is safe; return what is to be said again."""
+        while self._under_way:
+            first = self._under_way[0]
+            if any(self._over(peer) < count for peer, count in first.frames.items()):
+                break
+            self._under_way.popleft()
+            self._release(first.message.receipt)
+        unsaid, self._unsaid = list(self._unsaid), deque()
+        return unsaid

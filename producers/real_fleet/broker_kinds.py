@@ -1,0 +1,102 @@
+"""The kinds of real brokers that a fleet on this machine can have: how each is started, and what its clients can do.
+
+In: the name of a kind. Out: a server and its addresses, a door to it, and clients of one kind of behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from regraft.infra.find_extras import need_extras
+from regraft.infra.find_port import LOOPBACK
+from regraft.infra.mosquitto_server import start_mosquitto_service
+from regraft.infra.nats_server import start_nats_service
+from regraft.infra.supervise import Supervisor
+from regraft.producers.emulator_settings import MQTT, NATS
+from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, FleetClient, Take
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where clients connect, and where a node's door does."""
+
+    url: str
+    door_url: str
+
+
+@dataclass(frozen=True)
+class BrokerKind:
+    """One kind of broker. ``start`` runs a server, ``connect`` a client of it, ``door_of`` is a node's way to it."""
+
+    name: str
+    start: Callable[[Supervisor, str, Path], ServerAddress]
+    connect: Callable[[str], Awaitable[FleetClient]]
+    door_of: Callable[[str, str], Door]
+
+
+def broker_kind(name: str) -> BrokerKind:
+    """Return the kind with this name; raise StackError where a package of it is missing."""
+    need_extras(f"Brokers = {name}", name)
+    if name == NATS:
+        return BrokerKind(NATS, _start_nats, NatsClient.connect, NatsDoor)
+    from regraft.producers.nodes.mqtt_door import MqttDoor
+    from regraft.producers.real_fleet.mqtt_client import MqttClient
+
+    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, MqttDoor)
+
+
+def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
+    address = start_nats_service(supervisor, broker, directory)
+    return ServerAddress(address.url, address.leaf_url)
+
+
+def _start_mosquitto(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
+    url = f"mqtt://{LOOPBACK}:{start_mosquitto_service(supervisor, broker, directory)}"
+    return ServerAddress(url, url)
+
+
+class NatsClient:
+    """A connection of nats-py."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    @classmethod
+    async def connect(cls, url: str) -> NatsClient:
+        """Connect to a server."""
+        import nats
+
+        return cls(await nats.connect(url, max_reconnect_attempts=-1, error_cb=_tell))
+
+    async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
+        """Publish as this publisher."""
+        await self._client.publish(subject, payload, headers={PUBLISHER_HEADER: publisher})
+
+    async def subscribe(self, subject: str, take: Take) -> Any:
+        """Let ``take`` have what is published with a subject."""
+
+        async def hear(message: Any) -> None:
+            take(message.data)
+
+        return await self._client.subscribe(subject, cb=hear)
+
+    async def unsubscribe(self, subscription: Any) -> None:
+        """End a subscription."""
+        await subscription.unsubscribe()
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._client.close()
+
+
+async def _tell(error: Exception) -> None:
+    log.warning("client_failed", reason=str(error))

@@ -1,0 +1,105 @@
+"""A client of an MQTT broker in a fleet: QoS 0, several subscriptions to one topic, each told on its own.
+
+In: subjects of the overlay. Out: messages to the broker, and to who has subscribed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from regraft.producers.nodes.drive_paho import PahoDriver
+from regraft.producers.nodes.mqtt_topics import topic_of
+from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
+
+log = structlog.get_logger(__name__)
+
+QOS = 0  # As many messages a second as the Python library can take on a machine that all brokers share.
+KEEP_ALIVE_S = 30
+CONNECT_S_MAX = 20.0
+PAUSE_S = 0.2
+
+
+class MqttClient:
+    """One connection. MQTT knows one subscription to a topic for each client, so what comes is shared out here."""
+
+    def __init__(self) -> None:
+        client = self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+        self._driver = PahoDriver(client)
+        self._takers: dict[str, list[Take]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_there = asyncio.Event()
+        self._cut = asyncio.Event()
+        client.on_message, client.on_connect, client.on_disconnect = self._hear, self._note_there, self._note_cut
+
+    @classmethod
+    async def connect(cls, url: str) -> MqttClient:
+        """Connect to a broker, and again whenever the connection is cut."""
+        self, parts = cls(), urlsplit(url)
+        self._driver.begin()
+        self._client.connect_async(parts.hostname or "", parts.port or 0, KEEP_ALIVE_S)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._keep_open()), loop.create_task(self._driver.tend())]
+        await asyncio.wait_for(self._is_there.wait(), CONNECT_S_MAX)
+        return self
+
+    async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
+        """Publish as this publisher."""
+        properties = Properties(PacketTypes.PUBLISH)
+        properties.UserProperty = [(PUBLISHER_HEADER, publisher)]
+        self._client.publish(topic_of(subject), payload, QOS, properties=properties)
+
+    async def subscribe(self, subject: str, take: Take) -> tuple[str, Take]:
+        """Let ``take`` have what is published with a subject."""
+        topic = topic_of(subject)
+        takers = self._takers.setdefault(topic, [])
+        takers.append(take)
+        if len(takers) == 1:
+            self._client.subscribe(topic, QOS)
+        return topic, take
+
+    async def unsubscribe(self, subscription: tuple[str, Take]) -> None:
+        """End a subscription."""
+        topic, take = subscription
+        takers = self._takers[topic]
+        takers.remove(take)
+        if not takers:
+            del self._takers[topic]
+            self._client.unsubscribe(topic)
+
+    async def close(self) -> None:
+        """End the connection."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._client.disconnect()
+        self._client.loop_write()
+
+    async def _keep_open(self) -> None:
+        while True:
+            self._cut.clear()
+            try:
+                await self._driver.reconnect()
+                await self._cut.wait()
+            except OSError as error:
+                log.warning("client_failed", reason=str(error))
+            await asyncio.sleep(PAUSE_S)
+
+    def _note_there(self, *_: Any) -> None:
+        self._is_there.set()
+        for topic in self._takers:
+            self._client.subscribe(topic, QOS)
+
+    def _note_cut(self, *_: Any) -> None:
+        self._cut.set()
+
+    def _hear(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+        for take in list(self._takers.get(message.topic, ())):
+            take(bytes(message.payload))

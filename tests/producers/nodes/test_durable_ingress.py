@@ -1,0 +1,230 @@
+"""Durable ingress: what was acknowledged to a publisher crosses, though node and broker die meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.overlay_configuration import BrokerChange
+from regraft.producers.nodes.doors import Door, DoorError, LocalMessage, MemoryDoor
+from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.schemas.plan import PlanPhase
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
+from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from tests.producers.nodes.node_fleet import NodeFleet
+
+BROKERS = ("b01", "b02", "b03")
+LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
+STREAM = "ORDERS"
+
+
+def run_fleet(doors: dict[str, Door], steps: Callable[[NodeFleet], Awaitable[None]]) -> None:
+    async def go() -> None:
+        fleet = NodeFleet(LINE)
+        try:
+            await fleet.begin(doors)
+            await asyncio.wait_for(steps(fleet), 60)
+        finally:
+            await fleet.close()
+        assert fleet.failures == []
+
+    asyncio.run(go())
+
+
+async def repair_without_b01(fleet: NodeFleet) -> None:
+    plan = await fleet.change_to([("b02", "b03")], ("b02", "b03"), BrokerChange(lost=frozenset({"b01"})))
+    assert plan.phase is PlanPhase.VERIFYING
+
+
+async def take_b01_in(fleet: NodeFleet, door: Door) -> None:
+    await fleet.begin_node("b01", door, is_outside=True)
+    await fleet.install("b01")
+    links = [("b01", "b02"), ("b02", "b03")]
+    plan = await fleet.change_to(links, BROKERS, BrokerChange(joined=frozenset({"b01"})))
+    assert plan.phase is PlanPhase.VERIFYING
+
+
+def test_receipt_waits_for_the_neighbour() -> None:
+    """A message is released when the neighbour has it, and not while the link to that is cut; unwanted ones at once."""
+    doors = {broker: MemoryDoor() for broker in BROKERS}
+    doors["b03"].want("data")
+
+    async def steps(fleet: NodeFleet) -> None:
+        while not fleet.nodes["b01"].clients.are_publishers_known or not fleet.nodes["b03"].clients.interest_count:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        doors["b01"].say(LocalMessage("other", b"", receipt=1))
+        while doors["b01"].released != [1]:
+            await asyncio.sleep(0.01)
+        fleet.proxies["b02"].is_shut = True
+        fleet.proxies["b02"].cut()
+        while any(peer == "b02" for peer, _ in fleet.nodes["b01"].links.round_trips()):
+            await asyncio.sleep(0.01)
+        doors["b01"].say(LocalMessage("data", b"1", receipt=2))
+        await asyncio.sleep(0.1)
+        assert doors["b01"].released == [1]
+        fleet.proxies["b02"].is_shut = False
+        while doors["b01"].released != [1, 2] or not doors["b03"].handed:
+            await asyncio.sleep(0.01)
+        assert [message.payload for message in doors["b03"].handed] == [b"1"]
+
+    run_fleet(dict(doors), steps)
+
+
+def test_receipt_outlasts_a_time_outside_the_overlay() -> None:
+    """What is published while the node is outside, or has begun another life, crosses when a plan has taken it in."""
+    doors = {broker: MemoryDoor() for broker in BROKERS}
+    doors["b03"].want("data")
+
+    async def steps(fleet: NodeFleet) -> None:
+        await fleet.kill("b01")
+        await repair_without_b01(fleet)
+        await fleet.begin_node("b01", doors["b01"], is_outside=True)
+        doors["b01"].say(LocalMessage("data", b"1", receipt=1))
+        doors["b01"].say(LocalMessage("data", b"lost"))
+        await fleet.install("b01")
+        doors["b01"].say(LocalMessage("data", b"2", receipt=2))
+        await asyncio.sleep(0.05)
+        assert doors["b01"].released == []
+        links = [("b01", "b02"), ("b02", "b03")]
+        await fleet.change_to(links, BROKERS, BrokerChange(joined=frozenset({"b01"})))
+        while doors["b01"].released != [1, 2]:
+            await asyncio.sleep(0.01)
+        while len(doors["b03"].handed) < 2:
+            await asyncio.sleep(0.01)
+        assert [message.payload for message in doors["b03"].handed] == [b"1", b"2"]
+
+    run_fleet(dict(doors), steps)
+
+
+@pytest.mark.stack
+def test_stream_outlasts_the_death_of_node_and_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that the server has acknowledged is in the other stream, once, though node and server are killed.
+
+    Both streams are taken from: what one was given from the overlay does not cross again.
+    """
+    needs_nats()
+    monkeypatch.setattr("regraft.producers.nodes.jetstream_ingress.ACK_WAIT_S", 0.5)
+    import nats
+
+    servers = {
+        broker: NatsServer(broker, tmp_path, f'jetstream {{ store_dir: "{tmp_path}/{broker}" }}') for broker in BROKERS
+    }
+    acknowledged: list[int] = []
+
+    def door_of(broker: str) -> NatsDoor:
+        return NatsDoor(servers[broker].leaf_url, broker, stream="" if broker == "b02" else STREAM)
+
+    async def connect(broker: str) -> tuple[Any, Any]:
+        client = await nats.connect(servers[broker].url)
+        return client, client.jetstream()
+
+    async def publish(stream: Any, count: int) -> None:
+        for number in range(len(acknowledged), len(acknowledged) + count):
+            await stream.publish("orders.eu", b"%d" % number)
+            acknowledged.append(number)
+
+    async def steps(fleet: NodeFleet) -> None:
+        client, stream = await connect("b01")
+        other, copy = await connect("b03")
+        while not fleet.nodes["b03"].clients.interest_count or not fleet.nodes["b01"].clients.are_publishers_known:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        publishing = asyncio.create_task(publish(stream, 60))
+        while len(acknowledged) < 30:
+            await asyncio.sleep(0.005)
+        await fleet.kill("b01")
+        await repair_without_b01(fleet)
+        await publishing
+        await client.close()
+        servers["b01"].stop()  # By SIGKILL.
+        servers["b01"].start()
+        client, stream = await connect("b01")
+        publishing = asyncio.create_task(publish(stream, 60))
+        await take_b01_in(fleet, door_of("b01"))
+        await publishing
+        while (await copy.stream_info(STREAM)).state.messages < len(acknowledged):
+            await asyncio.sleep(0.05)
+        while len(fleet.nodes["b01"].receipts):
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.3)
+        assert (await copy.stream_info(STREAM)).state.messages == len(acknowledged)
+        assert (await stream.stream_info(STREAM)).state.messages == len(acknowledged)
+        reader = await copy.subscribe("orders.>", ordered_consumer=True)
+        came = [int((await reader.next_msg(5)).data) for _ in acknowledged]
+        assert sorted(came) == acknowledged == list(range(120))
+        await client.close()
+        await other.close()
+
+    async def make_streams() -> None:
+        for broker in ("b01", "b03"):
+            client, stream = await connect(broker)
+            await stream.add_stream(name=STREAM, subjects=["orders.>"])
+            await client.close()
+
+    try:
+        for server in servers.values():
+            server.start()
+        asyncio.run(make_streams())
+        run_fleet({broker: door_of(broker) for broker in BROKERS}, steps)
+    finally:
+        for server in servers.values():
+            server.stop()
+
+
+def test_stream_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """A node that is to take from a stream says that there is none, rather than to run without it."""
+    needs_nats()
+    server = NatsServer("b01", tmp_path, f'jetstream {{ store_dir: "{tmp_path}/b01" }}').start()
+    try:
+        with pytest.raises(DoorError, match=r"stream 'ORDERS' .* make the stream"):
+            asyncio.run(NatsDoor(server.leaf_url, "b01", stream=STREAM).start(lambda *_: None, lambda _: None))
+    finally:
+        server.stop()
+
+
+def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
+    """All that an MQTT broker has acknowledged comes to a subscriber elsewhere at least once, though the node dies."""
+    needs_mosquitto()
+    servers = {broker: MqttServer(broker, tmp_path).start() for broker in BROKERS}
+    said: list[int] = []
+    got: list[int] = []
+
+    def door_of(broker: str) -> MqttDoor:
+        return MqttDoor(servers[broker].url, broker, is_durable=True)
+
+    async def publish(client: MqttClient) -> None:
+        for number in range(120):
+            await client.publish("data/x", b"%d" % number, qos=1)
+            said.append(number)
+
+    async def steps(fleet: NodeFleet) -> None:
+        subscriber = await MqttClient(servers["b03"].port, lambda message: got.append(int(message.payload))).connected()
+        await subscriber.subscribe("data/#")
+        publisher = await MqttClient(servers["b01"].port, lambda _: None).connected()
+        while fleet.nodes["b03"].clients.interest_count < 2 or not fleet.nodes["b01"].clients.are_publishers_known:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+        publishing = asyncio.create_task(publish(publisher))
+        while len(said) < 30:
+            await asyncio.sleep(0.005)
+        await fleet.kill("b01")
+        await repair_without_b01(fleet)
+        await take_b01_in(fleet, door_of("b01"))
+        await publishing
+        while not set(got) >= set(said):
+            await asyncio.sleep(0.02)
+        subscriber.close()
+        publisher.close()
+
+    try:
+        run_fleet({broker: door_of(broker) for broker in BROKERS}, steps)
+    finally:
+        for server in servers.values():
+            server.stop()
