@@ -223,7 +223,7 @@ def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> No
     """Before anything is started."""
     answer = RUNNER.invoke(app, ["demo", "--scenario", "tapestry", "--out", str(tmp_path / "out")])
     assert isinstance(answer.exception, SettingsError)
-    assert "scenario is 'tapestry': one of stocks, outage, nats, chord" in "\n".join(answer.exception.faults)
+    assert "scenario is 'tapestry': one of stocks, outage, nats, mqtt, chord" in "\n".join(answer.exception.faults)
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
