@@ -6,7 +6,7 @@ value or tries again by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -146,6 +146,10 @@ class ClientRegister(Protocol):
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; none while not known."""
+        ...
+
+    def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
+        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
         ...
 
     @property

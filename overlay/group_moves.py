@@ -1,12 +1,12 @@
-"""What moving all subscribers of a broker to another one changes on the links of a tree: every pair at once.
+"""What moving subscribers of a broker to another one changes on the links of a tree: all of one, or a part of them.
 
-In: a tree, what was delivered and published where. Out: a change of cost for each pair of brokers. Only links on the
-way between the two change: on all others both are on the same side. Prices of handing over belong elsewhere.
+In: a tree, what was delivered and published where. Out: a change of cost for each broker they may go to. Only links on
+the way between the two change: on all others both are on the same side. Prices of handing over belong elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,24 @@ def group_move_changes_per_s(
     degree * columns). Raises ValueError when what was delivered is not known apart.
     """
     walk = _Walk(configuration, inventory, sets, homes)
-    return np.stack([walk.changes_from(place) for place in range(len(sets.brokers))])
+    delivered = walk.delivered
+    return np.stack([walk.changes_from(place, delivered[place]) for place in range(len(sets.brokers))])
+
+
+def part_move_changes_per_s(
+    configuration: Configuration,
+    inventory: Inventory,
+    sets: DeliverySets,
+    homes: Mapping[str, str],
+    parts: Sequence[tuple[str, Words, Words]],
+) -> Floats:
+    """Return the same for parts of brokers' subscribers, shape (parts, brokers to).
+
+    A part is its broker, what it takes, and what the other subscribers there take, both over the columns of the sets.
+    """
+    walk, row = _Walk(configuration, inventory, sets, homes), {broker: at for at, broker in enumerate(sets.brokers)}
+    changes = [walk.changes_from(row[broker], going, staying) for broker, going, staying in parts]
+    return np.stack(changes) if changes else np.zeros((0, len(row)))
 
 
 class _Walk:
@@ -40,7 +57,7 @@ class _Walk:
     ) -> None:
         if sets.delivered is None:
             raise ValueError("what was only published is not told from what was delivered: subscribers cannot be moved")
-        self._words, self._delivered = sets.words, sets.delivered
+        self._words, self.delivered = sets.words, sets.delivered
         self._costs = inventory.link_cost / max(sets.span_s, 1e-9)
         self._kept = _published_at_home(sets, homes)
         index = inventory.index
@@ -55,13 +72,15 @@ class _Walk:
                 crossing = int(np.bitwise_count(below[child] & above[child]).sum())
                 self._before[child, parent] = self._before[parent, child] = crossing
 
-    def changes_from(self, start: int) -> Floats:
-        """Return what the links cost more for each broker that the subscribers of this one may go to."""
+    def changes_from(self, start: int, going: Words, staying: Words | None = None) -> Floats:
+        """Return what the links cost more for each broker that subscribers of this one may go to.
+
+        ``going`` is what they take, ``staying`` what the others take who stay.
+        """
         changes = np.zeros(len(self._peers))
-        going = self._delivered[start]
         if not going.any():
             return changes
-        frontier = [(start, -1, self._kept[start])]
+        frontier = [(start, -1, self._kept[start] if staying is None else self._kept[start] | staying)]
         while frontier:
             here, came_from, left = frontier.pop()
             for peer in self._peers[here]:

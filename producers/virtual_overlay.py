@@ -59,7 +59,8 @@ class VirtualSettings:
     sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
     ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least. ``candidate_probes_per_s``:
     probes of links that are not in the overlay, of all brokers together. ``newcomers``: brokers that come later and
-    announce themselves. ``sampling``: which blocks brokers report in full.
+    announce themselves. ``sampling``: which blocks brokers report in full. ``subscribers_told``: single subscribers of
+    each broker that are told apart.
     """
 
     seed: int = 1
@@ -76,6 +77,7 @@ class VirtualSettings:
     candidate_probes_per_s: float = 0.0
     newcomers: tuple[Newcomer, ...] = ()
     sampling: Sampling = FULL
+    subscribers_told: int = 0
 
 
 class VirtualOverlay:
@@ -103,7 +105,7 @@ class VirtualOverlay:
             self.settings.timing or inventory_timing(inventory, CONTROL_SERVICE_MS),
             self.ledger,
             queue_length_max=self.settings.queue_length_max,
-            cells=CellRule(CELLS_KEPT_S, self.settings.sampling),
+            cells=CellRule(CELLS_KEPT_S, self.settings.sampling, self.settings.subscribers_told),
             start=self.settings.start,
         )
         self.telemetry = MemoryTelemetry()

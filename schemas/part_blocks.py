@@ -9,13 +9,15 @@ no hand-overs and no bytes: these stand in the cells of the whole broker.
 
 The part REST is all subscribers of the broker that are in no other part of it, in plane 0 alone. Parts are told of
 subscribers that a plan has brought to a broker, for TOLD_MS after they have come: long enough to see what the plan
-saves. Two parts of one broker have the same number once in a million.
+saves; and, where brokers are told to, of single subscribers that take most. Two parts of one broker have the same
+number once in a million.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 BLOCK_BITS, NUMBER_BITS, PLANE_BITS = 30, 20, 4
 PART_BLOCK_MIN = 1 << 55
@@ -55,6 +57,12 @@ def part_of_block(block: int) -> PartBlock | None:
 def number_of_moved(epoch: int, home_from: str) -> int:
     """Return the number of the part that the plan to an epoch brought from a broker."""
     return _number(f"{epoch} {home_from}")
+
+
+@lru_cache(maxsize=1 << 17)
+def number_of_subscriber(name: str) -> int:
+    """Return the number of the part that is one subscriber."""
+    return _number(name)
 
 
 def _number(text: str) -> int:

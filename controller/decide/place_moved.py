@@ -1,55 +1,102 @@
 """Where the subscribers that a plan has moved would be without it, on the windows after it.
 
-In: an executed plan, windows of its epoch and after, later plans. Out: the same windows with these subscribers at other
-brokers, as far as brokers told what they take apart from the others (:mod:`schemas.part_blocks`). Pure.
+In: an executed plan, who came from where, windows of its epoch and after, later plans. Out: the same windows with these
+subscribers at other brokers, as far as brokers told what they take apart from the others (:mod:`schemas.part_blocks`).
+Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.window_parts import PartKey
 from regraft.schemas.part_blocks import number_of_moved
-from regraft.schemas.plan import HomeMove, Plan
+from regraft.schemas.plan import ClientMove, HomeMove, Plan, Proposal
+
+CameFrom = Callable[[str, str], Sequence[str]]  # The subscribers at a broker (second) that were at another one before.
+
+
+def homes_filled(plan: Plan) -> frozenset[str]:
+    """Return the brokers to which a plan moves clients."""
+    emptied = {move.home_to for move in plan.subscribers_moved}
+    return frozenset(emptied | {move.home_to for move in plan.moves})
 
 
 def follower_of(plan: Plan, in_force: Iterable[Plan]) -> Plan | None:
-    """Return the first later plan that moved subscribers on which this one had moved, None where there is none."""
-    homes = {move.home_to for move in plan.subscribers_moved}
+    """Return the first later plan that moved all subscribers on from where this one had moved any, None without one."""
+    homes = homes_filled(plan)
     later = (one for one in in_force if one.epoch_to > plan.epoch_to)
     return next((one for one in later if homes & {move.home_from for move in one.subscribers_moved}), None)
 
 
-def is_told(plan: Plan, window: ClosedWindow) -> bool:
-    """Return True if each broker to which the plan moved subscribers tells parts, or delivered nothing."""
-    serving = {broker for _, broker in window.local_deliveries}
-    homes = {move.home_to for move in plan.subscribers_moved}
-    return all(window.parts.are_told_at(home) for home in homes & serving)
+@dataclass(frozen=True)
+class MovedSubscribers:
+    """What a plan moved: ``emptied`` names brokers all of whose subscribers went, ``single`` ones that went by name.
+
+    All that went from one broker to another are told as one part.
+    """
+
+    epoch: int
+    emptied: tuple[HomeMove, ...] = ()
+    single: tuple[ClientMove, ...] = ()
+
+    @classmethod
+    def of(cls, plan: Plan, came_from: CameFrom) -> MovedSubscribers:
+        """Return those of a plan that are still where it put them."""
+        pairs = {(move.home_from, move.home_to) for move in plan.moves}
+        came = {name for pair in pairs for name in came_from(*pair)}
+        return cls(plan.epoch_to, plan.subscribers_moved, tuple(one for one in plan.moves if one.client in came))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those that went by name."""
+        return frozenset(move.client for move in self.single)
+
+    @property
+    def groups(self) -> tuple[HomeMove, ...]:
+        """From where to where any went."""
+        single = (HomeMove(move.home_from, move.home_to) for move in self.single)
+        return tuple(dict.fromkeys((*self.emptied, *single)))
+
+    def are_told(self, windows: Sequence[ClosedWindow]) -> bool:
+        """Return True if each broker to which any went tells parts, or delivered nothing."""
+        homes = {group.home_to for group in self.groups}
+        return all(
+            window.parts.are_told_at(home)
+            for window in windows
+            for home in homes.intersection(broker for _, broker in window.local_deliveries)
+        )
+
+    def before(self, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
+        """Return the windows as if the plan had moved none; as they are where that is not told."""
+        if not self.groups or not self.are_told(windows):
+            return windows
+        back = {(one.home_to, number_of_moved(self.epoch, one.home_from)): one.home_from for one in self.groups}
+        return [window.with_parts_moved(back) for window in windows]
 
 
-def windows_before(plan: Plan, windows: Sequence[ClosedWindow]) -> list[ClosedWindow]:
-    """Return the windows as if the plan had moved no subscribers."""
-    back = {_part(plan, move): move.home_from for move in plan.subscribers_moved}
-    return [window.with_parts_moved(back) for window in windows]
+class FollowedMoves:
+    """The groups of subscribers that a plan moved, followed through its proposals one after the other.
 
+    Single subscribers that went from one broker to another are one group: it counts for the first proposal with any.
+    """
 
-class MovedGroups:
-    """The groups of subscribers that a plan moves, followed through its proposals one after the other."""
+    def __init__(self, moved: MovedSubscribers) -> None:
+        self._epoch = moved.epoch
+        self._emptied = {move.home_from: move.home_from for move in moved.emptied}
+        self._single = {HomeMove(move.home_from, move.home_to) for move in moved.single}
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._at = {move.home_from: move.home_from for move in plan.subscribers_moved}
-
-    def after(self, moves: Sequence[HomeMove], windows: Sequence[ClosedWindow]) -> list[ClosedWindow]:
-        """Return the windows with the groups where the next proposal sends them."""
+    def after(self, proposal: Proposal, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
+        """Return the windows with the groups where the next proposal sends them; themselves where it sends none."""
         to: dict[PartKey, str] = {}
-        targets = {move.home_from: move.home_to for move in moves}
-        for first, now in self._at.items():
+        targets = {move.home_from: move.home_to for move in proposal.subscribers_moved}
+        for first, now in self._emptied.items():
             if now in targets:
-                to[now, number_of_moved(self._plan.epoch_to, first)] = self._at[first] = targets[now]
-        return [window.with_parts_moved(to) for window in windows]
-
-
-def _part(plan: Plan, move: HomeMove) -> PartKey:
-    return move.home_to, number_of_moved(plan.epoch_to, move.home_from)
+                to[now, number_of_moved(self._epoch, first)] = self._emptied[first] = targets[now]
+        for move in (HomeMove(move.home_from, move.home_to) for move in proposal.moves):
+            if move in self._single:
+                self._single.remove(move)
+                to[move.home_from, number_of_moved(self._epoch, move.home_from)] = move.home_to
+        return [window.with_parts_moved(to) for window in windows] if to else windows

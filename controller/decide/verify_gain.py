@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from regraft.controller.decide.gain_noise import mean_gain
-from regraft.controller.decide.place_moved import MovedGroups, is_told, windows_before
+from regraft.controller.decide.place_moved import CameFrom, FollowedMoves, MovedSubscribers
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import AnyKind, Reached
 from regraft.controller.state.closed_window import ClosedWindow
@@ -80,18 +80,20 @@ def verify_gain(
     windows: Sequence[ClosedWindow],
     kind: AnyKind,
     lifetime_s: float | None = None,
+    moved: MovedSubscribers | None = None,
 ) -> Verification:
     """Return how the plan does on the windows. Raises ValueError without a window, or with one that cannot be costed.
 
     ``before`` and ``after`` name the homes of the clients that the plan moved; a user that has gone elsewhere since is
-    there in both. Subscribers that the plan moved as groups are where they would be without it, as far as windows tell
-    that (:func:`is_told`). ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share
-    what lives longer.
+    there in both. ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share
+    what lives longer. ``moved`` are the subscribers of a tree that the plan moved, which are put back as far as windows
+    tell what they take.
     """
     if not windows:
         raise ValueError(f"plan {plan.plan} cannot be verified on no window")
     observed = [kind.cost_per_s(after, window) for window in windows]
-    without = [kind.cost_per_s(before, window) for window in undone_windows(plan, windows)]
+    undone = windows if moved is None else moved.before(windows)
+    without = [kind.cost_per_s(before, window) for window in undone]
     gains = [old - new for old, new in zip(without, observed, strict=True)]
     found = [kind.counted_cost_per_s(window) for window in windows]
     counted = [cost for cost in found if cost is not None]
@@ -105,13 +107,6 @@ def verify_gain(
     )
 
 
-def undone_windows(plan: Plan, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
-    """Return the windows with the subscribers where they would be without the plan; as they are where nobody told."""
-    if plan.subscribers_moved and all(is_told(plan, window) for window in windows):
-        return windows_before(plan, windows)
-    return windows
-
-
 def plan_undoing(
     plan: Plan,
     before: OverlayConfiguration,
@@ -119,7 +114,7 @@ def plan_undoing(
     epoch_next: int,
     found: Verification,
     newest: ClosedWindow,
-    came_from: Callable[[str, str], Sequence[str]] = lambda home_from, home_to: (),
+    came_from: CameFrom = lambda home_from, home_to: (),
 ) -> Plan:
     """Return the plan that leads back to the overlay and homes before ``plan``, at a new epoch.
 
@@ -166,9 +161,7 @@ def _proposal_back(plan: Plan, found: Verification, moves: tuple[ClientMove, ...
     )
 
 
-def _moves_back(
-    plan: Plan, newest: ClosedWindow, came_from: Callable[[str, str], Sequence[str]]
-) -> tuple[ClientMove, ...]:
+def _moves_back(plan: Plan, newest: ClosedWindow, came_from: CameFrom) -> tuple[ClientMove, ...]:
     moves = [ClientMove(move.client, move.home_to, move.home_from) for move in plan.moves]
     if newest.interests is not None:
         homes = homes_in(newest.interests, (move.client for move in moves))
@@ -184,24 +177,26 @@ def observed_gains_per_s(
     before: OverlayConfiguration,
     windows: Sequence[ClosedWindow],
     kind: AnyKind,
+    moved: MovedSubscribers | None = None,
 ) -> list[float | None]:
     """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
 
     None for all where clients moved and a window does not tell what their homes are worth. A user that has gone
     elsewhere by itself since counts for no proposal, nor does a subscriber that has come to a broker since.
     """
-    if not all(is_told(plan, window) for window in windows):
+    moved = moved or MovedSubscribers(plan.epoch_to, plan.subscribers_moved)
+    if not moved.are_told(windows):
         return [None] * len(plan.proposals)
     if plan.moves and not kind.can_price_moves(windows):
         return [None] * len(plan.proposals)
-    strayed, groups = windows[-1].strayed, MovedGroups(plan)
-    reached: Reached = kind.reached(kind.state_of(before, undone_windows(plan, windows)))
+    left_out, groups = windows[-1].strayed | moved.names, FollowedMoves(moved)
+    reached: Reached = kind.reached(kind.state_of(before, moved.before(windows)))
     gains: list[float | None] = []
     for proposal in plan.proposals:
-        moves = tuple(move for move in proposal.moves if move.client not in strayed)
+        moves = tuple(move for move in proposal.moves if move.client not in left_out)
         after: Reached = reached.after(msgspec.structs.replace(proposal, moves=moves, subscribers_moved=()))
-        if proposal.subscribers_moved:
-            placed = groups.after(proposal.subscribers_moved, after.state.windows)
+        placed = groups.after(proposal, after.state.windows)
+        if placed is not after.state.windows:
             after = kind.reached(kind.state_of(after.state.configuration, placed))
         gains.append(reached.cost_per_s - after.cost_per_s)
         reached = after

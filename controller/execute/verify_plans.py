@@ -12,7 +12,7 @@ import msgspec
 
 from regraft.controller.control_ports import ClientRegister, EventSink
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.place_moved import follower_of, is_told
+from regraft.controller.decide.place_moved import MovedSubscribers, follower_of
 from regraft.controller.decide.verify_gain import Verification, observed_gains_per_s, plan_undoing, verify_gain
 from regraft.controller.execute.carry_out_plan import PlanRunner
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
@@ -98,9 +98,10 @@ class PlanVerifier:
         plan_log = state.plan_log
         before = configuration_before(plan, after)
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
-        found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s)
+        moved = MovedSubscribers.of(plan, self._clients.came_from)
+        found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
         # Where brokers do not tell what the moved subscribers take, what they save stands as predicted.
-        is_whole = all(is_told(plan, window) for window in windows)
+        is_whole = moved.are_told(windows)
         is_to_save = is_whole and not (plan.undoes or needs_no_gain(plan.proposals))
         is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
         if is_worse and followed_by.plan == plan.plan:
@@ -116,7 +117,7 @@ class PlanVerifier:
             self._tell_missed(plan, found, f"{followed_by.plan} has followed, so planners decide what to do", now_ms)
         elif is_to_save and found.is_missed:
             self._tell_missed(plan, found, "it is kept", now_ms)
-        gains = observed_gains_per_s(plan, before, windows, kind)
+        gains = observed_gains_per_s(plan, before, windows, kind, moved)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
         part = ", links and publishers alone: what the moved subscribers take, brokers do not tell apart"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.judge_congestion import hot_spots
 from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
+from regraft.controller.decide.place_moved import homes_filled
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.execute.carry_out_plan import PlanRunner
 from regraft.controller.execute.find_lost import lost_brokers
@@ -67,7 +68,7 @@ class SituationFinder:
             recent=RecentChanges.of(plan_log.in_force),
             hot=hot_spots(windows, self._settings.decision),
             recent_windows=self._windows.recent_count(newest),
-            unverified={move.home_to: plan.plan for plan in plan_log.verifying for move in plan.subscribers_moved},
+            unverified={home: plan.plan for plan in plan_log.verifying for home in homes_filled(plan)},
         )
 
     def _plan_running(self, state: LoopState) -> str:

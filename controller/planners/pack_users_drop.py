@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.kinds.overlay_kind import OVERLOAD
 from regraft.controller.kinds.tree.tree_state import TreeContext, TreeState
+from regraft.controller.planners.steps.move_single import single_moves
 from regraft.controller.planners.steps.propose_overlay import overlay_proposals
 from regraft.controller.state.planner_interface import PlannerSettings, PlannerSpec, emptying_proposal
 from regraft.overlay.configuration import Configuration
@@ -38,7 +39,8 @@ class PackingSettings(PlannerSettings):
     ``detour_ms_max``: the longest delay between the broker that subscribers leave and the one they go to. Default
     40 ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call,
     once for each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less
-    than this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``.
+    than this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``:
+    single subscribers moved in one call, of those that brokers tell apart (``emulator.subscribers_told``). Default 8.
     ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which looks at links and publishers
     afterwards. Default half of what it has.
     """
@@ -46,6 +48,7 @@ class PackingSettings(PlannerSettings):
     detour_ms_max: float = 40.0
     looks_max: int = 24
     saving_share_min: float = 0.0005
+    single_max: int = 8
     search_words_max: int = 500_000_000
     escape_words_max: int = 50_000_000
 
@@ -56,30 +59,35 @@ class PackingSettings(PlannerSettings):
             found.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or nobody could move")
         if not 0 <= self.saving_share_min < 1:
             found.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
-        for name, least in (("looks_max", 0), ("search_words_max", 1), ("escape_words_max", 0)):
+        for name, least in (("looks_max", 0), ("single_max", 0), ("search_words_max", 1), ("escape_words_max", 0)):
             if getattr(self, name) < least:
                 found.append(f"{name} is {getattr(self, name)}: at least {least}")
         return found
 
 
 def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext, rng: random.Random) -> list[Proposal]:
-    """Return moves of all subscribers of single brokers, best first, then swaps of links and moves of publishers.
+    """Return moves of all subscribers of brokers, best first, of single ones, then swaps and moves of publishers.
 
     Subscribers of a broker that passes more than its cap go first, to where that costs least, whatever it costs. Then
     the move of all subscribers of one broker to another that saves most is taken, and all are priced again, until none
-    saves, ``subscribers_max`` are used up or ``looks_max`` looks taken. A move is priced by the links on its way, what
+    saves, ``subscribers_max`` are used up or ``looks_max`` looks taken. Then single subscribers go one by one, of those
+    of which windows tell what they take. A move is priced by the links on its way, what
     handing over costs at either broker, and the delay between the two for each hand-over. No broker passes more than
     its cap by it. Links and publishers' homes are searched on what is reached.
     Source: drop heuristics of facility location for the problem of Zhao11, on the one cost of the tree that is there.
-    Departures: users of a broker move together, as windows do not tell what each takes; access is priced by broker, not
-    by user and broker; all traffic shares one tree. Cost O(brokers^2 * degree * words) for a look. Guarantee: each
-    proposal but those for a cap lowers the cost of the links and of access; none of the optimum. Deterministic but for
-    kicks drawn from ``rng``.
+    Departures: most users of a broker move together, as windows do not tell what each takes; access is priced by
+    broker, not by user and broker; all traffic shares one tree. Cost O(brokers^2 * degree * words) for a look.
+    Guarantee: each proposal but those for a cap lowers the cost of the links and of access; none of the optimum.
+    Deterministic but for kicks drawn from ``rng``.
     """
     if not state.can_move_publishers:
         return []
     found, reached = [], state
     for proposal, after in _moves(state, settings, context):
+        found.append(proposal)
+        reached = after
+    single_max = min(settings.single_max, context.moves_max)
+    for proposal, after in single_moves(PLANNER, reached, single_max, settings.detour_ms_max, _saving_min(settings)):
         found.append(proposal)
         reached = after
     budget = settings.search_words_max, settings.escape_words_max
@@ -100,6 +108,10 @@ def _moves(state: TreeState, settings: PackingSettings, context: TreeContext) ->
         yield proposal, after
         room -= look.counts[move[0]]
         state = after
+
+
+def _saving_min(settings: PackingSettings) -> float:
+    return max(settings.saving_share_min, TIE_SHARE)
 
 
 class _Look:
@@ -124,7 +136,7 @@ class _Look:
         changes[inventory.delay_ms > settings.detour_ms_max] = np.inf
         np.fill_diagonal(changes, np.inf)
         self.changes_per_s: Floats = changes
-        self._saving_share_min = max(settings.saving_share_min, TIE_SHARE)
+        self._saving_share_min = _saving_min(settings)
         self._cost_per_s = state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
 
     def best(self) -> tuple[int, int] | None:

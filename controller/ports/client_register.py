@@ -7,7 +7,7 @@ to its end. What is made of clients does not belong here.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 from confluent_kafka import Message
@@ -85,6 +85,10 @@ class KafkaClientRegister:
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
         """Return the subscribers without topics at a broker that were at another one before; none while not known."""
         return () if self.fault else self._clients.came_from(home_from, home_to)
+
+    def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
+        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
+        return {} if self.fault else self._clients.named(parts)
 
     @property
     def ended_count(self) -> int:

@@ -17,6 +17,7 @@ from regraft.schemas.event import AdaptationEvent
 from regraft.schemas.live_view import LiveView, decode_view, encode_view
 from regraft.schemas.member import Member
 from regraft.schemas.order import Order
+from regraft.schemas.part_blocks import number_of_subscriber
 from regraft.schemas.plan import Plan
 from regraft.schemas.sample_request import SampleRequest
 from regraft.schemas.state import StateRow, WindowClosed
@@ -202,6 +203,15 @@ class MemoryClients:
     def is_waited_for(self) -> bool:
         """Tell nobody to wait: who fills it does so before the next step."""
         return False
+
+    def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
+        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
+        if self.connected is None:
+            return self.registered.named(parts)
+        self._look()
+        wanted = frozenset(parts)
+        known = {name: (home, number_of_subscriber(name)) for name, home in self._homes.items()}
+        return {name: part for name, part in known.items() if part in wanted}
 
     @property
     def ended_count(self) -> int:

@@ -28,7 +28,8 @@ class ClosedWindow:
     heard in the window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be
     among them. ``epoch_min`` and ``epoch_max`` are of those that the window is complete over. ``subscribers_at`` counts
     the subscribers without topics at each broker that had any when the window was put together, None where nobody
-    knows. ``parts`` are what subscribers took that plans have brought to brokers lately, apart from the others.
+    knows. ``parts`` are what subscribers took that plans have brought to brokers lately, and those of single ones that
+    brokers tell apart; ``single`` names the latter, with the part that each is.
     """
 
     start_ms: int
@@ -53,6 +54,7 @@ class ClosedWindow:
     boots: Mapping[str, int] = field(default_factory=dict)
     subscribers_at: Mapping[str, int] | None = None
     parts: WindowParts = field(default_factory=WindowParts)
+    single: Mapping[str, PartKey] = field(default_factory=dict)
     _placed: tuple[dict[str, str], DeliverySets] | None = field(default=None, init=False, repr=False)
     _users_placed: tuple[dict[str, str], UserInterests] | None = field(default=None, init=False, repr=False)
     _restricted: ClosedWindow | None = field(default=None, init=False, repr=False)
@@ -81,6 +83,7 @@ class ClosedWindow:
             epochs={broker: epoch for broker, epoch in self.epochs.items() if broker in known},
             boots={broker: boot for broker, boot in self.boots.items() if broker in known},
             parts=self.parts.over(known),
+            single={name: key for name, key in self.single.items() if key[0] in known},
         )
 
     def sets_at(self, homes: Mapping[str, str]) -> DeliverySets:
@@ -104,6 +107,7 @@ class ClosedWindow:
         apart from what was published, KeyError for an unknown broker.
         """
         taken: dict[tuple[str, str], int] = {}
+        untouched = set(self.sets.brokers) - {*moved, *moved.values()}
         for (publisher, broker), count in self.local_deliveries.items():
             key = publisher, moved.get(broker, broker)
             taken[key] = taken.get(key, 0) + count
@@ -115,7 +119,8 @@ class ClosedWindow:
             sets=self.sets.with_subscribers_moved(moved, self.homes),
             local_deliveries=taken,
             subscribers_at=None if self.subscribers_at is None else there,
-            parts=self.parts.over(set(self.sets.brokers) - {*moved, *moved.values()}),
+            parts=self.parts.over(untouched),
+            single={name: key for name, key in self.single.items() if key[0] in untouched},
         )
 
     def with_parts_moved(self, to: Mapping[PartKey, str]) -> ClosedWindow:
@@ -139,6 +144,7 @@ class ClosedWindow:
             sets=self.sets.with_delivered(delivered, self.homes),
             local_deliveries={key: count for key, count in handed.items() if count},
             parts=parts,
+            single={name: (to.get(key, key[0]), key[1]) for name, key in self.single.items()},
         )
 
     def interests_at(self, homes: Mapping[str, str]) -> UserInterests:

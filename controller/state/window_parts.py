@@ -92,6 +92,17 @@ class WindowParts:
         untouched = {key: part for key, part in self.taken.items() if key[1] == REST and key[0] not in rests}
         return found, WindowParts(untouched | placed)
 
+    def taken_by_others(self, key: PartKey, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
+        """Return what the subscribers of a part's broker took that are not in the part.
+
+        ``delivered`` is what the broker delivered over the columns, given by their position.
+        """
+        words = self._rest(key[0], delivered, columns)
+        for other, part in self.taken.items():
+            if other[0] == key[0] and other[1] not in (REST, key[1]):
+                words |= part.words(columns)
+        return words
+
     def _rest(self, broker: str, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
         """Return what the subscribers of a broker took that are in no part of it."""
         in_parts, rest = np.zeros_like(delivered), np.zeros_like(delivered)

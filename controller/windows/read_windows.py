@@ -149,7 +149,9 @@ class WindowReader:
 
     def _counted(self, window: ClosedWindow) -> ClosedWindow:
         counts = self._ports.clients.subscribers_at
-        return window if counts is None else replace(window, subscribers_at=dict(counts))
+        if counts is None:
+            return window
+        return replace(window, subscribers_at=dict(counts), single=self._ports.clients.named(window.parts.taken))
 
     def _keep(self, window: ClosedWindow) -> None:
         self.complete.append(window)

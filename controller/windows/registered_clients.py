@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
+from regraft.schemas.part_blocks import number_of_subscriber
 
 DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows yet to be closed.
 TOPIC_ATTRIBUTE, TOPIC_OPERATOR = "topic", "eq"  # A publisher's topic is its predicate "topic eq T".
@@ -42,6 +43,7 @@ class RegisteredClients:
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
         self._subscribers: dict[str, str] = {}  # Those without topics, with their homes.
+        self._by_part: dict[tuple[str, int], str] = {}  # The same by home and the number of the part that each is.
         self._homes_before: dict[str, str] = {}  # Of those that have moved, with the home before the present one.
         self.subscribers_at: Counter[str] = Counter()
         self._publishers: dict[str, str] = {}
@@ -108,6 +110,10 @@ class RegisteredClients:
         came = (name for name, home in self._homes_before.items() if home == home_from)
         return tuple(sorted(name for name in came if self._subscribers.get(name) == home_to))
 
+    def named(self, parts: Iterable[tuple[str, int]]) -> dict[str, tuple[str, int]]:
+        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
+        return {self._by_part[part]: part for part in parts if part in self._by_part}
+
     def interests(self, brokers: tuple[str, ...]) -> UserInterests:
         """Return what users want where, as of now; ``brokers`` are sorted.
 
@@ -151,11 +157,13 @@ class RegisteredClients:
     def _set_subscriber(self, name: str, home: str | None) -> None:
         before = self._subscribers.pop(name, None)
         if before is not None:
+            self._by_part.pop((before, number_of_subscriber(name)), None)
             self.subscribers_at[before] -= 1
             if not self.subscribers_at[before]:
                 del self.subscribers_at[before]
         if home is not None:
             self._subscribers[name] = home
+            self._by_part[home, number_of_subscriber(name)] = name
             self.subscribers_at[home] += 1
 
     def _set_user(self, name: str, user: _User | None) -> None:

@@ -2,8 +2,8 @@
 
 In: one notification after the other. Out: the cells that changed since they were last taken, and where only a sample
 is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`); of subscribers that a plan has brought here,
-what they take apart from the others (:mod:`schemas.part_blocks`). When they are sent belongs to
-:mod:`producers.emulator.emit_telemetry`.
+and of single ones that take most, what they take apart from the others (:mod:`schemas.part_blocks`). When cells are
+sent belongs to :mod:`producers.emulator.emit_telemetry`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.schemas.part_blocks import REST, TOLD_MS, part_block
+from regraft.schemas.part_blocks import REST, TOLD_MS, number_of_subscriber, part_block
 from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLAG, Sampling
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
 SECOND_MS = 1_000
+CHOOSE_MS = 10_000  # How often it is chosen anew which single subscribers are told apart.
+KEPT_WEIGHT = 2  # One that is told apart stays so unless another takes more than so many times what it takes.
 SIGN_BIT = 1 << (BLOCK_SIZE - 1)
 _CellKey = tuple[int, str, int]  # second, publisher, block
 
@@ -27,11 +29,13 @@ _CellKey = tuple[int, str, int]  # second, publisher, block
 class CellRule:
     """How brokers keep their cells: for how long, and what of them they report in full.
 
-    ``sampling`` may change at any time, for all whose rule it is: samples are nested.
+    ``sampling`` may change at any time, for all whose rule it is: samples are nested. ``subscribers_told`` single
+    subscribers of each broker are told apart, those that take most.
     """
 
     keep_s: int
     sampling: Sampling = FULL
+    subscribers_told: int = 0
 
     def new_cells(self) -> DeliveryCells:
         """Return the cells of a broker that begins."""
@@ -54,19 +58,25 @@ class DeliveryCells:
         self._changed: dict[_CellKey, list[int]] = {}
         self._part_of: dict[str, int] = {}  # By subscription, of those that are told apart.
         self._told_until_ms = -math.inf
+        self._single: dict[str, int] = {}  # The same of single subscriptions that take most.
+        self._taken: Counter[str] = Counter()  # How often each has taken something since these were chosen.
+        self._choose_at_ms = 0.0
+        self._number_of: dict[str, int] = {}  # Of both.
 
     def tell_apart(self, subscription: str, number: int, now_ms: float) -> None:
         """Tell what a subscription takes in the part of this number, and all parts for TOLD_MS from now on."""
-        self._part_of[subscription] = number
+        self._part_of[subscription] = self._number_of[subscription] = number
         self._told_until_ms = now_ms + TOLD_MS
 
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
         """Count the hand-overs of a notification by part, where any is told; each part has all its own in one call."""
         sequence, publisher = notification.sequence, notification.publisher
-        if not self._part_of or not self.rule.sampling.takes(publisher, sequence):
+        if self.rule.subscribers_told:
+            self._taken.update(subscriptions)
+        if not self._number_of or not self.rule.sampling.takes(publisher, sequence):
             return
         second, bit = int(notification.publish_ms) // SECOND_MS, 1 << sequence % BLOCK_SIZE
-        takers = Counter(self._part_of.get(subscription, REST) for subscription in subscriptions)
+        takers = Counter(self._number_of.get(subscription, REST) for subscription in subscriptions)
         for number, count in takers.items():
             told = 1 if number == REST else count
             for plane in range(told.bit_length()):
@@ -103,9 +113,25 @@ class DeliveryCells:
             oldest = int(now_ms) // SECOND_MS - self.rule.keep_s
             for second in [second for second in self._cells if second < oldest]:
                 del self._cells[second]
-            if now_ms > self._told_until_ms:
+            if self._part_of and now_ms > self._told_until_ms:
                 self._part_of.clear()
+                self._number_of = dict(self._single)
+            if self._taken and now_ms >= self._choose_at_ms:
+                self._choose_at_ms = now_ms + CHOOSE_MS
+                self._choose_single()
         return taken
+
+    def _choose_single(self) -> None:
+        """Tell those subscriptions apart that take most, but for those that plans have brought here lately."""
+        weights = {
+            name: count * (KEPT_WEIGHT if name in self._single else 1)
+            for name, count in self._taken.items()
+            if name not in self._part_of
+        }
+        most = sorted(weights, key=lambda name: (-weights[name], name))[: self.rule.subscribers_told]
+        self._single = {name: number_of_subscriber(name) for name in most}
+        self._number_of = self._single | self._part_of
+        self._taken.clear()
 
     def _kept_until_over(self, now_ms: float) -> dict[_CellKey, list[int]]:
         """Take the counts of spans that are not over out of what has changed, and return them."""

@@ -31,13 +31,21 @@ def of(publisher: str) -> Filter:
 class Line:
     """A line of four brokers: publishers at both ends, natives at b00, and movers at b03 who want what both publish."""
 
-    def __init__(self, access_per_gb: NDArray[np.float64] = SAME, load_max_per_s: float | None = None) -> None:
+    def __init__(
+        self,
+        access_per_gb: NDArray[np.float64] = SAME,
+        load_max_per_s: float | None = None,
+        subscribers_told: int = 0,
+        users_per_plan_max: int = 500,
+    ) -> None:
         told = replace(ACTING, seed=1, planner="pack_drop", quiet_windows_per_change=0, horizon_windows_min=2)
-        told = replace(told, decision=replace(told.decision, cool_down_windows=6))
+        told = replace(
+            told, decision=replace(told.decision, cool_down_windows=6, users_per_plan_max=users_per_plan_max)
+        )
         caps = None if load_max_per_s is None else np.array([1_000.0, 1_000.0, 1_000.0, load_max_per_s])
         prices = Prices("USD", LINKS_PER_GB, access_per_gb, message_bytes=1000.0)
         inventory = replace(inventory_of(TREE, {}, processing=0.01), prices=prices, load_max_per_s=caps)
-        self.loop = VirtualLoop(inventory, None, told, VirtualSettings(seed=1))  # type: ignore[arg-type]
+        self.loop = VirtualLoop(inventory, None, told, VirtualSettings(seed=1, subscribers_told=subscribers_told))  # type: ignore[arg-type]
         self.overlay = self.loop.virtual.overlay
         for publisher, home in (("near", "b00"), ("far", "b03")):
             self.overlay.advertise(publisher, home, of(publisher))
@@ -47,12 +55,12 @@ class Line:
             self.overlay.subscribe(name, "b03", ANY)
         self.loop.run_for(2_000)
 
-    def run_until(self, is_over: Callable[[], bool], publisher: str) -> None:
-        """Let one publisher publish, step by step."""
+    def run_until(self, is_over: Callable[[], bool], *publishers: str) -> None:
+        """Let publishers publish, step by step."""
         for _ in range(1_000):
             if is_over():
                 return
-            for _ in range(3):
+            for publisher in publishers * 3:
                 self.overlay.publish(publisher, {"of": publisher}, 500)
             self.loop.step()
         raise AssertionError("it is not over")
@@ -136,4 +144,27 @@ def test_without_a_cap_nobody_moves_where_access_is_dearer() -> None:
     line = Line(CHEAP_AT_B03)
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
     assert line.homes() == {"b03"}
+    line.finish()
+
+
+def test_a_single_subscriber_goes_to_its_publisher_and_back_when_it_listens_to_another() -> None:
+    """A plan may not move all eleven of b03. One of them takes most of what comes from b00: it alone moves.
+
+    It is verified by itself, and taken back by its name when the other publisher is all that it takes.
+    """
+    line = Line(subscribers_told=2, users_per_plan_max=1)
+    for number in range(10):
+        line.overlay.subscribe(f"s{number}", "b03", of("far"))
+    line.overlay.cancel("m2")
+    line.run_until(lambda: line.first_is(PlanPhase.VERIFYING), "near", "near", "near", "far")
+    first = line.first
+    assert first is not None
+    assert not first.subscribers_moved
+    assert ("m1", "b03") in [(move.client, move.home_from) for move in first.moves]
+    line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "far", "far")
+    undo = line.loop.plans[1]
+    assert undo.undoes == first.plan
+    assert ("m1", "b03") in [(move.client, move.home_to) for move in undo.moves]
+    line.run_until(lambda: line.loop.plans[1].phase is PlanPhase.COMPLETED, "far")
+    assert line.loop.virtual.clients.connected["m1"].home == "b03"
     line.finish()

@@ -6,6 +6,7 @@ Whether a proposal is worth it is judged elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
@@ -15,7 +16,7 @@ from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.overlay_state import Span
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.tree_costs import LinkSwap, SwapLine, as_swaps
-from regraft.schemas.plan import Proposal
+from regraft.schemas.plan import ClientMove, Proposal
 
 
 class ReachedTree:
@@ -74,8 +75,15 @@ class ReachedTree:
         if proposal.id_moves:
             raise RingIdError("the overlay is a tree: its brokers have no ring IDs")
         reached = self._linked(proposal) if proposal.links_removed or proposal.links_added else self
-        reached = reached._moved(proposal) if proposal.moves else reached
+        single = {move.client: move.home_to for move in proposal.moves if self._is_single(move)}
+        publishers = tuple(move for move in proposal.moves if move.client not in single)
+        reached = reached._moved(publishers) if publishers else reached
+        reached = ReachedTree(reached.state.with_single_moved(single)) if single else reached
         return reached._emptied(proposal) if proposal.subscribers_moved else reached
+
+    def _is_single(self, move: ClientMove) -> bool:
+        """Return True if a move is of a single subscriber of which windows tell what it takes."""
+        return self.state.single.get(move.client) == move.home_from
 
     def _emptied(self, proposal: Proposal) -> ReachedTree:
         moved = {move.home_from: move.home_to for move in proposal.subscribers_moved}
@@ -95,11 +103,11 @@ class ReachedTree:
         target = Configuration(present.epoch, present.brokers, links, present.homes)
         return ReachedTree(self.state.with_configuration(target), line, swaps)
 
-    def _moved(self, proposal: Proposal) -> ReachedTree:
+    def _moved(self, moves: Sequence[ClientMove]) -> ReachedTree:
         state, present, priced = self.state, self.configuration, self.state.publisher_costs
         saved, loads = np.zeros(len(self._spans_s)), np.zeros(len(state.inventory.brokers))
         homes = dict(present.home_of)
-        for move in proposal.moves:
+        for move in moves:
             if homes.get(move.client) != move.home_from:
                 known = homes.get(move.client, "not known")
                 raise HomeError(f"publisher {move.client} is to leave {move.home_from}, but its home is {known}")

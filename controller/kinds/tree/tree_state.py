@@ -179,6 +179,40 @@ class TreeState(OverlayState):
         windows = tuple(window.with_subscribers_moved(moved) for window in self.windows)
         return TreeState(self.configuration, self.inventory, windows)
 
+    def with_single_moved(self, moved: Mapping[str, str]) -> TreeState:
+        """Return the state as if these single subscribers had been at other brokers. Raises as the window does."""
+        parts = {self.newest.single[name]: home for name, home in moved.items()}
+        windows = tuple(window.with_parts_moved(parts) for window in self.windows)
+        return TreeState(self.configuration, self.inventory, windows)
+
+    @cached_property
+    def single(self) -> Mapping[str, str]:
+        """The subscribers of which each window but the oldest tells what they alone took, with their homes."""
+        here, others = self.newest.single, self.windows[1:-1]
+        return {name: at[0] for name, at in here.items() if all(window.single.get(name) == at for window in others)}
+
+    def taken_apart(self, name: str) -> tuple[NDArray[np.uint64], NDArray[np.uint64], float]:
+        """Return what a single subscriber took and what all others at its home did, over the columns of ``sets``.
+
+        And how often something was handed to it a second.
+        """
+        going, staying = (np.zeros(len(self.sets.columns), dtype=np.uint64) for _ in range(2))
+        key = self.newest.single[name]
+        columns, count = {column: place for place, column in enumerate(self.sets.columns)}, 0.0
+        for window, sets in zip(self.windows, self.window_sets, strict=True):
+            own = {column: place for place, column in enumerate(sets.columns)}
+            places = [columns[column] for column in sets.columns]
+            assert sets.delivered is not None
+            delivered = sets.delivered[sets.brokers.index(key[0])]
+            part = window.parts.taken.get(key)
+            if part is None:
+                staying[places] |= delivered
+                continue
+            going[places] |= part.words(own)
+            staying[places] |= window.parts.taken_by_others(key, delivered, own)
+            count += sum(part.handed.values())
+        return going, staying, count / self.horizon_s
+
     def with_configuration(self, configuration: Configuration) -> TreeState:
         """Return the same windows seen on another tree; what does not depend on it is not counted again."""
         seen = TreeState(configuration, self.inventory, self.windows)

@@ -1,6 +1,7 @@
 """What brokers tell of parts of their subscribers puts these back exactly where they were before a plan moved them."""
 
 import random
+from collections.abc import Mapping
 
 import msgspec
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.producers.emulator.delivery_cells import DeliveryCells
-from regraft.schemas.part_blocks import TOLD_MS, number_of_moved, part_block, part_of_block
+from regraft.producers.emulator.delivery_cells import CHOOSE_MS, DeliveryCells
+from regraft.schemas.part_blocks import REST, TOLD_MS, number_of_moved, number_of_subscriber, part_block, part_of_block
 from regraft.schemas.sampled_blocks import FULL, Sampling
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.streaming.reference_aggregator import ReferenceAggregator
@@ -20,12 +21,12 @@ WINDOW_S = 5
 EPOCH = 7
 
 
-def draw(rng: random.Random) -> list[tuple[Notification, dict[str, list[str]]]]:
+def draw(rng: random.Random, first: int = 0) -> list[tuple[Notification, dict[str, list[str]]]]:
     """Notifications with the subscribers that want each, by the broker that these were first at."""
     found = []
     for number in range(6):
-        home = rng.choice(BROKERS)
-        for sequence in range(rng.randint(50, 150)):
+        home = BROKERS[number % len(BROKERS)]
+        for sequence in range(first, first + rng.randint(50, 150)):
             one = Notification(f"p{number}", sequence, rng.uniform(0, WINDOW_S * 1_000 - 1), home, 0, {}, 10)
             wanting = {
                 broker: [f"{broker}-{place}" for place in range(rng.randint(0, 7)) if rng.random() < 0.4]
@@ -36,13 +37,20 @@ def draw(rng: random.Random) -> list[tuple[Notification, dict[str, list[str]]]]:
 
 
 def window_of(
-    traffic: list[tuple[Notification, dict[str, list[str]]]], moved: dict[str, str], sampling: Sampling, told: bool
+    traffic: list[tuple[Notification, dict[str, list[str]]]],
+    moved: dict[str, str],
+    sampling: Sampling,
+    *,
+    told: bool,
+    single: Mapping[str, tuple[str, int]] | None = None,
 ) -> ClosedWindow:
-    """Return the window with all subscribers of some brokers at others, which come twice and in any order."""
+    """Return the window with all subscribers of some brokers at others, from batches that come twice."""
     cells = {broker: DeliveryCells(60, sampling) for broker in BROKERS}
     for first, home in moved.items() if told else ():
         for place in range(7):
             cells[home].tell_apart(f"{first}-{place}", number_of_moved(EPOCH, first), 0.0)
+    for name, (broker, number) in (single or {}).items():
+        cells[broker].tell_apart(name, number, 0.0)
     for one, wanting in traffic:
         cells[one.home].note_published(one)
         at: dict[str, list[str]] = {}
@@ -102,6 +110,24 @@ def test_a_sample_puts_back_what_is_in_it_and_estimates_the_hand_overs() -> None
         sum(count for (_, broker), count in one.local_deliveries.items() if broker == "b2") for one in (found, before)
     ]
     assert handed[0] == pytest.approx(handed[1], rel=0.3)
+
+
+def test_those_who_take_most_are_told_apart_and_stay_so_unless_another_takes_twice_as_much() -> None:
+    """One of three; a little more is no reason to change, and what a subscriber took before is of the rest."""
+    cells = DeliveryCells(60)
+    cells.rule.subscribers_told = 1
+
+    def told(at_ms: float, **taken: int) -> set[int]:
+        for name, count in taken.items():
+            for sequence in range(count):
+                cells.note_parts(Notification("p", sequence, at_ms, "b0", 0, {}, 10), [name])
+        parts = (part_of_block(cell.block) for cell in cells.take_changed(at_ms))
+        return {part.number for part in parts if part is not None}
+
+    assert told(0.0, a=5, b=3) == set()
+    assert told(CHOOSE_MS, a=5, b=9) == {number_of_subscriber("a"), REST}
+    assert told(2.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("a"), REST}
+    assert told(3.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("b"), REST}
 
 
 def test_parts_are_told_for_a_time() -> None:

@@ -1,0 +1,73 @@
+"""A single subscriber that is told apart goes where it saves most; its price is the one that the judge finds."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from regraft.controller.kinds.tree.reached_tree import ReachedTree
+from regraft.controller.kinds.tree.tree_state import TreeState
+from regraft.controller.planners.steps.move_single import single_moves
+from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.registered_clients import RegisteredClients
+from regraft.overlay.configuration import Configuration
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.prices import Prices
+from regraft.schemas.client import Client, Role
+from regraft.schemas.part_blocks import number_of_subscriber
+from regraft.schemas.sampled_blocks import FULL
+from tests.controller.windows.test_take_parts import BROKERS, draw, window_of
+from tests.overlay.small_overlays import inventory_of
+
+TREE = Configuration.of(0, BROKERS, [("b0", "b1"), ("b1", "b2"), ("b1", "b3")])
+TOLD = ("b1-0", "b1-3", "b2-1")
+
+
+def inventory(load_max_per_s: float | None = None) -> Inventory:
+    """Prices by link and broker, and no processing: what a broker on the way costs is not in the planner's price."""
+    drawn = np.triu(np.random.default_rng(1).uniform(1.0, 5.0, (4, 4)), 1)
+    prices = Prices("USD", drawn + drawn.T, np.array([1.0, 1.2, 0.8, 1.1]), message_bytes=1000.0)
+    caps = None if load_max_per_s is None else np.full(4, load_max_per_s)
+    return replace(inventory_of(TREE, {}, processing=0.0), prices=prices, load_max_per_s=caps).charged
+
+
+def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
+    """Two windows in which brokers tell three subscribers apart, whom the register names."""
+    rng, register = random.Random(seed), RegisteredClients()
+    for name in TOLD:
+        register.put(Client(name, Role.SUBSCRIBER, name[:2], (), 0.0, 0))
+    numbers = {name: (name[:2], number_of_subscriber(name)) for name in TOLD}
+    windows: list[ClosedWindow] = []
+    for at in range(2):
+        window = window_of(draw(rng, 6_400 * at), {}, FULL, told=False, single=numbers)
+        windows.append(
+            replace(window, start_ms=5_000 * at, end_ms=5_000 * at + 5_000, single=register.named(window.parts.taken))
+        )
+    return TreeState(Configuration.of(0, BROKERS, TREE.links, windows[0].homes), inventory(caps_per_s), tuple(windows))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_promise_is_what_the_judge_finds(seed: int) -> None:
+    """Move after move, each on what the ones before it leave; each of the three at most once."""
+    state = state_of(seed)
+    assert set(state.single) == set(TOLD)
+    reached, found = ReachedTree(state), list(single_moves("p", state, 3, 1e9, 1e-9))
+    assert found
+    for proposal, after in found:
+        judged = reached.after(proposal)
+        assert reached.cost_per_s - judged.cost_per_s == pytest.approx(proposal.gain_per_s)
+        assert after.single[proposal.moves[0].client] == proposal.moves[0].home_to
+        reached = judged
+    assert len({proposal.moves[0].client for proposal, _ in found}) == len(found)
+
+
+def test_bounds_are_kept() -> None:
+    """Of number, of distance, of what must be saved, and caps that leave no broker room."""
+    state = state_of(0)
+    assert len(list(single_moves("p", state, 1, 1e9, 1e-9))) == 1
+    assert not list(single_moves("p", state, 3, 0.0, 1e-9))
+    assert not list(single_moves("p", state, 3, 1e9, 0.9))
+    tight = state_of(0, caps_per_s=1.0)
+    for proposal, after in single_moves("p", tight, 1, 1e9, 1e-9):
+        assert (after.tree_costs.loads_per_s <= tight.tree_costs.loads_per_s * 1.001).all(), proposal
