@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 Homes = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
+TREES_KNOWN_MAX = 1_000_000  # Some 200 MB.
+
 
 class PackingError(ValueError):
     """Users, prices and brokers do not fit together; the message says which."""
@@ -83,6 +85,11 @@ class PackingInstance:
         """What is sent on each sub-channel by all users, shape (channels,)."""
         return np.asarray(self.rates.sum(axis=0))
 
+    @cached_property
+    def trees(self) -> KnownTrees:
+        """The prices of trees between brokers that have been asked for; users that move ask for few others."""
+        return KnownTrees(self.core_price)
+
     def loads_per_s(self, homes: Homes) -> Floats:
         """Return the traffic of each broker's users, shape (brokers,)."""
         return np.bincount(homes, weights=self.demand_per_s, minlength=self.broker_count).astype(np.float64)
@@ -131,6 +138,33 @@ def tree_prices(core_price: Floats, members: Flags) -> Floats:
         if not going.all():
             rows, left, near = rows[going], left[going], near[going]
     return prices
+
+
+class KnownTrees:
+    """Prices of minimum spanning trees over sets of brokers, each worked out once until TREES_KNOWN_MAX are known."""
+
+    def __init__(self, core_price: Floats) -> None:
+        self._core_price = core_price
+        self._known: dict[bytes, float] = {}
+
+    def prices(self, members: Flags) -> Floats:
+        """Return what :func:`tree_prices` does. Cost O(sets) where all are known."""
+        if len(self._known) > TREES_KNOWN_MAX:
+            self.forget()
+        packed, known = np.packbits(members, axis=1), self._known
+        width, text = packed.shape[1], packed.tobytes()
+        keys = [text[at : at + width] for at in range(0, len(text), width)]
+        found = list(map(known.get, keys))
+        if None in found:
+            new = {keys[row]: row for row, price in enumerate(found) if price is None}
+            prices = tree_prices(self._core_price, members[list(new.values())])
+            known.update(zip(new, prices.tolist(), strict=True))
+            found = list(map(known.get, keys))
+        return np.array(found, dtype=np.float64)
+
+    def forget(self) -> None:
+        """Know none any more."""
+        self._known.clear()
 
 
 class PackingCosts:
@@ -213,7 +247,7 @@ class PackingCosts:
         outside = np.argwhere((published > tiny) & ~there)
         members = np.concatenate([there, there[outside[:, 0]]])
         members[len(there) + np.arange(len(outside)), outside[:, 1]] = True
-        prices = tree_prices(self.instance.core_price, members)
+        prices = self.instance.trees.prices(members)
         core = prices[: len(there)] * np.where(there, published, 0.0).sum(axis=1)
         np.add.at(core, outside[:, 0], prices[len(there) :] * published[outside[:, 0], outside[:, 1]])
         return np.asarray(core)

@@ -11,7 +11,7 @@ import numpy as np
 
 from regraft.controller.planners.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.steps.pack_users import ROUNDING, pack_clustering, pack_greedy
-from regraft.overlay.packed_users import Floats, Homes, PackingCosts, PackingError, PackingInstance, tree_prices
+from regraft.overlay.packed_users import Floats, Homes, PackingCosts, PackingError, PackingInstance
 
 TIE_SHARE = 1e-9  # A change that saves less of the cost than this is rounding of floats.
 LOOKS_MAX = 20_000  # Full or partial evaluations, some 2 ms each at 100 brokers.
@@ -128,7 +128,7 @@ def likely_changes_per_s(costs: PackingCosts) -> Floats:
     channels, brokers = there.shape
     wider = np.repeat(there, brokers, axis=0)
     wider[np.arange(len(wider)), np.tile(np.arange(brokers), channels)] = True
-    prices = tree_prices(instance.core_price, np.concatenate([there, wider]))
+    prices = instance.trees.prices(np.concatenate([there, wider]))
     plain, with_broker = prices[:channels], prices[channels:].reshape(channels, brokers)
     single = np.argwhere(costs.subscribers == 1)
     narrower = there[single[:, 0]]
@@ -136,7 +136,7 @@ def likely_changes_per_s(costs: PackingCosts) -> Floats:
     rates = instance.channel_rates
     joining = rates[:, None] * (with_broker - plain[:, None])
     leaving = np.zeros((channels, brokers))
-    saved = plain[single[:, 0]] - tree_prices(instance.core_price, narrower)
+    saved = plain[single[:, 0]] - instance.trees.prices(narrower)
     leaving[single[:, 0], single[:, 1]] = rates[single[:, 0]] * saved
     users = np.arange(instance.user_count)
     own = costs.homes
