@@ -161,7 +161,7 @@ class RepairOverlay:
         self._runner.begin(plan, now_ms, change_text(change))
         state.has_begun = True
         if repair.exceeded:
-            text = f"{plan.plan} leaves {named_text(repair.exceeded)}: more brokers, or higher caps, give it a choice"
+            text = f"with {plan.plan} {named_text(repair.exceeded)}: more brokers, or higher caps, would leave a choice"
             event = AdaptationEvent(plan.plan, EventKind.CAPS_EXCEEDED, Severity.WARNING, now_ms, text, plan.plan)
             self._events.emit(event)
 
