@@ -58,21 +58,32 @@ SECOND_MS = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is run: draws of publishers and subscribers, notifications of the high-rate publisher."""
+    """How much is run: draws of publishers and subscribers, notifications of the high-rate publisher.
+
+    Predicates differ in some draws only, so two of them are compared on ``rule_draws``.
+    """
 
     name: str
     draws: int
     notifications: int
+    rule_draws: int
 
 
-FULL = Size("full", 5, 10_000)
-QUICK = Size("quick", 3, 1_500)
+FULL = Size("full", 5, 10_000, 24)
+QUICK = Size("quick", 6, 1_500, 24)
+OURS, PAPERS, RULE_SENDER, RULE_WORKLOAD = (
+    "sum",
+    "product",
+    "broker",
+    "burst_100k",
+)  # With a sender a link all do alike.
 
 
 class OctopiaTask(msgspec.Struct, frozen=True):
     """One run; routing is ``count`` (messages without queues), ``snr``, ``idr`` or ``tid``.
 
-    ``quotes`` and ``delays`` are files of real input, empty for the shipped cuts.
+    ``quotes`` and ``delays`` are files of real input, empty for the shipped cuts. ``compared`` says which comparison a
+    run with more draws than the others is for.
     """
 
     seed: int
@@ -84,11 +95,13 @@ class OctopiaTask(msgspec.Struct, frozen=True):
     rule: str = "product"
     quotes: str = ""
     delays: str = ""
+    compared: str = ""
 
     @property
     def label(self) -> str:
         """What its file is called by."""
-        return f"{self.routing}-{self.workload}-{self.sender}-{self.rule}-{self.draw}"
+        parts = (self.routing, self.workload, self.sender, self.rule, self.compared)
+        return "-".join([*(part for part in parts if part), str(self.draw)])
 
     @property
     def work_count(self) -> int:
@@ -103,7 +116,10 @@ class TaskResult(msgspec.Struct, frozen=True):
 
 
 def all_tasks(size: Size, seed: int, quotes: str = "", delays: str = "") -> list[OctopiaTask]:
-    """Return the runs: each routing under each workload with each sender, other predicates under the worst burst."""
+    """Return the runs: each routing under each workload with each sender, other predicates under the worst burst.
+
+    At the end two predicates under that burst on more draws.
+    """
     tasks = []
     for draw in range(size.draws):
         base = OctopiaTask(seed, draw, size.notifications, quotes=quotes, delays=delays)
@@ -115,7 +131,11 @@ def all_tasks(size: Size, seed: int, quotes: str = "", delays: str = "") -> list
                 msgspec.structs.replace(base, routing=routing, workload=workload, sender=sender, rule=rule)
                 for routing, workload, rule in runs
             ]
-    return tasks
+    return tasks + [
+        OctopiaTask(seed, draw, size.notifications, "idr", RULE_WORKLOAD, RULE_SENDER, rule, compared="rules")
+        for draw in range(size.rule_draws)
+        for rule in (PAPERS, OURS)
+    ]
 
 
 def run_task(task: OctopiaTask, tell_work: Callable[[int], None] = lambda count: None) -> TaskResult:
@@ -134,7 +154,7 @@ def _run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random
     outcome = QueueRun(streams, PACES[task.sender], RULES[task.rule], watched, link_ms).run()
     where: dict[str, str | int | float] = {
         name: getattr(task, name) for name in ("routing", "workload", "sender", "rule")
-    }
+    } | ({"compared": task.compared} if task.compared else {})
     expected = sum(len(each.times_ms) * len(each.targets) for each in streams)
     delivered = len(outcome.delays_ms)
     if delivered != expected:

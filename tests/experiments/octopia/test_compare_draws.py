@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from regraft.experiments.claim_evidence import Measured, Verdict
 from regraft.experiments.octopia.compare_draws import draw_figures
 from regraft.experiments.octopia.octopia_claims import BURSTS, judge_less, judge_predicate
@@ -33,14 +35,16 @@ def test_a_gain_in_some_draws_decides_nothing_and_a_loss_in_all_refutes() -> Non
 
 
 def test_a_predicate_that_drains_earlier_by_more_messages_is_no_better() -> None:
+    where = {"routing": "idr", "workload": "burst_100k", "sender": "broker", "compared": "rules"}
     samples = [
-        figure
-        for sender in PACES
-        for rule, drains, messages in (("product", [3, 5, 9], [70, 80, 90]), ("sum", [2, 4, 8.1], [71, 81, 91]))
+        Figure(name, {**where, "rule": rule}, value, "")
+        for rule, drains, messages in (("product", [3.0, 5, 9], [70.0, 80, 90]), ("sum", [2.0, 4, 8.1], [71.0, 81, 91]))
         for name, values in (("drain_s", drains), ("messages", messages))
-        for figure in runs(name, {"idr": [float(value) for value in values]}, "burst_100k", sender, rule)
+        for value in values
     ]
     assert judge_predicate(Measured(draw_figures([TaskResult(samples)]))).verdict is Verdict.REFUTED
+    fewer = [replace(one, value=-one.value) if one.name == "messages" else one for one in samples]
+    assert judge_predicate(Measured(draw_figures([TaskResult(fewer)]))).verdict is Verdict.REPRODUCED
 
 
 def test_means_are_over_draws_and_nothing_is_compared_with_itself() -> None:

@@ -10,7 +10,7 @@ def test_a_run_leaves_the_promised_figures_and_claims(tmp_path: Path) -> None:
     """What follows from the shape is reproduced in any size; each routing and workload has its figures."""
     told = "Tables of advertisements are 93 % smaller"
     module = regraft.reproductions.reproduce_octopia
-    out = run_small("octopia", module, Size("small", 2, 30), tmp_path / "out", told)
+    out = run_small("octopia", module, Size("small", 2, 30, 2), tmp_path / "out", told)
     document = json.loads((out / "figures.json").read_text(encoding="utf-8"))
     assert document == json.loads((out / "copy.json").read_text(encoding="utf-8"))
     assert document["run"]["settings"]["size"] == "small"
