@@ -69,7 +69,7 @@ class Size:
     rule_draws: int
 
 
-FULL = Size("full", 5, 10_000, 24)
+FULL = Size("full", 6, 10_000, 24)
 QUICK = Size("quick", 6, 1_500, 24)
 OURS, PAPERS, RULE_SENDER, RULE_WORKLOAD = (
     "sum",

@@ -102,7 +102,7 @@ def dynatops(
 
 @reproduce_app.command()
 def octopia(
-    quick: Annotated[bool, typer.Option("--quick", help="Shorter bursts and fewer draws: 1 to 2 minutes.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter bursts: 1 to 2 minutes.")] = False,
     json_file: JsonFile = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/octopia"),
     seed: Seed = 1,
