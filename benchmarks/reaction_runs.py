@@ -26,7 +26,7 @@ from regraft.controller.kinds.find_kind import kind_of
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
-from regraft.demo.run_demo import demo_flags
+from regraft.demo.demo_flags import demo_flags
 from regraft.experiments.run_tasks import TellWork
 from regraft.overlay.configuration import Configuration
 from regraft.producers.workloads.stock_settings import RegimeChange

@@ -18,7 +18,25 @@ import regraft
 from regraft.commands.alerts_command import alerts_app
 from regraft.commands.audit_command import audit
 from regraft.commands.backtest_command import backtest
-from regraft.commands.command_options import Assignments, Bootstrap, SettingsFile
+from regraft.commands.command_options import (
+    QUICK_RUNNING_S,
+    Assignments,
+    Bootstrap,
+    Chaos,
+    DryRun,
+    Duration,
+    Master,
+    PlannerName,
+    Quick,
+    Rate,
+    RecordTo,
+    Scenario,
+    Secure,
+    Seed,
+    SettingsFile,
+    ShadowNames,
+    WithDashboard,
+)
 from regraft.commands.dashboard_command import dashboard_app
 from regraft.commands.doctor_command import doctor
 from regraft.commands.init_command import init
@@ -32,6 +50,7 @@ from regraft.commands.record_command import record, recording
 from regraft.commands.recover_command import recover
 from regraft.commands.replay_command import replay
 from regraft.commands.reproduce_command import reproduce_app
+from regraft.commands.servers_command import servers
 from regraft.commands.status_command import status
 from regraft.commands.topics_command import topics
 
@@ -41,7 +60,6 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 EXIT_SETTINGS = 2
 EXIT_INTERRUPTED = 130
-QUICK_RUNNING_S = 75.0
 
 app = typer.Typer(
     name="regraft",
@@ -62,56 +80,18 @@ Every setting can be given in four ways, the first wins: a flag (`--set streamin
 `regraft settings --example` prints them all.""",
 )
 
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
-PlannerName = Annotated[
-    str | None,
-    typer.Option(
-        "--planner", metavar="NAME", help="Who decides, several joined by +; a wrong name lists the known ones."
-    ),
-]
-ShadowNames = Annotated[
-    list[str] | None,
-    typer.Option("--shadow", metavar="NAME", help="Who decides next to it without acting (a shadow); repeat for more."),
-]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark's master, default local[2]; a cluster's: spark://.")
-]
-DryRun = Annotated[
-    bool | None,
-    typer.Option(
-        "--dry-run/--act",
-        help="Let plans wait for approval, or execute them.",
-        show_default="dry-run, unless --emulate",
-    ),
-]
-
 
 def demo(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/demo"),
-    scenario: Annotated[
-        str | None,
-        typer.Option(
-            "--scenario", metavar="NAME", help="stocks (default), outage, chord (a ring), scot (clusters), nats, mqtt."
-        ),
-    ] = None,
+    scenario: Scenario = None,
     seed: Seed = None,
-    duration: Annotated[
-        float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after start; default 180.")
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option("--rate", help="Notifications per second of each publisher, default 4; with chord of all, 150."),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help=f"Run only {QUICK_RUNNING_S:.0f} s.")] = False,
-    chaos: Annotated[
-        bool, typer.Option("--chaos", help="Kill and suspend stages, brokers and links while it runs.")
-    ] = False,
-    dashboard: Annotated[
-        bool, typer.Option("--dashboard", help="Also serve the dashboard, with a token to give orders with.")
-    ] = False,
-    secure: Annotated[
-        bool, typer.Option("--secure", help="Run Kafka and Valkey with TLS, logins and access lists.")
-    ] = False,
+    duration: Duration = None,
+    rate: Rate = None,
+    quick: Quick = False,
+    chaos: Chaos = False,
+    dashboard: WithDashboard = False,
+    secure: Secure = False,
+    recording: RecordTo = None,
     planner: PlannerName = None,
     shadow: ShadowNames = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
@@ -121,15 +101,14 @@ def demo(
     """Run the whole loop on this machine on real input and show it: about 3 minutes, no Docker, no root.
 
     Starts a real Kafka, Valkey, Spark job, controller and 40 emulated brokers, shifts the interests halfway, and writes
-    summary.json, report.html and run.json. Ends with 0 only if all that was owed came once and in order, a plan
-    followed the shift, and the final overlay costs no more than the first; else, or when too short to tell, with 1.
+    summary.json, report.html and run.json. The exit code is 0 only if every delivery came once and in order, a plan
+    followed the shift, and the final overlay costs no more than the first; otherwise, or after too short a run, 1.
 
-    With `--scenario chord` they form a Chord ring that serves mobile users, who are re-placed while ring IDs are
-    reassigned. With `--scenario scot` they form a structured cyclic overlay, whose links three bursts fill: the first
-    and the last with static routing, the second around congested links.
+    Scenarios: stocks, a tree that routes quotes; outage, in which a whole site fails; chord, a ring that serves mobile
+    users; scot, a structured cyclic overlay under bursts; mincost, cloud regions priced in money; nats and mqtt, real servers.
 
-    With `--secure` every connection is encrypted and every client logs in, as at a site that has such servers (it is
-    refused with servers of your own); other commands reach them with `--settings DIR/run/security/client.toml`.
+    With `--secure` every connection is encrypted and every client logs in (refused with servers of your own); other
+    commands reach them with `--settings DIR/run/security/client.toml`.
 
     Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos --secure`;
     `regraft demo --scenario chord`;
@@ -147,7 +126,7 @@ def demo(
         summary = run_demo(
             flags,
             settings_file,
-            DemoOptions(out, kills=chaos, quiet=as_json, dashboard=dashboard, secure=secure),
+            DemoOptions(out, chaos, as_json, dashboard, secure, recording),
             console,
         )
     except KeyboardInterrupt:
@@ -323,6 +302,7 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "doctor": doctor,
         "init": init,
         "run": run,
+        "servers": servers,
         "status": status,
         "settings": show_settings,
     },

@@ -103,6 +103,7 @@ class TopicRecorder:
     """Records topics of one namespace.
 
     A compacted topic is read from its beginning, another from its present end or, ``from_start``, its beginning too.
+    With ``to_end`` the recording stops when it has reached the newest record of each partition.
     ``missed`` counts by topic the messages that Kafka deleted before they were read. The topics of all ``agents`` are
     recorded as one, with partitions that are told apart.
     """
@@ -115,6 +116,7 @@ class TopicRecorder:
         writer: RecordingWriter,
         *,
         from_start: bool,
+        to_end: bool = False,
         agents: Sequence[str] = (NO_AGENT,),
     ) -> None:
         self._kafka = kafka
@@ -126,6 +128,8 @@ class TopicRecorder:
             self._wanted |= dict.fromkeys(names, topic)
             self._places |= {name: (number, len(names)) for number, name in enumerate(names)}
         self._from_start = from_start
+        self._to_end = to_end
+        self._ended: set[tuple[str, int]] = set()
         self._is_away = False
         self._next: dict[tuple[str, int], int] = {}
         self._looked_s = 0.0
@@ -133,7 +137,11 @@ class TopicRecorder:
         self.missed: Counter[str] = Counter()
         self._consumer = open_consumer(
             kafka,
-            {"fetch.wait.max.ms": 100, "queued.max.messages.kbytes": QUEUE_KBYTES_MAX},
+            {
+                "fetch.wait.max.ms": 100,
+                "queued.max.messages.kbytes": QUEUE_KBYTES_MAX,
+                "enable.partition.eof": to_end,
+            },
             on_error=self._on_error,
         )
 
@@ -160,7 +168,10 @@ class TopicRecorder:
             )
 
     def run(self, stop: threading.Event, duration_s: float | None, show: Show) -> None:
-        """Record until ``stop`` is set or the time is over. Raises DiskFullError when the disk is full."""
+        """Record until ``stop`` is set, the time is over or, with ``to_end``, the end is reached.
+
+        Raises DiskFullError when the disk is full.
+        """
         writer, begun_s = self._writer, time.monotonic()
         shown_s, shown_records = begun_s, 0
         while not stop.is_set():
@@ -175,6 +186,8 @@ class TopicRecorder:
                 records = writer.counts.records
                 show(self._progress(now_s - begun_s, (records - shown_records) / (now_s - shown_s)))
                 shown_s, shown_records = now_s, records
+            if self._to_end and self._ended.issuperset(self._next):
+                break
 
     def close(self) -> None:
         """Stop reading."""
@@ -194,6 +207,9 @@ class TopicRecorder:
             writer.counts.unchecked += len(messages)
         for message in messages:
             error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                self._ended.add((message.topic() or "", message.partition() or 0))
+                continue
             if error is not None:
                 self._on_error(error)
                 continue

@@ -13,6 +13,8 @@ import typer
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
+QUICK_RUNNING_S = 75.0
+
 SettingsFile = Annotated[
     Path | None,
     typer.Option("--settings", metavar="FILE", help="TOML file with settings; `regraft settings --example` makes one."),
@@ -35,6 +37,55 @@ By = Annotated[
 Lasting = Annotated[
     float | None, typer.Option("--for", metavar="MINUTES", help="End by itself after so long; without it, never.")
 ]
+
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
+PlannerName = Annotated[
+    str | None,
+    typer.Option(
+        "--planner",
+        metavar="NAME",
+        help="The planner that decides, several joined by +; a wrong name lists the known.",
+    ),
+]
+ShadowNames = Annotated[
+    list[str] | None,
+    typer.Option("--shadow", metavar="NAME", help="A planner that decides next to it without acting; repeat for more."),
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark's master, default local[2]; a cluster's: spark://.")
+]
+DryRun = Annotated[
+    bool | None,
+    typer.Option(
+        "--dry-run/--act",
+        help="Let plans wait for approval, or execute them.",
+        show_default="dry-run, unless --emulate",
+    ),
+]
+Scenario = Annotated[
+    str | None,
+    typer.Option("--scenario", metavar="NAME", help="stocks (default), outage, chord, scot, mincost, nats or mqtt."),
+]
+Duration = Annotated[
+    float | None, typer.Option("--duration", metavar="SECONDS", help="Running time after the start; default 180.")
+]
+Rate = Annotated[
+    float | None,
+    typer.Option("--rate", help="Notifications per second of each publisher, default 4; with chord of all, 150."),
+]
+Quick = Annotated[bool, typer.Option("--quick", help=f"Run only {QUICK_RUNNING_S:.0f} s.")]
+Chaos = Annotated[bool, typer.Option("--chaos", help="Kill and suspend stages, brokers and links while it runs.")]
+WithDashboard = Annotated[
+    bool, typer.Option("--dashboard", help="Also serve the dashboard, with a token to give orders with.")
+]
+Secure = Annotated[bool, typer.Option("--secure", help="Run Kafka and Valkey with TLS, logins and access lists.")]
+RecordTo = Annotated[
+    Path | None, typer.Option("--record", metavar="FILE", help="Record all topics at the end, like out/rec.avro.")
+]
+RecordedFor = Annotated[
+    float | None, typer.Option("--duration", metavar="SECONDS", help="Stop after this many seconds.")
+]
+ToEnd = Annotated[bool, typer.Option("--to-end", help="Stop at the newest record instead of waiting for more.")]
 
 
 def settings_of(assignments: list[str] | None, settings_file: Path | None, bootstrap: str | None = None) -> Settings:

@@ -12,7 +12,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.commands.command_options import (
+    AsJson,
+    Assignments,
+    Bootstrap,
+    RecordedFor,
+    SettingsFile,
+    ToEnd,
+    settings_of,
+)
 from regraft.producers.recordings.recording_format import COMPRESS_LEVEL
 
 EXIT_FAILED = 1
@@ -29,14 +37,13 @@ def record(
     from_start: Annotated[
         bool, typer.Option("--from-start", help="From the oldest record that Kafka has, not from now on.")
     ] = False,
+    to_end: ToEnd = False,
     rotate_mb: Annotated[float, typer.Option("--rotate-mb", help="Begin another file at this size in MB.")] = 512.0,
     rotate_s: Annotated[float, typer.Option("--rotate-s", help="Begin another file after so long.")] = 3_600.0,
     compress_level: Annotated[
         int, typer.Option("--compress-level", help="zstandard's level, -50 to 22; more is smaller and slower.")
     ] = COMPRESS_LEVEL,
-    duration: Annotated[
-        float | None, typer.Option("--duration", metavar="SECONDS", help="End by itself after so long.")
-    ] = None,
+    duration: RecordedFor = None,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
@@ -59,7 +66,7 @@ def record(
     limits = RecordingLimits(rotate_mb, rotate_s, compress_level)
     if faults := limits.faults():
         raise SettingsError(faults)
-    options = RecordOptions(out, is_all, from_start, duration, limits)
+    options = RecordOptions(out, is_all, from_start, to_end, duration, limits)
     found = record_run(settings, options, Console(stderr=True, quiet=as_json))
     if as_json:
         typer.echo(json.dumps(found, indent=2))

@@ -21,6 +21,7 @@ import structlog
 from rich.console import Console
 
 from regraft.controller.kinds.find_kind import kind_of
+from regraft.demo.demo_flags import chaos_flags, demo_flags
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
 from regraft.demo.tell_dashboard import tell_dashboard
@@ -31,8 +32,7 @@ from regraft.infra.service import ServiceEvent, ServiceEventKind
 from regraft.infra.show_progress import show_progress
 from regraft.infra.supervise import Supervisor
 from regraft.overlay.inventory import Inventory
-from regraft.producers.emulator.outage_schedule import SITE, OutageKind
-from regraft.producers.emulator_settings import REAL_BROKERS
+from regraft.recordings.record_run import RecordOptions, record_run
 from regraft.report_page.report import build_report
 from regraft.run_records.collect_run import (
     StoredRun,
@@ -74,7 +74,7 @@ class DemoOptions:
     """What the command line adds to the settings: where results go, which services are killed, what is shown.
 
     ``dashboard``: serve it, with a secret of this run where the settings have none. ``secure``: run the servers with
-    TLS, logins and access lists.
+    TLS, logins and access lists. ``recording``: the file into which all topics go at the end.
     """
 
     out_directory: Path = Path("out/demo")
@@ -82,6 +82,7 @@ class DemoOptions:
     quiet: bool = False
     dashboard: bool = False
     secure: bool = False
+    recording: Path | None = None
 
 
 def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console) -> dict[str, Any]:
@@ -143,7 +144,11 @@ def _run(
         kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
         run = _DemoRun(settings, inventory, stack.supervisor, events, kills)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
-        return run.carry_out(screen), settings
+        record = run.carry_out(screen)
+        if options.recording is not None:
+            every = RecordOptions(options.recording, is_all=True, from_start=True, to_end=True)
+            record_run(settings, every, Console(stderr=True, quiet=True))
+        return record, settings
 
 
 def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceEvent]) -> LocalStack:
@@ -167,57 +172,6 @@ def _check_shift(settings: Settings) -> None:
                 "let the interests shift earlier, or lengthen demo.running_s"
             ]
         )
-
-
-def demo_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, orders."""
-    merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
-    scenario = scenario_of(wanted.demo.scenario)
-    if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
-        workload = {**merged.get("emulator", {}).get("workload", {})}
-        workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
-        merged.setdefault("emulator", {})["workload"] = workload
-    preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
-    is_theirs = "demo.shadow_planners" in wanted.chosen or "shadow_planners" not in scenario.demo
-    preset["shadow_planners"] = wanted.demo.shadow_planners if is_theirs else scenario.demo["shadow_planners"]
-    acting = (
-        wanted.controller.planner
-        if "controller.planner" in wanted.chosen
-        else preset.get("planner", wanted.controller.planner)
-    )
-    preset["shadow_planners"] = [name for name in preset["shadow_planners"] if name != acting]
-    for name, value in preset.items():
-        if f"controller.{name}" not in wanted.chosen:
-            merged.setdefault("controller", {})[name] = value
-    for name, value in scenario.emulator.items():
-        if f"emulator.{name}" not in wanted.chosen:
-            merged.setdefault("emulator", {})[name] = value
-    for name, value in scenario.workload_for(wanted.demo.running_s).items():
-        if f"emulator.workload.{name}" not in wanted.chosen:
-            merged.setdefault("emulator", {}).setdefault("workload", {})[name] = value
-    if scenario.failing and "emulator.outages" not in wanted.chosen:
-        at_s, for_s = (share * wanted.demo.running_s for share in (scenario.failing_from, scenario.failing_for))
-        merged.setdefault("emulator", {})["outages"] = [f"death {SITE}{scenario.failing} at {at_s:g} for {for_s:g}"]
-    if "brokers" in scenario.demo and "demo.brokers" not in wanted.chosen:
-        merged.setdefault("demo", {})["brokers"] = scenario.demo["brokers"]
-    if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
-        merged.setdefault("orders", {})["allow_unsigned"] = True
-    planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
-    for planner, values in scenario.planners.items():
-        for name, value in values.items():
-            if f"planners.{planner}.{name}" not in wanted.chosen:
-                planners.setdefault(planner, {})[name] = value
-    return {**merged, "planners": planners}
-
-
-def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with outages of brokers and links where nobody set any: one at a time, on average."""
-    pause_s = wanted.demo.kill_every_s
-    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
-    chosen: dict[str, Any] = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
-    if flags.get("emulator", {}).get("brokers") in REAL_BROKERS and "emulator.chaos_kinds" not in wanted.chosen:
-        chosen["chaos_kinds"] = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION]
-    return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
 
 
 def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk | None) -> DisturbSchedule:

@@ -38,11 +38,15 @@ LINE_INTERVAL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """What the command line adds to the settings. ``is_all``: also what stages made of the telemetry."""
+    """What the command line adds to the settings.
+
+    ``is_all``: also what stages made of the telemetry. ``to_end``: stop at the newest record.
+    """
 
     out: Path
     is_all: bool = False
     from_start: bool = False
+    to_end: bool = False
     duration_s: float | None = None
     limits: RecordingLimits = field(default_factory=RecordingLimits)
 
@@ -63,7 +67,13 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
     full = ""
     agents = agents_of(settings)
     recorder = TopicRecorder(
-        kafka.access, kafka.namespace, topics, writer, from_start=options.from_start, agents=agents
+        kafka.access,
+        kafka.namespace,
+        topics,
+        writer,
+        from_start=options.from_start,
+        to_end=options.to_end,
+        agents=agents,
     )
     with closing(recorder), stop_on_signals() as stop:
         recorder.connect()

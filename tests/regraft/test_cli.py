@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import regraft.demo.demo_flags
 import regraft.demo.run_demo
 from regraft.cli import app
 from regraft.infra.stack_error import StackError
@@ -165,14 +166,14 @@ def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -
     told = _controller_of(chord | {"controller": {"planner": "reassign_ids_assignment"}})
     assert told["planner"] == "reassign_ids_assignment"
     assert "reassign_ids_assignment" not in told["shadow_planners"]
-    flags = regraft.demo.run_demo.demo_flags(chord, load_settings(chord))
+    flags = regraft.demo.demo_flags.demo_flags(chord, load_settings(chord))
     assert "workload" not in flags.get("emulator", {})
     assert (
         flags["planners"]["reassign_ids_assignment"] == flags["planners"]["reassign_ids_ssbr"] == {"ring_free_s": 60.0}
     )
     users = {"user_cluster_brokers": 30, "users_moved_max": 9}
     own = chord | {"planners": {"place_users_dynatops": users}}
-    assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["planners"]["place_users_dynatops"] == users | {
+    assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["planners"]["place_users_dynatops"] == users | {
         "user_utility_min": 0.2
     }
 
@@ -180,16 +181,16 @@ def test_the_chord_scenario_brings_planners_of_its_own_unless_told_otherwise() -
 def test_the_outage_scenario_lets_a_site_fail_in_the_middle_third_unless_told_otherwise() -> None:
     """It needs no shift of interests."""
     outage = {"demo": {"scenario": "outage", "running_s": 90.0}}
-    flags = regraft.demo.run_demo.demo_flags(outage, load_settings(outage))
+    flags = regraft.demo.demo_flags.demo_flags(outage, load_settings(outage))
     assert flags["emulator"] == {"outages": ["death site:4 at 30 for 30"]}
     own = outage | {"emulator": {"outages": ["cut b00,b01 at 1 for 2"]}}
-    assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"] == own["emulator"]
+    assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"] == own["emulator"]
 
 
 def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> None:
     """Three, the last of which is drained before the end; and as many brokers as clusters can share."""
     scot = {"demo": {"scenario": "scot", "running_s": 78.0}}
-    flags = regraft.demo.run_demo.demo_flags(scot, load_settings(scot))
+    flags = regraft.demo.demo_flags.demo_flags(scot, load_settings(scot))
     workload = flags["emulator"]["workload"]
     assert (workload["burst_every_s"], workload["burst_s"], workload["burst_count"]) == (20.0, 4.0, 3)
     assert (flags["emulator"]["detours"], flags["controller"]["planner"]) == (
@@ -197,7 +198,7 @@ def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> N
         "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot",
     )
     own = scot | {"emulator": {"workload": {"burst_every_s": 30.0}}}
-    workload = regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"]["workload"]
+    workload = regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"]["workload"]
     assert workload["burst_every_s"] == 30.0
     with pytest.raises(SettingsError, match="brokers is 42: with scenario scot a multiple of 4"):
         load_settings({"demo": {"scenario": "scot", "brokers": 42}})
@@ -206,7 +207,7 @@ def test_the_scot_scenario_has_bursts_in_its_course_unless_told_otherwise() -> N
 def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Path) -> None:
     """Fewer of them, a planner of links alone, a death in the last third; whatever is chosen stands."""
     chosen = {"demo": {"scenario": "nats", "running_s": 90.0}, "run": {"directory": str(tmp_path)}}
-    flags = regraft.demo.run_demo.demo_flags(chosen, load_settings(chosen))
+    flags = regraft.demo.demo_flags.demo_flags(chosen, load_settings(chosen))
     assert flags["demo"]["brokers"] == 20
     assert flags["emulator"]["brokers"] == "nats"
     assert flags["emulator"]["outages"] == ["death site:1 at 60 for 15"]
@@ -216,7 +217,7 @@ def test_the_nats_scenario_has_real_brokers_that_keep_their_clients(tmp_path: Pa
     )
     assert ensure_inventory(load_settings(flags)).clients_stay
     own = chosen | {"emulator": {"workload": {"publisher_count": 7}}}
-    assert regraft.demo.run_demo.demo_flags(own, load_settings(own))["emulator"]["workload"]["publisher_count"] == 7
+    assert regraft.demo.demo_flags.demo_flags(own, load_settings(own))["emulator"]["workload"]["publisher_count"] == 7
 
 
 def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> None:
@@ -227,5 +228,5 @@ def test_an_unknown_scenario_is_named_with_those_there_are(tmp_path: Path) -> No
 
 
 def _controller_of(flags: dict[str, dict[str, object]]) -> dict[str, object]:
-    merged = regraft.demo.run_demo.demo_flags(flags, load_settings(flags))
+    merged = regraft.demo.demo_flags.demo_flags(flags, load_settings(flags))
     return dict(merged["controller"])

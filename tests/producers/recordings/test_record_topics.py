@@ -80,11 +80,12 @@ class Recording:
         topics: tuple[Topic, ...],
         *,
         from_start: bool = False,
+        to_end: bool = False,
         agents: tuple[str, ...] = (NO_AGENT,),
     ) -> None:
         self.writer = RecordingWriter(out, recorded_run(LIVE), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), START_MS)
         self.recorder = TopicRecorder(
-            KafkaAccess(bootstrap), LIVE, topics, self.writer, from_start=from_start, agents=agents
+            KafkaAccess(bootstrap), LIVE, topics, self.writer, from_start=from_start, to_end=to_end, agents=agents
         )
         self.shown: list[RecordingProgress] = []
         self._stop = threading.Event()
@@ -98,7 +99,12 @@ class Recording:
         """Wait for so many records, then end."""
         wait_until(lambda: self.writer.counts.records >= records)
         self._stop.set()
+        self.await_end()
+
+    def await_end(self) -> None:
+        """Wait until the recorder has ended by itself."""
         self._thread.join(30)
+        assert not self._thread.is_alive()
         self.writer.close()
         self.recorder.close()
 
@@ -143,13 +149,13 @@ def test_topics_of_all_agents_are_recorded_as_one(cluster: tuple[Producer, str],
 
 
 def test_from_the_start_everything_is_recorded(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """With the wish for it, topics are read from the oldest record on, and older schemas become the newest."""
+    """On request topics are read from the oldest record to the newest, and older schemas become the newest."""
     producer, bootstrap = cluster
     messages = telemetry(range(30))
     old = Sent("telemetry", START_MS + HOUR_MS, 3, 99, b"b3", encode_as(batch_of(3), 101))
     send(producer, [*messages, old])
-    running = Recording(bootstrap, tmp_path / "rec.avro", tuple(RECORD_TYPES), from_start=True)
-    running.end(31)
+    running = Recording(bootstrap, tmp_path / "rec.avro", tuple(RECORD_TYPES), from_start=True, to_end=True)
+    running.await_end()
     found = list(open_recording(tmp_path / "rec.avro").messages())
     assert [one.value for one in found[:30]] == [one.value for one in messages]
     assert open_recording(tmp_path / "rec.avro").warnings == []

@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from regraft.demo.disturb_services import KILLED
 from regraft.infra.find_port import choose_ports
+from regraft.producers.recordings.read_recording import open_recording
 from tests.regraft.demo.watch_secrets import ClientCommands, SecretWatch
 from tests.regraft.run_installed import CHECKOUT, run_installed
 
@@ -61,7 +63,10 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
     }
     settings = [part for name, value in told.items() for part in ("--set", f"{name}={json.dumps(value)}")]
     arguments = ("demo", "--scenario", "outage", "--json", "--seed", "3", "--duration", "45", "--out", str(tmp_path))
-    answer = run_installed(installed, folder_of_others, "-m", "regraft", *arguments, *settings, timeout_s=700)
+    recorded = ("--record", str(tmp_path / "rec.avro"))
+    answer = run_installed(
+        installed, folder_of_others, "-m", "regraft", *arguments, *recorded, *settings, timeout_s=700
+    )
     assert answer.stdout, answer.stderr[-4000:]  # So small an overlay may end dearer than it began: no success.
     summary = json.loads(answer.stdout)
     _check_account(summary)
@@ -73,6 +78,11 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
     assert {broker for repair in members["repairs"] for broker in repair["lost"]} == {"b03", "b07"}
     assert members["counts"] == {"in_service": 12}
     assert "b03, b07: back, empty" in (tmp_path / "report.html").read_text()
+    recording = open_recording(tmp_path / "rec.avro")
+    topics = Counter(message.topic for message in recording.messages())
+    assert topics["telemetry"] == summary["telemetry_records"]
+    assert {"plans", "windows", "members"} <= topics.keys()
+    assert recording.warnings == []
 
 
 @pytest.mark.spark

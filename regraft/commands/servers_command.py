@@ -1,0 +1,47 @@
+"""The command `regraft servers`: a Kafka and a Valkey on this machine, for trials.
+
+In: a directory, ports. Out: two servers, until Ctrl-C or SIGTERM. How they are started belongs to
+:mod:`infra.local_stack`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+KAFKA_PORT, VALKEY_PORT = 9092, 6379
+
+
+def servers(
+    directory: Annotated[Path, typer.Option("--directory", metavar="DIR", help="Where data and logs go.")] = Path(
+        "out/servers"
+    ),
+    kafka_port: Annotated[int, typer.Option("--kafka-port", min=1, max=65_535, help="Kafka's port.")] = KAFKA_PORT,
+    valkey_port: Annotated[int, typer.Option("--valkey-port", min=1, max=65_535, help="Valkey's port.")] = VALKEY_PORT,
+) -> None:
+    """Start a Kafka and a Valkey on this machine for trials, until Ctrl-C or SIGTERM.
+
+    They listen on 127.0.0.1 without a login, at the ports where the other commands look by default. The directory keeps
+    their data. Use servers of your own for anything that others depend on.
+
+    Examples: `regraft servers`; `regraft servers --directory out/lab-servers --kafka-port 19092`.
+    """
+    from regraft.infra.find_extras import need_extras
+    from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack
+    from regraft.infra.valkey_server import URL_VARIABLES
+    from regraft.stages.run_stage import configure_logs
+
+    need_extras("The command servers", "valkey")
+    configure_logs(level="warning")
+    own = {name: value for name, value in os.environ.items() if name not in (BOOTSTRAP_VARIABLE, *URL_VARIABLES)}
+    typer.echo("Starting Kafka and Valkey; it takes some 10 seconds.", err=True)
+    try:
+        with LocalStack(directory, kafka_port=kafka_port, redis_port=valkey_port, environ=own) as stack:
+            typer.echo(f"Kafka:  {stack.bootstrap}\nValkey: {stack.redis_url}\nStop them with Ctrl-C.")
+            threading.Event().wait()
+    except KeyboardInterrupt:
+        typer.echo("Both have stopped.", err=True)

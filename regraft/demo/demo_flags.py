@@ -1,0 +1,64 @@
+"""Add to a demo's flags what its scenario, a shift of interests and outages ask for, where nobody set it otherwise.
+
+In: flags, and the settings that they lead to. Out: flags. What a scenario sets belongs to :mod:`settings.scenarios`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regraft.producers.emulator.outage_schedule import SITE, OutageKind
+from regraft.producers.emulator_settings import REAL_BROKERS
+from regraft.settings.run_settings import Flags, Settings
+from regraft.settings.scenarios import scenario_of
+
+
+def demo_flags(flags: Flags, wanted: Settings) -> Flags:
+    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, orders."""
+    merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
+    scenario = scenario_of(wanted.demo.scenario)
+    if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
+        workload = {**merged.get("emulator", {}).get("workload", {})}
+        workload["regime_change_s"] = wanted.demo.running_s * wanted.demo.regime_change_share
+        merged.setdefault("emulator", {})["workload"] = workload
+    preset: dict[str, Any] = {**scenario.controller, "dry_run": False}
+    is_theirs = "demo.shadow_planners" in wanted.chosen or "shadow_planners" not in scenario.demo
+    preset["shadow_planners"] = wanted.demo.shadow_planners if is_theirs else scenario.demo["shadow_planners"]
+    acting = (
+        wanted.controller.planner
+        if "controller.planner" in wanted.chosen
+        else preset.get("planner", wanted.controller.planner)
+    )
+    preset["shadow_planners"] = [name for name in preset["shadow_planners"] if name != acting]
+    for name, value in preset.items():
+        if f"controller.{name}" not in wanted.chosen:
+            merged.setdefault("controller", {})[name] = value
+    for name, value in scenario.emulator.items():
+        if f"emulator.{name}" not in wanted.chosen:
+            merged.setdefault("emulator", {})[name] = value
+    for name, value in scenario.workload_for(wanted.demo.running_s).items():
+        if f"emulator.workload.{name}" not in wanted.chosen:
+            merged.setdefault("emulator", {}).setdefault("workload", {})[name] = value
+    if scenario.failing and "emulator.outages" not in wanted.chosen:
+        at_s, for_s = (share * wanted.demo.running_s for share in (scenario.failing_from, scenario.failing_for))
+        merged.setdefault("emulator", {})["outages"] = [f"death {SITE}{scenario.failing} at {at_s:g} for {for_s:g}"]
+    if "brokers" in scenario.demo and "demo.brokers" not in wanted.chosen:
+        merged.setdefault("demo", {})["brokers"] = scenario.demo["brokers"]
+    if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
+        merged.setdefault("orders", {})["allow_unsigned"] = True
+    planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
+    for planner, values in scenario.planners.items():
+        for name, value in values.items():
+            if f"planners.{planner}.{name}" not in wanted.chosen:
+                planners.setdefault(planner, {})[name] = value
+    return {**merged, "planners": planners}
+
+
+def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
+    """Return the flags with outages of brokers and links where nobody set any: one at a time, on average."""
+    pause_s = wanted.demo.kill_every_s
+    preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
+    chosen: dict[str, Any] = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}
+    if flags.get("emulator", {}).get("brokers") in REAL_BROKERS and "emulator.chaos_kinds" not in wanted.chosen:
+        chosen["chaos_kinds"] = [kind for kind in OutageKind if kind is not OutageKind.SUSPENSION]
+    return {**flags, "emulator": {**flags.get("emulator", {}), **chosen}}
