@@ -24,15 +24,33 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_the_tutorial_runs(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The costs, the planner's proposal and what is recorded are those that it tells."""
-    blocks = BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8"))
-    assert len(blocks) == 4
+def _run_blocks(page: str, count: int) -> dict[str, object]:
+    blocks = BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
+    assert len(blocks) == count
     names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "docs/tutorial.md", "exec"), names)
-    row, direct, proposal, read = capsys.readouterr().out.splitlines()
+        exec(compile(block, f"docs/{page}", "exec"), names)
+    return names
+
+
+def test_the_tutorial_runs(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Costs, the planner's proposal, what the door passes on and what is recorded are those that the page states."""
+    _run_blocks("tutorial.md", 5)
+    row, direct, proposal, *door, read = capsys.readouterr().out.splitlines()
     assert (float(row), float(direct)) == (700.0, 500.0)
     assert proposal == "(('b00', 'b01'),) (('b00', 'b02'),) 200.0"
+    assert door == ["quotes.ibm True", "b'7.25'", "[b'81.5']"]
     assert int(read.split()[0]) > 50
-    assert recorded.is_file()
+    assert int(read.split()[-1].strip(")]")) > 1_000
+
+
+def test_a_recording_becomes_a_table(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The cost that the page computes is the one by which the controller planned."""
+    names = _run_blocks("recordings.md", 4)
+    costs, plans = names["costs"], names["plans"]
+    assert isinstance(costs, dict)
+    assert isinstance(plans, dict)
+    assert (recorded.parent / "deliveries.png").stat().st_size > 10_000
+    first = plans["plan-1"]
+    assert costs[first.window_end_ms // 1_000 - 5] == pytest.approx(first.cost_before_per_s)
+    assert "plan-1" in capsys.readouterr().out
