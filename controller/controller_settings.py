@@ -50,7 +50,7 @@ class TransitionLimits:
     """How long each phase may take, and how often unanswered commands are repeated.
 
     What is activated cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED
-    event, and the plan goes on.
+    event, and the plan continues.
 
     ``prepare_ms``: until every broker is prepared, or the plan is aborted without trace.
     ``activate_ms``: until every broker works with both configurations.
@@ -121,17 +121,17 @@ class ControllerSettings:
     notifications of a publisher in each window. ``quiet_windows_per_change``: a change of traffic, from
     which on nothing before counts, is found by mistake at most once in so many windows of quiet traffic. Default 2,000,
     some three hours of 5-s windows; 0 finds none. ``verify_windows``: complete windows on which a finished plan is
-    judged. Default 2. ``verify_ms_max``: after so long without them the plan is closed unverified. Default 2 minutes.
+    judged. Default 2. ``verify_ms_max``: after this time without them the plan is closed unverified. Default 2 minutes.
     ``degree_max``: caps the links of a broker, but of a ring; None takes the inventory's cap. ``proposals_max``:
     proposals of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a
     message, in planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: what a broker of a ring may
     serve as a multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one
     that is not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads
-    again. Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop goes on with the transition
-    under way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after so long without
-    a word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least that
-    Kafka grants unless its group.min.session.timeout.ms is set. ``instance``: what people call this controller among
-    several. Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any
+    again. Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop works on the transition
+    under way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after this time
+    without a word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least
+    that Kafka grants unless its group.min.session.timeout.ms is set. ``instance``: what people call this controller
+    among several. Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any
     window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up. ``dry_run``: plans
@@ -221,7 +221,7 @@ class ControllerSettings:
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
             found.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "
-                f"to {SESSION_MS_MAX}, for so long nobody leads"
+                f"to {SESSION_MS_MAX}, since nobody leads for that long"
             )
         if len(self.instance) > NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(self.instance):
             found.append(

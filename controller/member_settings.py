@@ -11,7 +11,7 @@ from regraft.controller.decision_settings import MINUTE_MS, values_below
 class MemberSettings:
     """When brokers are declared dead, come back, join and leave.
 
-    ``silence_ms``: after so long without telemetry, by the windows that have closed meanwhile, a broker is dead.
+    ``silence_ms``: after this time without telemetry, by the windows that have closed meanwhile, a broker is dead.
     Default 10 s, two windows: one may be lost to a pause.
     ``deaths_share_max``: when more than this share of the brokers in service falls silent or starts again at once, none
     is declared dead: it is more likely that monitoring has failed. Default 0.5. A person may say so all the same
@@ -19,14 +19,14 @@ class MemberSettings:
     ``return_pause_ms``: how long a broker that died stays out at least, doubled with each death within the last hour.
     Default 5 s, ``return_pause_ms_max`` bounds it, default 10 minutes.
     ``batch_ms``: how long a broker that may join or leave waits for others, so that one plan takes them all. Default
-    2 s. ``drain_ms_max``: after so long a broker that is drained leaves without waiting for more of its clients to be
+    2 s. ``drain_ms_max``: after this time a broker that is drained leaves without waiting for more of its clients to be
     moved by ordinary plans. Default 10 minutes.
     ``retry_ms``: pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
     Default 5 s, ``retry_ms_max`` bounds it, default 2 minutes.
     ``admit_announced``: a broker that its agent announces becomes a member by that, without a person's order. Default
     false: it is told and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one agent
     may wait for that, and how many may be joining before another one is let in unasked. Default 20.
-    ``come_ms_max``: one that was let in unasked and is heard in no window for so long gives its place up: it has left.
+    ``come_ms_max``: one that was let in unasked and is heard in no window for that long gives its place up: it left.
     Default 10 minutes.
     """
 

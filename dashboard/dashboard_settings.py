@@ -34,11 +34,11 @@ class DashboardSettings:
     secret_file. ``secret_file``: a file that holds it instead.
     ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: whoever reaches the
     page may look. ``token_hours_max``: how long a token may live. Default 24, a day's work.
-    ``revoked_file``: ids of tokens that were taken back, one a line, looked at with each call. Default:
+    ``revoked_file``: ids of revoked tokens, one a line, checked on each call. Default:
     revoked-tokens.txt in run.directory, beside the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
     ``answer_ms_max``: how long Valkey may take to answer. Default 800, below the pace, so that looks never pile up.
-    ``stale_ms``: without news from the controller for so long the page says so. Default 5000, several of its writings.
+    ``stale_ms``: without news from the controller for that long the page says so. Default 5000, several updates.
     ``clients_max``: pages open at once. Default 64; more are refused in a sentence.
     ``clients_per_address_max``: pages open at once from one address (of IPv6 from one network of 64 bits), so that
     nobody takes all places. Default 16; behind a proxy all come from its address unless trusted_proxies names it.
@@ -91,7 +91,7 @@ class DashboardSettings:
 
     @property
     def revoked_path(self) -> Path:
-        """Where the ids of tokens that were taken back stand."""
+        """Where the ids of revoked tokens stand."""
         return self.revoked_file or self.inventory_path.with_name("revoked-tokens.txt")
 
     def faults(self) -> list[str]:

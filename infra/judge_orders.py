@@ -44,7 +44,7 @@ class OrderJudge:
         kind, written_ms = message.timestamp()
         key = (message.key() or b"").decode(errors="replace")
         if order is None:
-            refusal = "it takes an order out of the topic, and nobody does: what is ordered is taken back by an order"
+            refusal = "it takes an order out of the topic, and nobody does: an order is withdrawn by another order"
         else:
             is_by_kafka = kind == TIMESTAMP_LOG_APPEND_TIME
             refusal = self.refusal(order, key, written_ms, is_by_kafka=is_by_kafka)

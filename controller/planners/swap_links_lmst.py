@@ -18,7 +18,7 @@ PLANNER = "swap_links_lmst"
 def swap_links_lmst(
     state: TreeState, settings: HorizonSettings, context: TreeContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return swaps of the dearest link of a path for a cheaper direct one between brokers within eta hops.
+    """Return swaps of the most expensive link of a path for a cheaper direct one between brokers within eta hops.
 
     Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
     Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which
@@ -26,7 +26,7 @@ def swap_links_lmst(
     arrival, if that is asked for.
     """
     reasons = {
-        found.swap: f"the link costs {found.weight_added:.4g}, the dearest of its path {found.weight_removed:.4g}"
+        found.swap: f"the link costs {found.weight_added:.4g}, the costliest of its path {found.weight_removed:.4g}"
         for found in lighter_swaps(state, settings.horizon_hops, state.inventory.link_cost)
     }
     return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)

@@ -1,6 +1,7 @@
 """The command `regraft servers`: a Kafka and a Valkey on this machine, for trials.
 
-In: a directory, ports. Out: two servers, until Ctrl-C or SIGTERM. How they are started belongs to
+In: a directory, ports. Out: two servers until Ctrl-C or SIGTERM, and a settings file by which other commands find them.
+How they are started belongs to
 :mod:`infra.local_stack`.
 """
 
@@ -25,13 +26,15 @@ def servers(
 ) -> None:
     """Start a Kafka and a Valkey on this machine for trials, until Ctrl-C or SIGTERM.
 
-    They listen on 127.0.0.1 without a login, at the ports where the other commands look by default. The directory keeps
-    their data. Use servers of your own for anything that others depend on.
+    They listen on 127.0.0.1. Their addresses, and Valkey's password, go into servers.toml of the directory, which also
+    keeps their data and logs: set REGRAFT_SETTINGS to that file, and the other commands find them. Use servers of your
+    own for anything that others depend on.
 
     Examples: `regraft servers`; `regraft servers --directory out/lab-servers --kafka-port 19092`.
     """
     from regraft.infra.find_extras import need_extras
     from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack
+    from regraft.infra.make_certificates import write_private
     from regraft.infra.valkey_server import URL_VARIABLES
     from regraft.stages.run_stage import configure_logs
 
@@ -41,7 +44,12 @@ def servers(
     typer.echo("Starting Kafka and Valkey; it takes some 10 seconds.", err=True)
     try:
         with LocalStack(directory, kafka_port=kafka_port, redis_port=valkey_port, environ=own) as stack:
-            typer.echo(f"Kafka:  {stack.bootstrap}\nValkey: {stack.redis_url}\nStop them with Ctrl-C.")
+            found = f'[kafka]\nbootstrap = "{stack.bootstrap}"\n\n[redis]\nurl = "{stack.redis_url}"\n'
+            write_private(directory / "servers.toml", found.encode())
+            typer.echo(
+                f"Kafka listens at {stack.bootstrap}, Valkey at 127.0.0.1:{valkey_port}. In other terminals:\n\n"
+                f"    export REGRAFT_SETTINGS={directory.absolute() / 'servers.toml'}\n\nStop both with Ctrl-C."
+            )
             threading.Event().wait()
     except KeyboardInterrupt:
         typer.echo("Both have stopped.", err=True)

@@ -78,7 +78,7 @@ class ReassignmentSettings(PlannerSettings):
 
     ``ring_free_s``: T_free of Zhao13, within what time a reassignment of IDs must pay. Default 600 s: the paper's
     10 hours are for changes of an hour.
-    ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a share of the dearest
+    ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a share of the costliest
     reassignment, before one is computed; the paper's 0.1.
     """
 
