@@ -27,7 +27,7 @@ class NodeSettings:
     ``door_user``, ``door_password_file``: who logs in there, and the file that holds the password; none for nobody.
     ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
     alone: for brokers that do not tell what clients want, and for retained messages that every broker is to have.
-    ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may go on.
+    ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.
     ``durable_stream``: a JetStream stream of the NATS server, whose messages cross from there and are acknowledged once
     neighbours have them; none takes messages as they are published. ``durable_session``: the same by a session that an
     MQTT broker keeps for the node, of QoS 1 and 2.

@@ -105,8 +105,8 @@ def demo(
     followed the shift, and the final overlay costs no more than the first; otherwise, or after too short a run, 1.
 
     Scenarios: stocks, a tree that routes quotes; outage, in which a whole site fails; chord, a ring that serves mobile
-    users; scot, a structured cyclic overlay under bursts; mincost, cloud regions priced in money; nats and mqtt, servers
-    that are real.
+    users; scot, a structured cyclic overlay under bursts; mincost, cloud regions priced in money; nats and mqtt,
+    servers that are real.
 
     With `--secure` every connection is encrypted and every client logs in (refused with servers of your own); other
     commands reach them with `--settings DIR/run/security/client.toml`.
