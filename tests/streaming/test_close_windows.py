@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regraft.overlay.link_congestion import QueueWindow
+from regraft.producers.brokers.scot_routing import ScotBroker
 from regraft.schemas.bounds import SUM_MAX, TOTAL_MAX
 from regraft.schemas.codec import decode, encode
 from regraft.schemas.state import BrokerCompleteness, Churn, PublisherDelivery, StateRow, WindowClosed
@@ -16,6 +18,7 @@ from regraft.streaming.build_rows import state_key, window_key
 from regraft.streaming.close_windows import WindowRows, close_windows
 from regraft.streaming.merge_parts import merge_parts
 from regraft.streaming.reference_aggregator import ReferenceAggregator
+from tests.scenarios.test_scot_routing import SCOT
 from tests.streaming.encoded_windows import encode_window
 from tests.streaming.random_telemetry import BEGIN_MS, WINDOW_MS, as_dicts, lossy, parts_of, random_telemetry
 
@@ -132,7 +135,9 @@ def test_rates_come_from_counters_within_each_boot() -> None:
 
 
 @pytest.mark.parametrize(("moved_in", "moved_out", "congestion"), [(0, 0, 7.0), (6, 0, 42.0), (0, 6, 0.0), (3, 6, 3.5)])
-def test_congestion_is_in_over_out_times_the_queue(moved_in: int, moved_out: int, congestion: float) -> None:
+def test_congestion_is_in_over_out_times_the_queue_in_rows_and_at_brokers(
+    moved_in: int, moved_out: int, congestion: float
+) -> None:
     """CE is 1 when nothing moved, and its divisor is never less than 1."""
     [row] = rows_of(
         "queue",
@@ -141,6 +146,9 @@ def test_congestion_is_in_over_out_times_the_queue(moved_in: int, moved_out: int
     )
     assert row.queue is not None
     assert row.queue.congestion == congestion
+    broker = ScotBroker("b00", SCOT, 1)  # Brokers measure their own, shorter windows by the same rule.
+    broker.observe_links({"b01": QueueWindow(moved_in, moved_out, 7)})
+    assert broker.loads == {"b01": congestion}
 
 
 def test_the_mean_wait_is_that_of_the_messages_that_went_out() -> None:
