@@ -32,8 +32,9 @@ from regraft.schemas.codec import decode
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.member import Member, MemberState
 from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.sample_request import SAMPLING_KEY, SampleRequest
 from regraft.schemas.telemetry import TelemetryBatch
-from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, MEMBERS, RESULTS, TELEMETRY, topic_name
+from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, MEMBERS, RESULTS, SAMPLING, TELEMETRY, topic_name
 from tests.overlay.small_overlays import inventory_of
 from tests.producers.nodes.nats_servers import NatsServer, free_port, needs_nats
 from tests.producers.nodes.node_fleet import NodeLedger
@@ -200,7 +201,10 @@ class Traffic:
 
 
 def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_path: Path) -> None:
-    """Swaps lose nothing; a node that is killed is repaired round, begins outside, and is taken in again."""
+    """Swaps lose nothing; a node that is killed is repaired round, begins outside, and is taken in again.
+
+    Asked for less telemetry, all nodes report that share, the one that has begun again too.
+    """
     site = NodeProcesses(tmp_path, kafka, "first")
 
     async def steps() -> None:
@@ -243,6 +247,11 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
 
     try:
         asyncio.run(steps())
+        assert {site.status(broker)["sample_share"] for broker in BROKERS} == {1.0}
+        request = SampleRequest(2, now_ms(), "asked by the test")
+        site.writer.write(topic_name(SAMPLING, site.namespace), SAMPLING_KEY, request)
+        site.writer.serve()
+        site.wait(lambda: {site.status(broker)["sample_share"] for broker in BROKERS} == {0.25}, "a smaller share")
         batches: list[TelemetryBatch] = site.records(TELEMETRY, TelemetryBatch)
         assert len({(batch.broker, batch.boot) for batch in batches}) == 4
         assert any(probe.rtt_ms > 0 for batch in batches for probe in batch.probes)
