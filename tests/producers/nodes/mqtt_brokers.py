@@ -41,6 +41,10 @@ class MqttServer:
     def url(self) -> str:
         return f"mqtt://127.0.0.1:{self.port}"
 
+    @property
+    def door_url(self) -> str:
+        return self.url
+
     def start(self) -> MqttServer:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen([str(find_mosquitto()), "-c", str(self.file)], stderr=log, stdout=log)

@@ -50,6 +50,10 @@ class NatsServer:
     def leaf_url(self) -> str:
         return f"nats://127.0.0.1:{self.leaf_port}"
 
+    @property
+    def door_url(self) -> str:
+        return self.leaf_url
+
     def start(self) -> NatsServer:
         self.process = subprocess.Popen([str(find_nats()), "-c", str(self.file), "-l", str(self.log)])
         deadline_s = time.monotonic() + WAIT_S_MAX

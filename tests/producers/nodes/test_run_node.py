@@ -36,6 +36,7 @@ from regraft.schemas.sample_request import SAMPLING_KEY, SampleRequest
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, MEMBERS, RESULTS, SAMPLING, TELEMETRY, topic_name
 from tests.overlay.small_overlays import inventory_of
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, free_port, needs_nats
 from tests.producers.nodes.node_fleet import NodeLedger
 
@@ -67,7 +68,7 @@ class NodeProcesses:
         INVENTORY.save(self.directory / "inventory.json")
         peers = {broker: f"127.0.0.1:{free_port()}" for broker in BROKERS}
         (self.directory / "peers.json").write_text(json.dumps(peers))
-        self.servers = {broker: NatsServer(broker, self.directory).start() for broker in BROKERS}
+        self.servers: dict[str, Any] = {broker: NatsServer(broker, self.directory).start() for broker in BROKERS}
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
         self.writer = RecordWriter(self.kafka.access, outage_s_max=20, buffer_records_max=1_000, linger_ms=0)
         self.configuration = LINE
@@ -76,7 +77,7 @@ class NodeProcesses:
 
     def begin(self, broker: str, *more: str) -> None:
         command = [
-            sys.executable, "-m", "regraft", "node", "--broker", broker, "--door", self.servers[broker].leaf_url,
+            sys.executable, "-m", "regraft", "node", "--broker", broker, "--door", self.servers[broker].door_url,
             "--bootstrap", self.kafka.bootstrap, "--set", f"kafka.namespace={self.namespace}",
             "--set", f"run.directory={self.directory}", *more,
         ]  # fmt: skip
@@ -264,8 +265,11 @@ def test_nodes_obey_plans_through_a_death_and_a_return(kafka: RunningKafka, tmp_
 def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path) -> None:
     """It tells where it listens and what links cost, is silent until it is a member, and a plan then takes it in.
 
+    It is next to an MQTT broker, whose clients hear those of NATS servers then, and the other way round.
+
     The others learn from the topic of members where it listens: no file of theirs is touched.
     """
+    needs_mosquitto()
     site = NodeProcesses(tmp_path, kafka, "third")
     try:
         for broker in BROKERS:
@@ -274,8 +278,8 @@ def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path
         peers = json.loads((tmp_path / "peers.json").read_text())
         own = tmp_path / "own-peers.json"
         own.write_text(json.dumps({**peers, "x01": f"127.0.0.1:{free_port()}"}))
-        site.servers["x01"] = NatsServer("x01", tmp_path).start()
-        site.begin("x01", "--set", f"node.peers_path={own}")
+        site.servers["x01"] = MqttServer("x01", tmp_path).start()
+        site.begin("x01", "--set", f"node.peers_path={own}", "--set", "node.durable_session=true")
         site.wait(lambda: bool(site.records(ANNOUNCEMENTS, Announcement)), "an announcement")
         asked: Announcement = site.records(ANNOUNCEMENTS, Announcement)[0]
         assert [told.peer for told in asked.facts.link_costs] == list(BROKERS)
@@ -298,8 +302,34 @@ def test_node_that_nobody_knows_asks_to_join(kafka: RunningKafka, tmp_path: Path
         site.wait(
             lambda: any(batch.broker == "x01" for batch in site.records(TELEMETRY, TelemetryBatch)), "telemetry of x01"
         )
+        asyncio.run(_talk(site))
+        site.wait(lambda: site.status("x01")["receipts_waiting"] == 0, "acknowledgements to the session")
     finally:
         site.close()
+
+
+async def _talk(site: NodeProcesses) -> None:
+    """Let a client of NATS and one of MQTT hear each other."""
+    import nats
+
+    heard: list[bytes] = []
+    got: list[tuple[str, bytes]] = []
+    one = await nats.connect(site.servers["b01"].url)
+
+    async def take(message: Any) -> None:
+        heard.append(message.data)
+
+    await one.subscribe("rooms.*", cb=take)
+    other = await MqttClient(site.servers["x01"].port, lambda it: got.append((it.topic, it.payload))).connected()
+    await other.subscribe("orders/#")
+    async with asyncio.timeout(PATIENCE_S):
+        while not heard or not got:  # Until both subscriptions are known at the other end.
+            await one.publish("orders.eu", b"1")
+            await other.publish("rooms/7", b"2", qos=1)
+            await asyncio.sleep(0.2)
+    assert (heard[0], got[0]) == (b"2", ("orders/eu", b"1"))
+    await one.close()
+    other.close()
 
 
 @pytest.mark.parametrize(
