@@ -1,0 +1,136 @@
+"""The ends of a line of brokers in bench_node: how each kind of broker is started, linked natively, and spoken to.
+
+In: the name of a kind. Out: servers with the ports of clients and doors, and clients of one subject.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from regraft.infra.find_port import choose_ports
+from regraft.infra.mosquitto_server import find_mosquitto, mosquitto_settings
+from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.mqtt_door import MqttDoor
+from regraft.producers.nodes.nats_door import NatsDoor
+from regraft.producers.real_fleet.mqtt_client import MqttClient
+
+SUBJECT = "data.x"
+Server = tuple[subprocess.Popen[bytes], int, int]  # With the port of clients and that of doors.
+
+
+class End(Protocol):
+    """A client at one end of the line."""
+
+    async def listen(self, take: Callable[[bytes], None]) -> None:
+        """Subscribe."""
+        ...
+
+    async def publish(self, payload: bytes) -> None:
+        """Publish."""
+        ...
+
+    async def flush(self) -> None:
+        """Let the broker have what was published."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class NatsEnd:
+    """A client of NATS."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.flush, self.close = client.flush, client.close
+
+    @classmethod
+    async def connect(cls, port: int) -> NatsEnd:
+        """Connect to the broker at a port."""
+        import nats
+
+        return cls(await nats.connect(f"nats://127.0.0.1:{port}"))
+
+    async def listen(self, take: Callable[[bytes], None]) -> None:
+        """Subscribe."""
+
+        async def hear(message: Any) -> None:
+            take(message.data)
+
+        await self._client.subscribe(SUBJECT, cb=hear)
+        await self._client.flush()
+
+    async def publish(self, payload: bytes) -> None:
+        """Publish."""
+        await self._client.publish(SUBJECT, payload)
+
+
+class MqttEnd:
+    """A client of MQTT, QoS 0."""
+
+    def __init__(self, client: MqttClient) -> None:
+        self._client = client
+        self.close = client.close
+
+    @classmethod
+    async def connect(cls, port: int) -> MqttEnd:
+        """Connect to the broker at a port."""
+        return cls(await MqttClient.connect(f"mqtt://127.0.0.1:{port}"))
+
+    async def listen(self, take: Callable[[bytes], None]) -> None:
+        """Subscribe."""
+        await self._client.subscribe(SUBJECT, take)
+
+    async def publish(self, payload: bytes) -> None:
+        """Publish."""
+        await self._client.publish(SUBJECT, payload, "")
+
+    async def flush(self) -> None:
+        """Do nothing: the loop sends by itself."""
+
+
+def start_nats(name: str, directory: Path, remote: int | None = None) -> Server:
+    """Start a NATS server, linked to the leaf port ``remote`` if there is one."""
+    program = shutil.which("nats-server") or str(Path(sys.executable).with_name("nats-server"))
+    client_port, leaf_port = choose_ports(2)
+    link = "" if remote is None else f'remotes: [{{ url: "nats://127.0.0.1:{remote}" }}]'
+    file = directory / f"{name}.conf"
+    file.write_text(
+        f'server_name: {name}\nlisten: "127.0.0.1:{client_port}"\n'
+        f'leafnodes {{ listen: "127.0.0.1:{leaf_port}"\n{link} }}\n'
+    )
+    server = subprocess.Popen([program, "-c", str(file), "-l", str(directory / f"{name}.log")])
+    return server, client_port, leaf_port
+
+
+def start_mosquitto(name: str, directory: Path, remote: int | None = None) -> Server:
+    """Start a Mosquitto, with a bridge of QoS 0 to the one at port ``remote`` if there is one."""
+    (port,) = choose_ports(1)
+    link = "" if remote is None else f"connection {name}\naddress 127.0.0.1:{remote}\ntopic # both 0\n"
+    file = directory / f"{name}.conf"
+    file.write_text(mosquitto_settings(port, link))
+    with (directory / f"{name}.log").open("ab") as log:
+        server = subprocess.Popen([str(find_mosquitto()), "-c", str(file)], stderr=log)
+    return server, port, port
+
+
+STARTS: dict[str, Callable[..., Server]] = {"nats": start_nats, "mqtt": start_mosquitto}
+NATIVE = {"nats": "leaf links", "mqtt": "bridges"}
+
+
+def door_of(kind: str, port: int, broker: str) -> Door:
+    """Return the door to the server at a port."""
+    return (
+        NatsDoor(f"nats://127.0.0.1:{port}", broker) if kind == "nats" else MqttDoor(f"mqtt://127.0.0.1:{port}", broker)
+    )
+
+
+async def end_at(kind: str, port: int) -> End:
+    """Return a client of the server at a port."""
+    return await (NatsEnd if kind == "nats" else MqttEnd).connect(port)
