@@ -101,6 +101,11 @@ class NodeSettings:
         return self.status_file.with_name(f"node-{self.broker}.life")
 
     @property
+    def interest_file(self) -> Path:
+        """The file that keeps what clients of an MQTT broker want for the node's next life."""
+        return self.status_file.with_name(f"node-{self.broker}.interest.json")
+
+    @property
     def peers_file(self) -> Path:
         """Where the addresses of the nodes stand."""
         return self.peers_path or self.inventory_path.with_name("peers.json")

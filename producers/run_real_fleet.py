@@ -165,7 +165,7 @@ class RealFleet:
         self._outages = FleetOutages(self._nodes, self._clients.ledger, outages, settings.chaos, rng, _now_ms)
 
     def _door_of(self, broker: str) -> Door:
-        return self._kind.door_of(self._servers[broker].door_url, broker)
+        return self._kind.door_of(self._servers[broker], broker)
 
     async def run(self, stop: threading.Event) -> LedgerSnapshot:
         """Run the whole course."""

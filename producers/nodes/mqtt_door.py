@@ -11,10 +11,12 @@ the broker keeps it for the session and sends it again, and what has been taken 
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +32,7 @@ from regraft.producers.nodes.drive_paho import PahoDriver
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
+from regraft.schemas.status_file import replace_file
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +58,7 @@ class MqttDoor:
 
     ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client. A door
     that ``is_durable`` goes on with the session of the node's former life, and acknowledges only what is safe.
+    ``interest_file`` keeps what clients want for the node's next life, as the broker does not tell it again.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class MqttDoor:
         filters: Sequence[str] = (),
         session_s: float = 3_600.0,
         is_durable: bool = False,
+        interest_file: Path | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme != "mqtt" or not parts.hostname:
@@ -76,6 +81,7 @@ class MqttDoor:
         self._host, self._port, self._name = parts.hostname, parts.port or PORT, name
         self._filters, self._session_s = tuple(filters), session_s
         self._is_durable = is_durable
+        self._interest_file, self._changes_stored = interest_file, 0
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         self._client = self._new_client(user, password)
         self._driver = PahoDriver(self._client)
@@ -97,6 +103,7 @@ class MqttDoor:
             self._interest.want_always(self._filters)
         except TopicError as error:
             raise DoorError(f"node.door_filters: {error}") from error
+        self._restore(self._interest)
         loop = asyncio.get_running_loop()
         self._driver.begin()
         self._first = loop.create_future()
@@ -110,6 +117,21 @@ class MqttDoor:
                 f"no MQTT 5 broker lets a client in at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
+
+    def _restore(self, interest: MqttInterest) -> None:
+        if self._interest_file is None or not self._interest_file.exists():
+            return
+        try:
+            interest.restore(json.loads(self._interest_file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, AttributeError, TypeError) as error:  # A TopicError is a ValueError.
+            log.warning("interest_not_restored", broker=self._name, reason=str(error))
+
+    def _store(self) -> None:
+        interest = self._interest
+        if self._interest_file is None or interest is None or interest.changes_count == self._changes_stored:
+            return
+        self._changes_stored = interest.changes_count
+        replace_file(self._interest_file, json.dumps(interest.known()))
 
     async def _hear_own_subscription(self) -> None:
         """Make sure that somebody says what clients want: the broker's log, or who has configured filters."""
@@ -159,6 +181,7 @@ class MqttDoor:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks, self.is_open = [], False
+        self._store()
         ending = Properties(PacketTypes.DISCONNECT)
         ending.SessionExpiryInterval = DURABLE_S if self._is_durable else 0
         self._client.disconnect(properties=ending)
@@ -206,6 +229,7 @@ class MqttDoor:
             await asyncio.sleep(TEND_S)
             if self._interest is not None:
                 self._interest.expire(time.monotonic())
+            self._store()
 
     # --- what the broker says ----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -48,6 +48,7 @@ class MqttInterest:
         self, on_interest: Callable[[str, bool], None], own: Iterable[str], session_s: float, counts: Counter[str]
     ) -> None:
         self.counts = counts
+        self.changes_count = 0  # Of what clients want, so that it is stored when there are some.
         self.heard_subscribing = 0  # Subscriptions that the broker has told, our own too: it does tell.
         self._on_interest, self._own, self._session_s = on_interest, frozenset(own), session_s
         self._clients: dict[str, _Client] = {}
@@ -58,6 +59,16 @@ class MqttInterest:
         for wanted in filters:
             for subject in subjects_of(wanted):
                 self._add(subject)
+
+    def known(self) -> dict[str, list[str]]:
+        """Return what each client wants."""
+        return {name: sorted(client.filters) for name, client in self._clients.items() if client.filters}
+
+    def restore(self, known: Mapping[str, Iterable[str]]) -> None:
+        """Take what clients wanted in a former life of the node as wanted; raise TopicError for what is no filter."""
+        for name, filters in known.items():
+            for wanted in filters:
+                self._want(name, wanted)
 
     def hear(self, topic: str, text: str, now_s: float) -> None:
         """Take what the broker logs; what tells nothing of interest is passed over."""
@@ -89,15 +100,18 @@ class MqttInterest:
         self.heard_subscribing += 1
         if name in self._own:
             return
+        try:
+            self._want(name, wanted)
+        except TopicError as error:
+            self.counts["bad_filter"] += 1
+            log.warning("interest_refused", reason=str(error))
+
+    def _want(self, name: str, wanted: str) -> None:
+        subjects = subjects_of(wanted)
         client = self._clients.get(name) or self._new_client(name)
         if client is not None and wanted not in client.filters:
-            try:
-                subjects = subjects_of(wanted)
-            except TopicError as error:
-                self.counts["bad_filter"] += 1
-                log.warning("interest_refused", reason=str(error))
-                return
             client.filters.add(wanted)
+            self.changes_count += 1
             for subject in subjects:
                 self._add(subject)
 
@@ -161,6 +175,7 @@ class MqttInterest:
             self._on_interest(subject, True)
 
     def _end(self, wanted: str) -> None:
+        self.changes_count += 1
         for subject in subjects_of(wanted):
             self._wanted[subject] -= 1
             if not self._wanted[subject]:

@@ -128,6 +128,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
                 filters=settings.door_filters,
                 session_s=settings.door_session_s,
                 is_durable=settings.durable_session,
+                interest_file=settings.interest_file,
             )
     raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT and mqtt://HOST:PORT")
 

@@ -27,10 +27,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where clients connect, and where a node's door does."""
+    """Where clients connect, and where a node's door does; where a door may keep what it knows for its next life."""
 
     url: str
     door_url: str
+    interest_file: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,21 @@ class BrokerKind:
     name: str
     start: Callable[[Supervisor, str, Path], ServerAddress]
     connect: Callable[[str], Awaitable[FleetClient]]
-    door_of: Callable[[str, str], Door]
+    door_of: Callable[[ServerAddress, str], Door]
 
 
 def broker_kind(name: str) -> BrokerKind:
     """Return the kind with this name; raise StackError where a package of it is missing."""
     need_extras(f"Brokers = {name}", name)
     if name == NATS:
-        return BrokerKind(NATS, _start_nats, NatsClient.connect, NatsDoor)
+        return BrokerKind(NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsDoor(at.door_url, broker))
     from regraft.producers.nodes.mqtt_door import MqttDoor
     from regraft.producers.real_fleet.mqtt_client import MqttClient
 
-    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, MqttDoor)
+    def door_of(at: ServerAddress, broker: str) -> Door:
+        return MqttDoor(at.door_url, broker, interest_file=at.interest_file)
+
+    return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, door_of)
 
 
 def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
@@ -61,7 +65,7 @@ def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerA
 
 def _start_mosquitto(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
     url = f"mqtt://{LOOPBACK}:{start_mosquitto_service(supervisor, broker, directory)}"
-    return ServerAddress(url, url)
+    return ServerAddress(url, url, directory / f"{broker}.interest.json")
 
 
 class NatsClient:

@@ -173,6 +173,33 @@ def test_session_that_is_over_wants_nothing(run_site: Callable[..., None]) -> No
     run_site(steps, session_s=0.0)
 
 
+def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None], tmp_path: Path) -> None:
+    """The broker does not tell again what its clients want, so the door keeps it; a file that is spoilt is told."""
+    file = tmp_path / "interest.json"
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        client = await site.client("one 1 name")
+        for wanted in ("a/#", "b", "c"):
+            await client.subscribe(wanted)
+        await client.unsubscribe("c")
+        await until(lambda: site.heard.wanted == {"a", "a.>", "b"})
+        await site.door.close()
+        other = MqttSite(site.server, interest_file=file)
+        await other.open()
+        assert other.heard.wanted == {"a", "a.>", "b"}
+        await client.unsubscribe("b")
+        await until(lambda: other.heard.wanted == {"a", "a.>"})
+        await other.close()
+        file.write_text('{"x": ["a#"')
+        last = MqttSite(site.server, interest_file=file)
+        await last.open()
+        assert not last.heard.wanted
+        await last.close()
+
+    run_site(steps, interest_file=file)
+
+
 def test_broker_that_restarts_is_met_again(run_site: Callable[..., None]) -> None:
     """What was wanted stands meanwhile, what would be handed over is counted, and clients are heard again."""
 
