@@ -239,8 +239,10 @@ class Configuration:
         return {}
 
     def reshaped(self, shown: Mapping[str, Any]) -> Configuration:
-        """Return the tree over the same brokers with the links that were shown, without homes."""
-        return Configuration.of(self.epoch, self.brokers, [(a, b) for a, b in shown["links"]])
+        """Return the tree with the links that were shown, without homes: brokers that these do not have are dead."""
+        links = [(a, b) for a, b in shown["links"]]
+        brokers = tuple(sorted({end for pair in links for end in pair})) or self.brokers
+        return Configuration.of(self.epoch, brokers, links)
 
     @cached_property
     def digest(self) -> str:

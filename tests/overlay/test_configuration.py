@@ -116,3 +116,11 @@ def test_horizon_of_no_hop_is_refused() -> None:
     """A horizon has at least one hop."""
     with pytest.raises(ValueError, match="hops_max is 0"):
         paths_within(line_of(3), 0)
+
+
+def test_a_tree_is_shown_without_its_dead() -> None:
+    """What a shadow planner is left with while a broker is dead is a tree, too: of the living."""
+    line = line_of(4)
+    links = line.links[:-1]
+    assert line.reshaped({"links": links}).brokers == line.brokers[:-1]
+    assert line.reshaped({"links": line.links}).links == line.links
