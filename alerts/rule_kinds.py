@@ -40,7 +40,7 @@ class Rule:
     on: str
     severity: Severity = Severity.WARNING
     text: str = "{subject}: {value:g}, at most {limit:g} is usual. {detail}"
-    text_cleared: str = "{subject} is well again after {duration_s:.0f} s: {value:g}. {detail}"
+    text_cleared: str = "{subject} is healthy again after {duration_s:.0f} s: {value:g}. {detail}"
     group: bool = True
     quiet: str = ""
 

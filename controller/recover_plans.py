@@ -66,7 +66,7 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
             seat.note_term(heard)
         plan = recovered_plan(PlanLog(inventory, stored), fleet, reports, settings.clock.now_ms(), term.term.term)
         if plan is not None and is_written and not _store(term, plan):
-            raise RecoveryRefusedError("Kafka has not taken the plan: try again when it is well.")
+            raise RecoveryRefusedError("Kafka has not taken the plan: try again when it is healthy.")
         return plan
 
 
@@ -180,7 +180,7 @@ def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
         time.sleep(TURN_S)
     raise RecoveryRefusedError(
         f"The lead could not be had in {LEAD_S_MAX:g} s: {seat.newest.leader or 'nobody that is known'} had it last. "
-        "Stop all controllers of the namespace first, and check that Kafka is well."
+        "Stop all controllers of the namespace first, and check that Kafka is healthy."
     )
 
 

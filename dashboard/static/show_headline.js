@@ -1,4 +1,4 @@
-// Answer an operator's three questions in words: is it well, what is it doing, what does it want from me.
+// Answer an operator's three questions in words: is it healthy, what is it doing, what does it want from me.
 
 import { element, icon, showIfOther } from "./build_elements.js";
 import { amount, clockTime, counted, readable, shortList, span, words } from "./format_values.js";
@@ -7,7 +7,7 @@ const COMPLETE_LOOKED_AT = 20;
 
 export function showHeadline(store, desk) {
   const place = document.getElementById("headline");
-  const cards = ["Is it well?", "What is it doing?", "What does it want from me?"].map((question) => {
+  const cards = ["Is it healthy?", "What is it doing?", "What does it want from me?"].map((question) => {
     const body = element("div", { class: "answer" });
     const card = element("article", { class: "card" }, element("h2", {}, question), body);
     place.append(card);

@@ -29,7 +29,7 @@ def status(
     """Report whether the loop is healthy: windows, members, plans, cost, orders, alerts and services.
 
     Reads the live view where `redis.url` is set and answers, else the status files of `run.directory`. Ends with 0 when
-    all is well, 1 when it is degraded or not running.
+    it is healthy, 1 when it is degraded or not running.
 
     Examples: `regraft status`; `regraft status --json --set run.directory=out/demo/run`.
     """

@@ -128,8 +128,9 @@ def _move_part(record: RunRecord) -> str:
         for plan, one in moving
     ]
     return bill + (
-        "<p>A publisher that moves leaves its home when that activates the new epoch and goes on at the next one; its "
-        'notifications stay in order. "Predicted" is what the move was to save on the traffic before it, "observed" '
+        "<p>A publisher that moves leaves its home when that broker activates the new epoch, and continues at the next "
+        'one; its notifications stay in order. "Predicted" is what the move was to save on the traffic before it, '
+        '"observed" '
         "what it saves on the windows after the plan.</p>" + html_table(heads, rows, text=6)
     )
 

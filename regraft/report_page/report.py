@@ -217,7 +217,7 @@ def _load_sum(breakdown: CostBreakdown) -> float:
 def _plan_part(record: RunRecord) -> str:
     if not record.plans:
         return "<p>No plan was made in this run; the refusals below say why.</p>"
-    heads = ("plan", "at, s", "epoch", "phase", "what was changed and why", "what came of it", "cost/s before",
+    heads = ("plan", "at, s", "epoch", "phase", "what was changed and why", "outcome", "cost/s before",
              "predicted", "observed")  # fmt: skip
     rows = [_plan_row(plan, record) for plan in record.plans]
     return (

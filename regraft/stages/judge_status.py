@@ -1,4 +1,4 @@
-"""Say whether the loop is well, from what its stages last wrote: well, degraded or not running, and why.
+"""Judge from what its stages last wrote whether the loop is healthy, degraded or not running, and why.
 
 In: the live view, the documents of the other stages, the age of each, and the settings. Out: one JSON-ready status.
 Where they come from belongs to :mod:`regraft.stages.read_status`, how they are shown to
@@ -25,7 +25,7 @@ from regraft.stages.observe_run import parse_ledger
 
 Document = Mapping[str, Any]
 
-WELL, DEGRADED, NOT_RUNNING = "well", "degraded", "not running"
+WELL, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
 SILENCE_S_MAX = 15.0  # A stage writes each second; a micro-batch or a slow disk may take some.
 STALL_FACTOR = 2  # A phase of a plan may take its limit, and as long again while brokers are asked anew.
 PLANS_SHOWN = 5

@@ -213,7 +213,7 @@ def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path
     _write(tmp_path, _now())
     code, text = _run(tmp_path)
     assert code == 0
-    assert text.splitlines()[0] == "well"
+    assert text.splitlines()[0] == "healthy"
     assert "cost: 600 per s, 1000 with the first overlay (40.0% saved), epoch 3" in text
     assert f"source: the status files in {tmp_path}" in text
     assert "\x1b" not in text
@@ -256,6 +256,6 @@ def test_the_command_reads_the_live_view(tmp_path: Path) -> None:
         code, text = _run(tmp_path / "none", "--set", f"redis.url={url}")
         client.close()
     assert code == 0
-    assert text.splitlines()[0] == "well"
+    assert text.splitlines()[0] == "healthy"
     assert "alert: warning: queue grows" in text
     assert "source: the live view" in text
