@@ -7,12 +7,14 @@ which are called on the loop.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Any
 
 from paho.mqtt import client as paho
 
 TEND_S = 1.0
+PACKETS_MAX = 100
 
 
 class PahoDriver:
@@ -45,7 +47,19 @@ class PahoDriver:
 
     def _watch(self, _client: Any, _data: Any, sock: Any) -> None:
         if self._loop is not None:
-            self._call(self._loop.add_reader, sock.fileno(), self._client.loop_read)
+            self._call(self._loop.add_reader, sock.fileno(), self._read, sock)
+
+    def _read(self, sock: Any) -> None:
+        """Read all packets that are there, as the library reads one at a time; a bound lets others have their turn."""
+        for _ in range(PACKETS_MAX):
+            self._client.loop_read()
+            is_there: bool = id(self._client.socket()) == id(sock)
+            if not is_there:
+                return
+            try:
+                sock.recv(1, socket.MSG_PEEK)
+            except OSError:  # Nothing more for now, or the next turn tells what is wrong.
+                return
 
     def _watch_no_more(self, _client: Any, _data: Any, sock: Any) -> None:
         if self._loop is not None and sock.fileno() >= 0:
