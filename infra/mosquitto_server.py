@@ -18,9 +18,11 @@ from regraft.infra.supervise import Supervisor
 PROGRAM = "mosquitto"
 ELSEWHERE = Path("/usr/sbin") / PROGRAM  # Where Debian has it, on the path of administrators alone.
 READY_S_MAX = 20.0
+# Started by root it would change its user, which undoes that it ends with a parent that is killed: it stays root then.
 SETTINGS = """\
 listener {port} {host}
 allow_anonymous true
+user root
 log_dest topic
 log_dest stderr
 log_type subscribe
