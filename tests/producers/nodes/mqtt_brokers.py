@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +10,7 @@ from typing import Any
 import pytest
 
 from regraft.infra.mosquitto_server import NoMosquittoError, find_mosquitto, mosquitto_settings
-from tests.producers.nodes.nats_servers import free_port
-
-WAIT_S_MAX = 20.0
+from tests.producers.nodes.server_process import WAIT_S_MAX, ServerProcess, free_port
 
 
 def needs_mosquitto() -> None:
@@ -26,7 +21,7 @@ def needs_mosquitto() -> None:
         pytest.skip("no MQTT broker is installed")
 
 
-class MqttServer:
+class MqttServer(ServerProcess):
     """One broker; ``more`` are further lines of its settings, or all of them if ``is_plain``."""
 
     def __init__(self, name: str, directory: Path, more: str = "", *, is_plain: bool = False) -> None:
@@ -34,8 +29,7 @@ class MqttServer:
         self.file = directory / f"{name}.conf"
         plain = f"listener {self.port} 127.0.0.1\nallow_anonymous true\n{more}"
         self.file.write_text(plain if is_plain else mosquitto_settings(self.port, more))
-        self.log = directory / f"{name}.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__((str(find_mosquitto()), "-c", str(self.file)), self.port, directory / f"{name}.log")
 
     @property
     def url(self) -> str:
@@ -44,25 +38,6 @@ class MqttServer:
     @property
     def door_url(self) -> str:
         return self.url
-
-    def start(self) -> MqttServer:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen([str(find_mosquitto()), "-c", str(self.file)], stderr=log, stdout=log)
-        deadline_s = time.monotonic() + WAIT_S_MAX
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                assert time.monotonic() < deadline_s, self.log.read_text()
-                assert self.process.poll() is None, self.log.read_text()
-                time.sleep(0.01)
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(WAIT_S_MAX)
-            self.process = None
 
 
 class MqttClient:

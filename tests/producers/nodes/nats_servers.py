@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from regraft.infra.nats_server import NoNatsError, find_nats
-
-WAIT_S_MAX = 20.0
+from tests.producers.nodes.server_process import ServerProcess, free_port
 
 
 def needs_nats() -> None:
@@ -23,13 +19,7 @@ def needs_nats() -> None:
     pytest.importorskip("nats", reason="no NATS server is installed")
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-class NatsServer:
+class NatsServer(ServerProcess):
     """One server; ``url`` is for clients, ``leaf_url`` for a door."""
 
     def __init__(self, name: str, directory: Path, extra: str = "") -> None:
@@ -39,8 +29,8 @@ class NatsServer:
             f'server_name: {name}\nlisten: "127.0.0.1:{self.client_port}"\n'
             f'leafnodes {{ listen: "127.0.0.1:{self.leaf_port}" }}\nmax_payload: 4MB\n{extra}\n'
         )
-        self.log = directory / f"{name}.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        command = str(find_nats()), "-c", str(self.file), "-l", str(directory / f"{name}.log")
+        super().__init__(command, self.leaf_port, directory / f"{name}.log")
 
     @property
     def url(self) -> str:
@@ -53,21 +43,3 @@ class NatsServer:
     @property
     def door_url(self) -> str:
         return self.leaf_url
-
-    def start(self) -> NatsServer:
-        self.process = subprocess.Popen([str(find_nats()), "-c", str(self.file), "-l", str(self.log)])
-        deadline_s = time.monotonic() + WAIT_S_MAX
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.leaf_port), 1).close()
-                return self
-            except OSError:
-                assert time.monotonic() < deadline_s, self.log.read_text()
-                assert self.process.poll() is None, self.log.read_text()
-                time.sleep(0.01)
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.wait(WAIT_S_MAX)
-            self.process = None

@@ -12,7 +12,8 @@ import pytest
 from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
 from regraft.producers.nodes.nats_door import NatsDoor
 from tests.producers.nodes.door_brokers import NEEDS, Heard, broker_of
-from tests.producers.nodes.nats_servers import NatsServer, free_port, needs_nats
+from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from tests.producers.nodes.server_process import free_port
 
 WAIT_S_MAX = 30.0
 

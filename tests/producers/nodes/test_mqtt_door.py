@@ -14,7 +14,7 @@ from regraft.producers.nodes.mqtt_door import PAYLOAD_BYTES_MAX, MqttDoor
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from tests.producers.nodes.door_brokers import Heard
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.nats_servers import free_port
+from tests.producers.nodes.server_process import free_port
 from tests.producers.nodes.test_doors import until
 
 

@@ -37,8 +37,9 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, MEMBERS, RESULTS, SAMPLING, TELEMETRY, topic_name
 from tests.overlay.small_overlays import inventory_of
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
-from tests.producers.nodes.nats_servers import NatsServer, free_port, needs_nats
+from tests.producers.nodes.nats_servers import NatsServer, needs_nats
 from tests.producers.nodes.node_fleet import NodeLedger
+from tests.producers.nodes.server_process import free_port
 
 pytestmark = pytest.mark.stack
 

@@ -1,0 +1,45 @@
+"""A real server for tests: one process on a port of this machine, started and killed by the test."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+WAIT_S_MAX = 20.0
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class ServerProcess:
+    """A server that is up once it takes connections at a port; what it prints goes to its log."""
+
+    def __init__(self, command: tuple[str, ...], port: int, log: Path) -> None:
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+        self._command, self._awaited_port = command, port
+
+    def start(self) -> Self:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self._command, stderr=log, stdout=log)
+        deadline_s = time.monotonic() + WAIT_S_MAX
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self._awaited_port), 1).close()
+                return self
+            except OSError:
+                assert time.monotonic() < deadline_s, self.log.read_text()
+                assert self.process.poll() is None, self.log.read_text()
+                time.sleep(0.01)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(WAIT_S_MAX)
+            self.process = None
