@@ -20,8 +20,7 @@ CameFrom = Callable[[str, str], Sequence[str]]  # The subscribers at a broker (s
 
 def homes_filled(plan: Plan) -> frozenset[str]:
     """Return the brokers to which a plan moves clients."""
-    emptied = {move.home_to for move in plan.subscribers_moved}
-    return frozenset(emptied | {move.home_to for move in plan.moves})
+    return frozenset({move.home_to for move in plan.subscribers_moved} | {move.home_to for move in plan.moves})
 
 
 def follower_of(plan: Plan, in_force: Iterable[Plan]) -> Plan | None:
