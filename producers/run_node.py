@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import structlog
@@ -29,6 +29,7 @@ from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_to_join import ask_to_join
 from regraft.producers.nodes.broker_node import BrokerNode
 from regraft.producers.nodes.doors import DoorError
+from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
 from regraft.producers.nodes.node_parts import (
     NodeError,
@@ -113,7 +114,8 @@ class _NodeRun:
         self._addresses_useless: set[str] = set()
         self._tls = tls_of(settings)
         self._door = door_of(settings, core.broker)
-        self._failure: Exception | None = None
+        self._guard = CallGuard()
+        self._guarded = partial(self._guard, broker=core.broker)
         candidates = candidates_of(inventory, core.broker, self._addresses)
         self._is_member = core.broker in inventory.index
         self._node = BrokerNode(
@@ -130,20 +132,6 @@ class _NodeRun:
         life = str(node.core.boot_ms)
         take, lose = self._guarded(node.take), self._guarded(node.lose)
         return Links(node.broker, life, self._addresses, take, lose, limits, self._tls)
-
-    def _guarded(self, call: Callable[..., None]) -> Callable[..., None]:
-        """Return the call as one that ends the node when it fails: a core that has failed is never used again."""
-
-        def guard(*arguments: Any) -> None:
-            if self._failure is not None:
-                return
-            try:
-                call(*arguments)
-            except Exception as error:
-                log.exception("node_failed", broker=self._node.broker)
-                self._failure = error
-
-        return guard
 
     async def run(self, stop: threading.Event) -> None:
         """Open links and door, and go on until told to stop."""
@@ -168,8 +156,8 @@ class _NodeRun:
             self._health.is_running = False
             await self._door.close()
             await node.links.close()
-        if self._failure is not None:
-            raise NodeError(f"{node.broker} failed and begins anew: {self._failure}") from self._failure
+        if self._guard.failure is not None:
+            raise NodeError(f"{node.broker} failed and begins anew: {self._guard.failure}") from self._guard.failure
         node.flush(is_last=True)
 
     async def _join(self) -> None:
@@ -197,7 +185,7 @@ class _NodeRun:
         settle = self._guarded(self._node.settle_receipts)
         flush_s = self._settings.flush_ms / SECOND_MS
         flush_due_s = status_due_s = time.monotonic()
-        while not stop.is_set() and self._failure is None:
+        while not stop.is_set() and self._guard.failure is None:
             obey()
             settle()
             now_s = time.monotonic()

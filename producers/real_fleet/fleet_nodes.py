@@ -8,6 +8,7 @@ does. What a node does belongs to :mod:`producers.nodes.broker_node`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -19,6 +20,7 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
 from regraft.producers.nodes.doors import Door
+from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.node_parts import candidates_of
 from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.client_ledger import Death
@@ -47,11 +49,16 @@ class FleetNodes:
     ) -> None:
         self.brokers = inventory.brokers
         self.nodes: dict[str, BrokerNode] = {}
-        self.failure: Exception | None = None
+        self._guarded = CallGuard()
         self._inventory, self._start, self._ports = inventory, start, ports
         self._doors_of, self._now_ms, self._sampling = doors_of, now_ms, sampling
         self._proxies: dict[tuple[str, str], LinkProxy] = {}
         self._listening: dict[str, int] = {}
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the fleet, None while nothing has."""
+        return self._guarded.failure
 
     async def begin(self) -> None:
         """Open the ways between nodes, and start all nodes."""
@@ -77,15 +84,15 @@ class FleetNodes:
         }
 
         def links_of(node: BrokerNode) -> Links:
-            take, lose = self._guarded(node.take), self._guarded(node.lose)
+            take, lose = self._guarded(node.take, broker), self._guarded(node.lose, broker)
             return Links(broker, str(core.boot_ms), addresses, take, lose, LIMITS)
 
         door = self._doors_of(broker)
         candidates = candidates_of(self._inventory, broker, addresses)
         node = BrokerNode(core, self._ports, door, links_of, self._now_ms, candidates, self._sampling)
         self._listening[broker] = await node.links.start(LOOPBACK, 0)
-        self._guarded(node.begin)()
-        await door.start(self._guarded(node.note_interest), self._guarded(node.note_message))
+        self._guarded(node.begin, broker)()
+        await door.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
         self.nodes[broker] = node
         log.info("node_begins", broker=broker, epoch=core.epoch, is_outside=is_outside)
 
@@ -136,7 +143,7 @@ class FleetNodes:
         """Let the node that a command is for obey it; one for a dead node goes unheard."""
         node = self.nodes.get(command.broker)
         if node is not None:
-            self._guarded(node.obey)(command)
+            self._guarded(node.obey, command.broker)(command)
 
     def sample(self, sampling: Sampling) -> None:
         """Let all nodes, those that begin later too, report this much from now on."""
@@ -146,8 +153,8 @@ class FleetNodes:
 
     def flush(self, *, is_last: bool = False) -> None:
         """Let all nodes send telemetry, the last of it where it is."""
-        for node in self.nodes.values():
-            self._guarded(lambda node=node: node.flush(is_last=is_last))()
+        for broker, node in self.nodes.items():
+            self._guarded(partial(node.flush, is_last=is_last), broker)()
 
     def status(self) -> Mapping[str, Any]:
         """Return what the status file says of nodes."""
@@ -170,17 +177,3 @@ class FleetNodes:
             await node.door.close()
         for proxy in self._proxies.values():
             await proxy.close()
-
-    def _guarded(self, call: Callable[..., None]) -> Callable[..., None]:
-        """Return the call as one that ends the fleet when it fails: a core that has failed is never used again."""
-
-        def guard(*arguments: Any) -> None:
-            if self.failure is not None:
-                return
-            try:
-                call(*arguments)
-            except Exception as error:
-                log.exception("node_failed")
-                self.failure = error
-
-        return guard
