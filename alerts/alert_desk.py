@@ -56,7 +56,7 @@ class DeskBatch:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether there is nothing to store and nothing to do."""
+        """Return True if there is nothing to store and nothing to do."""
         return not (self.alerts or self.forgotten or self.events or self.letters or self.offers or self.grants)
 
 

@@ -121,7 +121,7 @@ class AlertEngine:
 
     @property
     def is_blast(self) -> bool:
-        """Tell whether the alert about the blast radius stands."""
+        """Return True if the alert about the blast radius stands."""
         return self._blast is not None and bool(self.book.subjects(self._blast.rule.name))
 
     def drop_old_rules(self, now_ms: int) -> list[Alert]:

@@ -91,7 +91,7 @@ class AlertStore:
 
     @property
     def is_committing(self) -> bool:
-        """Tell whether a batch was handed over that is not known to be stored: it must not grow meanwhile."""
+        """Return True if a batch was handed over that is not known to be stored: it must not grow meanwhile."""
         return self._writer.is_committing
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ class QuietHours:
     zone: ZoneInfo
 
     def covers(self, time_ms: int) -> bool:
-        """Tell whether a moment lies in the quiet hours."""
+        """Return True if a moment lies in the quiet hours."""
         local = datetime.fromtimestamp(time_ms / 1000, UTC).astimezone(self.zone).time()
         if self.begin <= self.end:
             return self.begin <= local < self.end

@@ -130,7 +130,7 @@ class InputReader:
 
     @property
     def has_caught_up(self) -> bool:
-        """Tell whether all has been read that was there at the start."""
+        """Return True if all has been read that was there at the start."""
         return self._is_assigned and not self._unread
 
     @property

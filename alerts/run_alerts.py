@@ -147,7 +147,7 @@ class AlertLoop:
 
     @property
     def _is_ready(self) -> bool:
-        """Tell whether all has been read that was there at the start, and from where on is stored."""
+        """Return True if all has been read that was there at the start, and from where on is stored."""
         return self._reader.has_caught_up and self._has_stored
 
     def wind_down(self) -> None:

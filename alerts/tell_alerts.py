@@ -89,7 +89,7 @@ def tell(
 
 
 def _may_be_told(alert: Alert) -> bool:
-    """Tell whether the alert stands, or its end is still to be told to those who know of it."""
+    """Return True if the alert stands, or its end is still to be told to those who know of it."""
     return alert.is_raised or alert.told == AlertStatus.RAISED
 
 

@@ -92,7 +92,7 @@ class FleetWatcher:
         return {OVERLAY: _Standing(since_ms, len(risky), (), name_some(risky))}
 
     def _is_crossed(self, idle: Member) -> bool:
-        """Tell whether the overlay in force has the broker in a life that is over."""
+        """Return True if the overlay in force has the broker in a life that is over."""
         plan = self._overlay
         if plan is None:
             return idle.facts is None  # The first overlay has the brokers of the inventory.

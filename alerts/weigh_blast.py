@@ -17,7 +17,7 @@ SINGLE_SOURCES = ("queue.", "broker.")  # Alerts about these are about one broke
 
 
 def is_single(on: str) -> bool:
-    """Tell whether a rule on this source speaks of one broker, or of one link of it."""
+    """Return True if a rule on this source speaks of one broker, or of one link of it."""
     return on.startswith(SINGLE_SOURCES)
 
 

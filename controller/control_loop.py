@@ -44,7 +44,7 @@ class ControlLoop:
 
     @property
     def is_transition_running(self) -> bool:
-        """Tell whether brokers are between two configurations because of a plan of ours."""
+        """Return True if brokers are between two configurations because of a plan of ours."""
         return self._runner.is_busy or self.state.plan_log.moving is not None
 
     @property

@@ -103,7 +103,7 @@ class OrderSource(Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Tell whether all that stood at the start has been handed out; until then nothing may be decided."""
+        """Return True if all that stood at the start has been handed out; until then nothing may be decided."""
         ...
 
     @property
@@ -164,7 +164,7 @@ class ClientRegister(Protocol):
 
     @property
     def is_waited_for(self) -> bool:
-        """Tell whether nothing is known yet, but may be soon."""
+        """Return True if nothing is known yet, but may be soon."""
         ...
 
     @property

@@ -120,7 +120,7 @@ def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguratio
 
 
 def _is_settled(report: CommandResult, fleet: FleetView) -> bool:
-    """Tell whether a broker reports an overlay of known brokers, and is between no two."""
+    """Return True if a broker reports an overlay of known brokers, and is between no two."""
     try:
         held_overlay(report, fleet)
     except ValueError:

@@ -25,12 +25,12 @@ class AccessCheck:
 
     @property
     def can_order(self) -> bool:
-        """Tell whether there are tokens at all; without a secret the dashboard is read-only."""
+        """Return True if there are tokens at all; without a secret the dashboard is read-only."""
         return self._secret is not None
 
     @property
     def login_to_read(self) -> bool:
-        """Tell whether reading needs a token, too."""
+        """Return True if reading needs a token, too."""
         return self._settings.login_to_read
 
     def operator(self, authorization: str | None) -> Operator:
@@ -51,7 +51,7 @@ class AccessCheck:
         return self._holder(_bearer(authorization) or cookie, "Reading needs a token", (SCOPE, READ_SCOPE))
 
     def still_holds(self, who: Operator | None) -> bool:
-        """Tell whether a reader's token has neither ended nor been taken back since."""
+        """Return True if a reader's token has neither ended nor been taken back since."""
         try:
             return who is None or (time.time() * 1000 < who.until_ms and who.token_id not in self._revoked)
         except RevokedFileError:

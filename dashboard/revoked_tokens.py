@@ -30,7 +30,7 @@ class RevokedTokens:
         self._ids: frozenset[str] = frozenset()
 
     def __contains__(self, token_id: object) -> bool:
-        """Tell whether a token is taken back. Raises RevokedFileError when the file is there and cannot be read."""
+        """Return True if a token is taken back. Raises RevokedFileError when the file is there and cannot be read."""
         self._refresh(self._file)
         return token_id in self._ids
 

@@ -32,7 +32,7 @@ def check_disk(directory: Path, free_mb_min: int = FREE_MB_MIN) -> None:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Tell whether a write failed for want of room, on the disk or in the user's share of it."""
+    """Return True if a write failed for want of room, on the disk or in the user's share of it."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 

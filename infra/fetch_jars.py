@@ -61,7 +61,7 @@ class JarCheck:
 
     @property
     def complete(self) -> bool:
-        """Tell whether every jar is there and matches."""
+        """Return True if every jar is there and matches."""
         return not self.missing and not self.mismatched
 
 

@@ -40,7 +40,7 @@ def check_port(port: int, server: str) -> None:
 
 
 def is_listening(port: int, timeout_s: float = 0.2) -> bool:
-    """Tell whether somebody accepts connections on this loopback port."""
+    """Return True if somebody accepts connections on this loopback port."""
     with socket.socket() as probe:
         probe.settimeout(timeout_s)
         return probe.connect_ex((LOOPBACK, port)) == 0

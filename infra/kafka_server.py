@@ -227,7 +227,7 @@ def start_kafka(
 
 
 def is_kafka_ready(kafka: KafkaAccess, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
-    """Tell whether the cluster answers and has a broker that serves clients."""
+    """Return True if the cluster answers and has a broker that serves clients."""
     try:
         return bool(open_admin(kafka, timeout_s).list_topics(timeout=timeout_s).brokers)
     except KafkaException:

@@ -27,7 +27,7 @@ class RedisAccess:
 
     @property
     def is_tls(self) -> bool:
-        """Tell whether the connection is encrypted."""
+        """Return True if the connection is encrypted."""
         return urlsplit(self.url).scheme == "rediss"
 
     def faults(self) -> list[str]:

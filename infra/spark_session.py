@@ -85,7 +85,7 @@ def base_configuration(
 
 
 def is_submitted(environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether this process was started by spark-submit, which has then chosen master, memory and jars."""
+    """Return True if this process was started by spark-submit, which has then chosen master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 

@@ -162,7 +162,7 @@ class Supervisor:
         return self._children[name].restarts
 
     def is_ready(self, name: str) -> bool:
-        """Tell whether a service runs and answered its readiness probe since it was last started."""
+        """Return True if a service runs and answered its readiness probe since it was last started."""
         return self._children[name].ready.is_set()
 
     def stop_service(self, name: str) -> None:
@@ -348,7 +348,7 @@ def _environment(service: Service) -> dict[str, str]:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether a process has ended, without reaping it."""
+    """Return True if a process has ended, without reaping it."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 

@@ -90,7 +90,7 @@ class TransactionWriter:
 
     @property
     def is_committing(self) -> bool:
-        """Tell whether something was handed over that is not known to be written: it must not change meanwhile."""
+        """Return True if something was handed over that is not known to be written: it must not change meanwhile."""
         return self._is_filled
 
     def close(self) -> None:

@@ -122,7 +122,7 @@ def start_valkey_service(
 
 
 def is_redis_ready(url: str, timeout_s: float = PROBE_TIMEOUT_S, security: RedisSecurity | None = None) -> bool:
-    """Tell whether the server at ``url`` accepts the credentials and has loaded its data."""
+    """Return True if the server at ``url`` accepts the credentials and has loaded its data."""
     once = Retry(NoBackoff(), 0)  # redis-py's own default is to try for many seconds
     options = {**RedisAccess(url, security or RedisSecurity()).client_options(), "retry": once}
     client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, **options)

@@ -42,7 +42,7 @@ class CongestionRule:
     release_share: float = RELEASE_SHARE
 
     def congested(self, window: QueueWindow, *, was: bool = False) -> bool:
-        """Return whether the queue is congested; ``was``: in the window before."""
+        """Return True if the queue is congested; ``was``: in the window before."""
         return self.is_above(self.measure(window), was=was)
 
     def is_above(self, measured: float, *, was: bool = False) -> bool:

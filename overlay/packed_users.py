@@ -95,7 +95,7 @@ class PackingInstance:
         return np.bincount(homes, weights=self.demand_per_s, minlength=self.broker_count).astype(np.float64)
 
     def is_packed(self, homes: Homes) -> bool:
-        """Tell whether no broker has more than it has room for, but for rounding."""
+        """Return True if no broker has more than it has room for, but for rounding."""
         return bool((self.loads_per_s(homes) <= self.room_per_s * (1 + 1e-9)).all())
 
 

@@ -79,7 +79,7 @@ class PublisherPlacement:
         self.homes[place] = home
 
     def keeps(self, limits_per_s: Floats, moves: Sequence[tuple[int, int]] = ()) -> bool:
-        """Tell whether no broker would be above these limits once the publishers are moved. O(brokers) for each."""
+        """Return True if no broker would be above these limits once the publishers are moved. O(brokers) for each."""
         loads = self.loads_per_s
         for place, home in moves:
             loads = loads - self._own[place] + self._loads_at(place, home)

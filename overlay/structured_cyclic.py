@@ -67,7 +67,7 @@ class StructuredCyclicOverlay:
         return [ScotBroker(broker.region, cluster) for cluster in others]
 
     def is_edge(self, broker: ScotBroker) -> bool:
-        """Return whether the broker has at most one neighbour in its cluster; otherwise it is an inner broker."""
+        """Return True if the broker has at most one neighbour in its cluster; otherwise it is an inner broker."""
         return len(self.tree[broker.region]) <= 1
 
 

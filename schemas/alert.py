@@ -68,10 +68,10 @@ class Alert(Struct, frozen=True):
 
     @property
     def is_silenced(self) -> bool:
-        """Tell whether something keeps the alert from being told now."""
+        """Return True if something keeps the alert from being told now."""
         return bool(self.silenced_by)
 
     @property
     def is_raised(self) -> bool:
-        """Tell whether the condition holds."""
+        """Return True if the condition holds."""
         return self.status is AlertStatus.RAISED

@@ -69,7 +69,7 @@ def way_in(announcement: Announcement, brokers: Container[str], *, has_left: boo
 
 
 def may_ask(member: Member | None) -> bool:
-    """Tell whether an announcement of a broker means something: it is no member, or was one that has left."""
+    """Return True if an announcement of a broker means something: it is no member, or was one that has left."""
     return member is None or member.state is MemberState.LEFT
 
 

@@ -75,7 +75,7 @@ class FieldBound:
         return ".".join(self.path)
 
     def takes_text(self, text: str) -> bool:
-        """Tell whether a text is within the bounds."""
+        """Return True if a text is within the bounds."""
         is_within = (self.least or 0) <= len(text) and (self.most is None or len(text) <= self.most)
         return is_within and not (self.is_clean and UNCLEAN_ANYWHERE.search(text))
 

@@ -45,7 +45,7 @@ class BrokerTopics:
         return self if is_same else BrokerTopics(self.namespace, {**self.agent_of, **told})
 
     def speaks_for(self, broker: str) -> bool:
-        """Tell whether who has these topics may speak for the broker; without agents anybody may."""
+        """Return True if who has these topics may speak for the broker; without agents anybody may."""
         return not self.agent_of or broker in self.agent_of
 
     def name(self, topic: Topic, broker: str) -> str:

@@ -26,7 +26,7 @@ class MemberState(StrEnum):
 
     @property
     def is_serving(self) -> bool:
-        """Tell whether the broker is expected to be heard of and to carry notifications."""
+        """Return True if the broker is expected to be heard of and to carry notifications."""
         return self in (MemberState.IN_SERVICE, MemberState.LEAVING)
 
 

@@ -90,7 +90,7 @@ class Order(Struct, frozen=True):
         return json.dumps([SIGNED_AS, namespace, kept], sort_keys=True, separators=(",", ":")).encode()
 
     def stands_at(self, now_ms: int) -> bool:
-        """Tell whether the order has not ended by itself."""
+        """Return True if the order has not ended by itself."""
         return not self.until_ms or now_ms < self.until_ms
 
 

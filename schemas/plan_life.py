@@ -49,17 +49,17 @@ class PhaseFacts:
 
     @property
     def is_moving(self) -> bool:
-        """Tell whether brokers are at work on the plan."""
+        """Return True if brokers are at work on the plan."""
         return self.command is not None
 
     @property
     def is_final(self) -> bool:
-        """Tell whether the plan is over."""
+        """Return True if the plan is over."""
         return not self.next
 
     @property
     def is_under_way(self) -> bool:
-        """Tell whether the plan has begun and is not over: it is executed, given up or checked."""
+        """Return True if the plan has begun and is not over: it is executed, given up or checked."""
         return self.is_moving or (self.is_in_force and not self.is_final)
 
 

@@ -54,7 +54,7 @@ class Topic:
 
     @property
     def compacted(self) -> bool:
-        """Tell whether Kafka keeps the newest record of each key instead of a span of time."""
+        """Return True if Kafka keeps the newest record of each key instead of a span of time."""
         return self.retention_ms is None
 
 

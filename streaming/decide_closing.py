@@ -52,7 +52,7 @@ class Closing(Struct, frozen=True):
         return cls(reached_ms=dict.fromkeys(sorted(brokers), 0))
 
     def has_given_up(self, broker: str) -> bool:
-        """Tell whether a broker is awaited no more."""
+        """Return True if a broker is awaited no more."""
         return self.misses.get(broker, 0) >= MISSES_MAX
 
     @property

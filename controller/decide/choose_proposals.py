@@ -71,7 +71,7 @@ class PlanDraft:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing has been proposed."""
+        """Return True if nothing has been proposed."""
         return not self._chosen and not self._refused
 
     def consider(self, proposals: Sequence[Proposal]) -> None:

@@ -84,7 +84,7 @@ def _decision(
 
 
 def _saves(plan: Plan, situation: Situation) -> bool:
-    """Tell whether a plan lowers the cost of the situation's windows; whoever a person wants away goes anyway."""
+    """Return True if a plan lowers the cost of the situation's windows; clients that a person evacuates go anyway."""
     before = reached = situation.kind.reached(situation.state)
     for proposal in plan.proposals:
         reached = reached.after(proposal)

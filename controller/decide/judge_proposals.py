@@ -185,7 +185,7 @@ def judge_change(
 
 
 def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:
-    """Tell whether the proposal changes again what was changed a short time ago, on traffic like the present."""
+    """Return True if the proposal changes again what was changed a short time ago, on traffic like the present."""
     lifetime_s, changed_ms = situation.subscription_lifetime_s, situation.recent.latest_ms(proposal)
     if lifetime_s is None or changed_ms < 0 or changed_ms <= (situation.changed_since_ms or -1):
         return False

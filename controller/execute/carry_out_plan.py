@@ -76,12 +76,12 @@ class PlanRunner:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a plan is under way or something waits to be stored, sent or told."""
+        """Return True if a plan is under way or something waits to be stored, sent or told."""
         return self._transition is not None or bool(self._effects)
 
     @property
     def is_storing(self) -> bool:
-        """Tell whether something waits to be stored, sent or told."""
+        """Return True if something waits to be stored, sent or told."""
         return bool(self._effects)
 
     @property

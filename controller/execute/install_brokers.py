@@ -37,7 +37,7 @@ class BrokerInstaller:
                 self._installed[result.broker] = (result.epoch_to, now_ms)
 
     def is_ready(self, broker: str, epoch: int, since_ms: int) -> bool:
-        """Tell whether the broker has been made an outsider of an epoch since a time."""
+        """Return True if the broker has been made an outsider of an epoch since a time."""
         installed, at_ms = self._installed.get(broker, (-1, 0))
         return installed == epoch and at_ms >= since_ms
 
@@ -47,7 +47,7 @@ class BrokerInstaller:
             self._installed.pop(broker, None)
 
     def is_new(self, broker: str, now_ms: int) -> bool:
-        """Tell whether the broker was asked for the first time so lately that its answer is worth waiting for."""
+        """Return True if the broker was asked for the first time so lately that its answer is worth waiting for."""
         first_ms = self._first_asked_ms.get(broker)
         return first_ms is None or now_ms - first_ms < self._resend_ms
 

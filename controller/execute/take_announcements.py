@@ -164,7 +164,7 @@ class AnnouncementTaker:
 
 
 def is_awaited_unasked(member: Member) -> bool:
-    """Tell whether a member is to join because it has announced itself, and not by a person's order."""
+    """Return True if a member is to join because it has announced itself, and not by a person's order."""
     return member.state is MemberState.JOINING and member.reason == ADMITTED
 
 

@@ -103,7 +103,7 @@ class Transition:
 
     @property
     def is_done(self) -> bool:
-        """Tell whether no command of this plan is or will be under way."""
+        """Return True if no command of this plan is or will be under way."""
         return not self._facts.is_moving
 
     @property

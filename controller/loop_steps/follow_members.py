@@ -215,7 +215,7 @@ class FollowMembers:
 
 
 def _is_taken_in(broker: str, state: LoopState) -> bool:
-    """Tell whether the overlay has a broker, or may have it by the plan under way."""
+    """Return True if the overlay has a broker, or may have it by the plan under way."""
     return broker in state.plan_log.present.brokers or state.plan_log.moving is not None
 
 

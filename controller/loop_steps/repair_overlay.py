@@ -113,7 +113,7 @@ class RepairOverlay:
         return frozenset(found)
 
     def _is_due(self, change: BrokerChange, to_join: Sequence[str], ready: frozenset[str], now_ms: int) -> bool:
-        """Tell whether to wait no longer for others that could come into the same plan."""
+        """Return True if it is time to stop waiting for others that could join the same plan."""
         if change == NO_CHANGE:
             self._ready_since_ms = None
             return False
@@ -124,7 +124,7 @@ class RepairOverlay:
         return now_ms - self._ready_since_ms >= self._settings.members.batch_ms
 
     def _may_try(self, change: BrokerChange, plan_log: PlanLog, now_ms: int) -> bool:
-        """Tell whether the same was not tried in vain a short while ago; the pause grows with each time.
+        """Return True if the same was not tried in vain a short while ago; the pause grows with each time.
 
         Each change is remembered, not the last alone: who is ready to come back with a repair is so every other time.
         """

@@ -53,7 +53,7 @@ class KafkaClientRegister:
 
     @property
     def is_waited_for(self) -> bool:
-        """Tell whether more may be known soon."""
+        """Return True if more may be known soon."""
         return not (self._is_read or self._is_too_large)
 
     def count(self) -> int | None:

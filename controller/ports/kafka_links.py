@@ -92,7 +92,7 @@ class TopicReader(Generic[Record]):
 
     @property
     def is_reading(self) -> bool:
-        """Tell whether the topics have been found; records written from then on are not missed."""
+        """Return True if the topics have been found; records written from then on are not missed."""
         return self._assigned
 
     @property
@@ -130,7 +130,7 @@ class TopicReader(Generic[Record]):
         return self._decoder.decode(message, self.record_types[message.topic() or ""])
 
     def has_read_all(self) -> bool:
-        """Tell whether the end of each topic has once been reached since the start.
+        """Return True if the end of each topic has once been reached since the start.
 
         The end is told by the reader's position: marks of transactions take offsets, too, and are no messages.
         """

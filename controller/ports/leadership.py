@@ -98,7 +98,7 @@ class Leadership:
 
     @property
     def is_chosen(self) -> bool:
-        """Tell whether the group has chosen this one, as far as it knows: one that was suspended learns it late."""
+        """Return True if the group has chosen this one, as far as it knows: one that was suspended learns it late."""
         return self._is_chosen
 
     def check(self) -> None:

@@ -98,7 +98,7 @@ class KafkaOrders:
 
     @property
     def is_known(self) -> bool:
-        """Tell whether all that stood at the start has been handed out."""
+        """Return True if all that stood at the start has been handed out."""
         return self._is_known
 
     @property

@@ -175,7 +175,7 @@ class ClosedWindow:
 
     @property
     def is_complete(self) -> bool:
-        """Tell whether decisions may rest on the window."""
+        """Return True if decisions may rest on the window."""
         return not self.fault
 
     @property

@@ -45,9 +45,9 @@ class HeardBrokers:
         return self.newest.end_ms - heard_ms
 
     def was_heard_since(self, broker: str, since_ms: int) -> bool:
-        """Tell whether the broker was heard in any window that ended later than a time."""
+        """Return True if the broker was heard in any window that ended later than a time."""
         return self._heard_ms.get(broker, -1) > since_ms
 
     def is_heard_since(self, broker: str, since_ms: int) -> bool:
-        """Tell whether the broker was heard in the newest window, and that began later than a time."""
+        """Return True if the broker was heard in the newest window, and that began later than a time."""
         return self.newest is not None and broker in self.newest.boots and self.newest.start_ms >= since_ms

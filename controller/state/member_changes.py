@@ -41,7 +41,7 @@ def started_again(member: Member, boot_ms: int, reason: str, now_ms: int, settin
 
 
 def is_dead_by_order(member: Member) -> bool:
-    """Tell whether a person said that the member is dead: then only another life of it comes back."""
+    """Return True if a person said that the member is dead: then only another life of it comes back."""
     return member.ordered_ms > 0 and member.state is MemberState.DEAD and member.ordered_ms >= member.deaths_ms[-1]
 
 

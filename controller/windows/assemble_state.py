@@ -138,7 +138,7 @@ class WindowAssembler:
         return any(other > start_ms and window.marker is not None for other, window in self._pending.items())
 
     def _later_marker_waits(self, start_ms: int, now_ms: int) -> bool:
-        """Tell whether a later window's marker came too recently to give up on the marker of this one."""
+        """Return True if a later window's marker came too recently to give up on the marker of this one."""
         later = [w.marker_came_ms for other, w in self._pending.items() if other > start_ms and w.marker is not None]
         return bool(later) and now_ms - min(later) < self._limits.rows_wait_ms
 

@@ -62,7 +62,7 @@ class LinkMeter:
 
     @property
     def is_usable(self) -> bool:
-        """Tell whether the inventory's costs can be delays."""
+        """Return True if the inventory's costs can be delays."""
         return 1 / UNIT_FACTOR_MAX <= self.unit_factor <= UNIT_FACTOR_MAX
 
     @property

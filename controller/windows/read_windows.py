@@ -131,7 +131,7 @@ class WindowReader:
         ]
 
     def _waits_for_register(self, now_ms: int) -> bool:
-        """Tell whether state is left unread for now: windows put together before the register is known say little."""
+        """Return True if state is left unread for now: windows put together before the register is known say little."""
         self._first_read_ms = now_ms if self._first_read_ms is None else self._first_read_ms
         is_patient = now_ms - self._first_read_ms < REGISTER_WAIT_MS
         return self._kind.NEEDS_REGISTER and self._ports.clients.is_waited_for and is_patient

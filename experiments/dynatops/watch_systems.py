@@ -32,11 +32,11 @@ class Schedule:
     period_h: float = np.inf
 
     def is_measured(self, end_h: float) -> bool:
-        """Tell whether the end of a step is measured."""
+        """Return True if the end of a step is measured."""
         return end_h > 0 and end_h >= self.settle_h and _is_multiple(end_h, self.measure_h)
 
     def ends_period(self, end_h: float) -> bool:
-        """Tell whether a period is over at the end of a step."""
+        """Return True if a period is over at the end of a step."""
         return end_h > 0 and _is_multiple(end_h, self.period_h)
 
 

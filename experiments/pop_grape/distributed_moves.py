@@ -89,7 +89,7 @@ class MoveQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether no move waits or is under way."""
+        """Return True if no move waits or is under way."""
         return not self._waiting and not self.driver.is_busy and not self._handed_over
 
     def hand_over(self, move: Move) -> None:

@@ -96,7 +96,7 @@ class Selection:
         return self.tree.brokers[chosen]
 
     def _is_kept(self, place: int) -> bool:
-        """Tell whether a candidate is left over by load: it is if it would be chosen with the least delay."""
+        """Return True if a candidate is left over by load: it is if it would be chosen with the least delay."""
         delays_ms = np.ones(len(self.messages))
         delays_ms[place] = 0.0
         nobody = np.zeros(len(delays_ms), dtype=np.bool_)

@@ -282,7 +282,7 @@ class DistributedBroker:
         return self._engagement is not None and self._engagement.cycle.name == cycle.name
 
     def _is_free(self, view: LocalView, now_ms: float) -> bool:
-        """Tell whether the broker may take part in a cycle; forget the last one when it is over."""
+        """Return True if the broker may take part in a cycle; forget the last one when it is over."""
         if self._engagement is None:
             return True
         is_done = self._engagement.cycle.link_added in view.trees[view.epoch].links

@@ -69,7 +69,7 @@ class TransitionDriver:
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a transition is under way."""
+        """Return True if a transition is under way."""
         return self._target is not None
 
     def begin(self, links: Iterable[Link], moves: Iterable[ClientMove] = ()) -> None:
@@ -173,7 +173,7 @@ class ExchangeQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether no exchange waits or is under way."""
+        """Return True if no exchange waits or is under way."""
         return not self._waiting and not self.driver.is_busy
 
     def hand_over(self, exchange: Exchange) -> None:

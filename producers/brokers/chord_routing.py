@@ -268,7 +268,7 @@ class RingRouting:
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def _takes(self, request: SubscribeRequest | AdvertiseRequest) -> bool:
-        """Tell whether a client may ask this broker: where it joins or leaves, users that move may, and nobody else."""
+        """Return True if a client may ask this broker: one that joins or leaves serves only users that move."""
         if self._core.takes_clients:
             return True
         return isinstance(request, SubscribeRequest) and self.moves.is_of_plan(request.client, request.connection)

@@ -229,7 +229,7 @@ class ChordTables:
         return is_kept and self.lost.isdisjoint(older.configuration.route(home, root))
 
     def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:
-        """Tell whether the way from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
+        """Return True if the way from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
 
         Then it is so for all brokers on it, too: routes from one node share their beginnings.
         """

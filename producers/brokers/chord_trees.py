@@ -156,7 +156,7 @@ class TopicTrees:
         return effects
 
     def _stands_later(self, tables: ChordTables, topic: str, peer: str) -> bool:
-        """Tell whether an acknowledgement to a child holds in the later epochs that derive its place from this one."""
+        """Return True if an acknowledgement to a child holds in later epochs that derive its place from this."""
         later = (other.topics.get(topic) for other in self._core.epochs() if other.epoch > tables.epoch)
         return all(
             entry is None or entry.is_joined or peer not in entry.children or peer in entry.waiting for entry in later

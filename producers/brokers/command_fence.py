@@ -50,7 +50,7 @@ class CommandFence:
         return "" if owner is None else owner.digest
 
     def is_aborted(self, epoch: int) -> bool:
-        """Tell whether an epoch belongs to a plan that was aborted."""
+        """Return True if an epoch belongs to a plan that was aborted."""
         owner = self._owners.get(epoch)
         return owner is not None and owner.is_aborted
 

@@ -76,7 +76,7 @@ _OPPOSITE = {
 
 
 def matches(filter_: Filter, content: Content) -> bool:
-    """Tell whether the content fulfils every predicate; an absent attribute or one of another type never does."""
+    """Return True if the content fulfils every predicate; an absent attribute or one of another type never does."""
     return all(
         predicate.attribute in content and _fulfils(predicate, content[predicate.attribute]) for predicate in filter_
     )
@@ -94,7 +94,7 @@ def _fulfils(predicate: Predicate, value: float | str) -> bool:
 
 
 def intersects(advertisement: Filter, subscription: Filter) -> bool:
-    """Tell whether some content matches both filters.
+    """Return True if some content matches both filters.
 
     Exact, but for numbers so close that no float lies between them: there it says yes.
     """
@@ -111,7 +111,7 @@ def intersects(advertisement: Filter, subscription: Filter) -> bool:
 
 
 def covers(wide: Filter, narrow: Filter) -> bool:
-    """Tell whether every content that matches ``narrow`` matches ``wide``; exact as :func:`intersects` is."""
+    """Return True if every content that matches ``narrow`` matches ``wide``; exact as :func:`intersects` is."""
     given = _by_attribute(narrow)
     if all(
         predicate.attribute in given and _is_implied(given[predicate.attribute], predicate)
@@ -130,7 +130,7 @@ def _by_attribute(filter_: Filter) -> dict[str, list[Predicate]]:
 
 
 def _is_implied(given: list[Predicate], implied: Predicate) -> bool:
-    """Tell whether predicates on one attribute leave no value that ``implied`` refuses."""
+    """Return True if predicates on one attribute leave no value that ``implied`` refuses."""
     typed = [predicate for predicate in given if predicate.value is not None]
     if implied.value is None:
         return True
@@ -153,7 +153,7 @@ def _refusals(predicate: Predicate) -> list[Predicate]:
 
 
 def _is_satisfiable(predicates: Sequence[Predicate]) -> bool:
-    """Tell whether one value fulfils all of these predicates on one attribute."""
+    """Return True if one value fulfils all of these predicates on one attribute."""
     if len(predicates) == 1:  # By far the most frequent case; only no text is before the empty one.
         return predicates[0].operator is not Operator.LT or predicates[0].value != ""
     typed = [predicate for predicate in predicates if predicate.value is not None]
@@ -177,7 +177,7 @@ def _some_number(typed: list[Predicate]) -> bool:
 
 
 def _some_text(typed: list[Predicate]) -> bool:
-    """Tell whether the least text that fulfils lower bounds, prefixes and `!=` fulfils the rest too.
+    """Return True if the least text that fulfils lower bounds, prefixes and `!=` fulfils the rest too.
 
     The text right after t is t + NUL, so that the least one always exists.
     """

@@ -190,7 +190,7 @@ class TreeChange:
         return {name for name, one in known.items() if one.told_by == LOCAL or one.told_by in dead}
 
     def is_ready(self, name: str) -> bool:
-        """Tell whether a subscription or publisher no longer keeps this broker from being prepared."""
+        """Return True if a subscription or publisher no longer keeps this broker from being prepared."""
         if name in self._interests.unconfirmed_advertisements:
             return False
         local = self._interests.locals.get(name)

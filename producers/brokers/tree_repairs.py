@@ -123,7 +123,7 @@ class TreeRepairs:
         self.outrun = {stay: one for stay, one in self.outrun.items() if one.home not in homes}
 
     def supersedes(self, earlier: Advertisement, message: Advertise) -> bool:
-        """Tell whether what is told takes the place of what is known, whose end is not waited for.
+        """Return True if what is told takes the place of what is known, whose end is not waited for.
 
         That of the older epoch does, which an abort does not take back. So does that of a later stay where the end of
         the earlier one was to come through the dead.

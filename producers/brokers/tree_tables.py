@@ -223,7 +223,7 @@ class RoutingTables:
         entry.unreleased |= owing
 
     def flow_has_ended(self, home: str) -> bool:
-        """Tell whether nothing of this epoch can still come from publishers at ``home``, another broker."""
+        """Return True if nothing of this epoch can still come from publishers at ``home``, another broker."""
         peer = self.next_hop.get(home)
         return peer is None or peer in self.ends_received  # Nothing ever came from who was not in this tree.
 
@@ -248,7 +248,7 @@ class RoutingTables:
 
     @property
     def is_drained(self) -> bool:
-        """Tell whether END has come over every link of this epoch."""
+        """Return True if END has come over every link of this epoch."""
         return len(self.ends_received) == len(self.neighbours)
 
 

@@ -312,7 +312,7 @@ class EmulatedOverlay:
 
     @property
     def is_quiet(self) -> bool:
-        """Tell whether no message is in a queue or on a link, no delivery is held back and no publisher is homeless."""
+        """Return True if no message is queued or on a link, no delivery is held back and no publisher is homeless."""
         is_held = any(broker.core.held_notifications for broker in self.brokers.values() if not broker.is_dead)
         return not self._under_way and not is_held and not self.publishers.is_any_moving
 

@@ -138,9 +138,9 @@ class Homes:
     brokers: dict[str, EmulatedBroker]
 
     def is_serving(self, name: str) -> bool:
-        """Tell whether a broker takes clients."""
+        """Return True if a broker takes clients."""
         return not self.brokers[name].is_outside
 
     def may_take(self, name: str) -> bool:
-        """Tell whether a broker lives and is in a live overlay, by which it may come to take clients."""
+        """Return True if a broker lives and is in a live overlay, by which it may come to take clients."""
         return not self.brokers[name].is_dead and bool(self.brokers[name].core.live_neighbours)

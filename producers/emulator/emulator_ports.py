@@ -54,7 +54,7 @@ class MembershipPort(Protocol):
         ...
 
     def is_member(self, broker: str) -> bool:
-        """Tell whether the broker has been let in, as far as is known without waiting."""
+        """Return True if the broker has been let in, as far as is known without waiting."""
         ...
 
 
@@ -124,7 +124,7 @@ class MemoryMembership:
         self.announced.append(announcement)
 
     def is_member(self, broker: str) -> bool:
-        """Tell whether somebody has let the broker in."""
+        """Return True if somebody has let the broker in."""
         return broker in self.members
 
 

@@ -107,7 +107,7 @@ class LossJudge:
             del self._ends[next(iter(self._ends))]
 
     def takes_part(self, broker: str, epoch: int) -> bool:
-        """Tell whether a broker is, in its life of now, in the overlay of an epoch."""
+        """Return True if a broker is, in its life of now, in the overlay of an epoch."""
         known = self._epochs.get(epoch)
         return known is not None and known.life_of.get(broker) == self._life_now.get(broker, 0)
 

@@ -149,7 +149,7 @@ class KafkaPorts:
             self.answers.write(name, announcement.broker, announcement)
 
     def is_member(self, broker: str) -> bool:
-        """Tell whether a broker is a member, by what has come of their topic; the first call only begins to read."""
+        """Return True if a broker is a member, by what has come of their topic; the first call only begins to read."""
         return broker in self.member_addresses()
 
     def member_addresses(self) -> dict[str, str]:

@@ -110,7 +110,7 @@ class _Life:
 
     @property
     def has_ended(self) -> bool:
-        """Tell whether its client has ended it."""
+        """Return True if its client has ended it."""
         return self.cancelled_ms < float("inf")
 
 

@@ -25,7 +25,7 @@ class LinkFaults:
         self._cut_until_ms[link(broker, peer)] = self._env.now + for_ms
 
     def is_cut(self, broker: str, peer: str) -> bool:
-        """Tell whether nothing gets over a link now."""
+        """Return True if nothing gets over a link now."""
         return self._cut_until_ms.get(link(broker, peer), 0.0) > self._env.now
 
     def delayed_ms(self, broker: str, peer: str, delay_ms: float) -> float:

@@ -37,7 +37,7 @@ class OutageKind(StrEnum):
 
     @property
     def is_of_link(self) -> bool:
-        """Tell whether it happens to a link, not to brokers."""
+        """Return True if it happens to a link, not to brokers."""
         return self in (OutageKind.SLOW, OutageKind.CUT)
 
 

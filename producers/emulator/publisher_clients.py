@@ -86,12 +86,12 @@ class _Publisher:
 
     @property
     def is_homeless(self) -> bool:
-        """Tell whether its home has died, so that it waits for that one or another."""
+        """Return True if its home has died, so that it waits for that one or another."""
         return self.goes_to == WHOEVER_TAKES_IT
 
     @property
     def may_hand_over(self) -> bool:
-        """Tell whether it is at a home where it may publish."""
+        """Return True if it is at a home where it may publish."""
         return self.goes_to is None and self.may_publish
 
 
@@ -130,7 +130,7 @@ class PublisherClients:
 
     @property
     def is_any_moving(self) -> bool:
-        """Tell whether a publisher is on its way to a home that is known."""
+        """Return True if a publisher is on its way to a home that is known."""
         return any(client.goes_to for client in self._publishers.values())
 
     @property

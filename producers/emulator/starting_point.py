@@ -75,5 +75,5 @@ def starting_point(inventory: Inventory, plans: Iterable[Plan]) -> StartingPoint
 
 
 def is_undecided(plan: Plan) -> bool:
-    """Tell whether answers of brokers that are no more may still commit the plan: who begins now would not know."""
+    """Return True if answers of brokers that are no more may still commit the plan: who begins now would not know."""
     return plan.phase is PlanPhase.PREPARING

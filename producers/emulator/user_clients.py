@@ -164,7 +164,7 @@ class UserClients:
 
     @property
     def is_any_moving(self) -> bool:
-        """Tell whether a user is between two homes."""
+        """Return True if a user is between two homes."""
         return any(user.goes_to is not None for user in self._users.values())
 
     def home_of(self, user: str) -> str | None:

@@ -316,7 +316,7 @@ def _topic_forms(record_types: Mapping[str, type[msgspec.Struct]]) -> dict[str, 
 
 
 def _is_whole(value: bytes, schema: Schema) -> bool:
-    """Tell whether the body is one whole record: what only begins like one would make its block unreadable."""
+    """Return True if the body is one whole record: what only begins like one would make its block unreadable."""
     stream = io.BytesIO(value)
     stream.seek(CONFLUENT_HEADER_BYTES)
     try:

@@ -102,7 +102,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def is_yardstick(self) -> bool:
-        """Tell whether nobody decided anything here."""
+        """Return True if nobody decided anything here."""
         return self.planner in (RECORDED, BOOTSTRAP, LEAST)
 
     @property

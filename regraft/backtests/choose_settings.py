@@ -55,7 +55,7 @@ class Compared:
 
     @property
     def is_as_good(self) -> bool:
-        """Tell whether the windows do not tell it from the best."""
+        """Return True if the windows do not tell it from the best."""
         return self.low_share <= 0
 
 

@@ -256,7 +256,7 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
 
 
 def is_awaited(kind: OrderKind, phase: PlanPhase) -> bool:
-    """Tell whether what comes of an order is still open: it can be followed yet, or brokers still drop the plan."""
+    """Return True if what comes of an order is still open: it can be followed yet, or brokers still drop the plan."""
     is_being_aborted = LIFE[phase].is_aborted and not LIFE[phase].is_final
     return kind in LIFE[phase].orders or (kind is OrderKind.CANCEL and is_being_aborted)
 

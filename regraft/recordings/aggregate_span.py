@@ -226,7 +226,7 @@ class _BlockGroup:
         self._size = 0
 
     def is_like(self, other: _BlockGroup) -> bool:
-        """Tell whether blocks of the other group could be in this one."""
+        """Return True if blocks of the other group could be in this one."""
         return (self._telemetry, self._told, self._ids) == (other._telemetry, other._told, other._ids)
 
     def add(self, block: RecordingBlock) -> list[str]:

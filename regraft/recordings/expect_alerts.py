@@ -36,7 +36,7 @@ class ExpectedAlert:
     within_s: float = TOLERANCE_S
 
     def fits(self, change: RehearsedChange) -> bool:
-        """Tell whether a change is the expected one."""
+        """Return True if a change is the expected one."""
         alert = change.alert
         is_same = (alert.rule, alert.subject, alert.status) == (self.rule, self.subject, self.status)
         return is_same and abs(change.at_s - self.at_s) <= self.within_s

@@ -122,7 +122,7 @@ def _rounded(told: Any) -> Any:
 
 
 def is_same_decision(plan: Plan, other: Plan) -> bool:
-    """Tell whether two plans change the same on the same window; times and observed costs may differ."""
+    """Return True if two plans change the same on the same window; times and observed costs may differ."""
     return not plan_difference(plan, other)
 
 

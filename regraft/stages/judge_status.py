@@ -84,7 +84,7 @@ class ServiceState:
 
     @property
     def is_silent(self) -> bool:
-        """Tell whether the stage has written nothing for too long."""
+        """Return True if the stage has written nothing for too long."""
         return not self.is_over and self.age_s > SILENCE_S_MAX
 
 

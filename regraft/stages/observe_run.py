@@ -109,7 +109,7 @@ class RunObserver:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether all deaths are known, and every broker that is up is in the overlay in force, and no other."""
+        """Return True if all deaths are known, and every broker that is up is in the overlay in force, and no other."""
         if self.view is None or not self.emulator:
             return False
         members = self.view.members
@@ -134,7 +134,7 @@ class RunObserver:
 
     @property
     def has_followed_shift(self) -> bool:
-        """Tell whether a plan that began after the interests shifted is completed."""
+        """Return True if a plan that began after the interests shifted is completed."""
         shift_ms, plans = self.regime_change_ms, () if self.view is None else self.view.plans
         return shift_ms is not None and any(
             plan.phase == PlanPhase.COMPLETED and plan.history[0].time_ms >= shift_ms for plan in plans

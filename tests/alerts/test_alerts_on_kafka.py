@@ -179,7 +179,7 @@ def one_server() -> Iterator[WebhookServer]:
 
 
 def has_come(server: WebhookServer, count: int) -> bool:
-    """Tell whether so many messages have come."""
+    """Return True if so many messages have come."""
     return len(server.received) >= count
 
 

@@ -203,7 +203,7 @@ class FailoverSite:
         return self.plans[-1].epoch_to
 
     def is_completed(self, epoch: int) -> bool:
-        """Tell whether the plan to this epoch is over, as it should be."""
+        """Return True if the plan to this epoch is over, as it should be."""
         return any(plan.epoch_to == epoch and plan.phase is PlanPhase.COMPLETED for plan in self.plans)
 
     def release(self) -> None:

@@ -234,7 +234,7 @@ class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedO
         super()._change_publisher(publisher, connection, home, filter_)
 
     def is_between_homes(self, name: str) -> bool:
-        """Tell whether a publisher has left one home and is not taken by the next."""
+        """Return True if a publisher has left one home and is not taken by the next."""
         client = self.publishers._publishers.get(name)
         return client is not None and client.goes_to is not None
 

@@ -54,7 +54,7 @@ class Subscription:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether its client still wants it."""
+        """Return True if its client still wants it."""
         return self.cancelled_ms is None
 
 

@@ -35,7 +35,7 @@ class Clock:
 
     @property
     def is_any_due(self) -> bool:
-        """Tell whether a timer's time has come."""
+        """Return True if a timer's time has come."""
         return self.next_ms is not None and self.next_ms <= self.now
 
     def serve(self) -> None:

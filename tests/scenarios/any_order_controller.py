@@ -103,7 +103,7 @@ class AnyOrderController:
 
     @property
     def is_out(self) -> bool:
-        """Tell whether it is dead, or knows that another one leads."""
+        """Return True if it is dead, or knows that another one leads."""
         return self.runner is None or self.runner.deposed_by_term > 0
 
     def kill(self) -> bool:
@@ -118,12 +118,12 @@ class AnyOrderController:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether no plan is under way; a dead controller is not idle."""
+        """Return True if no plan is under way; a dead controller is not idle."""
         return self.runner is not None and not self.runner.is_busy and self.log.moving is None
 
     @property
     def has_work(self) -> bool:
-        """Tell whether something waits for its next step that needs no time to pass."""
+        """Return True if something waits for its next step that needs no time to pass."""
         runner = self.runner
         if runner is None or self.is_out:
             return False

@@ -270,7 +270,7 @@ class MortalBrokers:
     # --- what a death excuses ----------------------------------------------------------------------------------
 
     def is_refused_from_the_dead(self, source: str | None, effects: Sequence[Any]) -> bool:
-        """Tell whether what comes from a declared dead is not taken: its epoch may be retired without it."""
+        """Return True if what comes from a declared dead is not taken: its epoch may be retired without it."""
         return source in self.declared and any(isinstance(effect, Dropped) for effect in effects)
 
     def note_taken(self, name: str, message: Any, effects: Sequence[Any]) -> None:
@@ -288,7 +288,7 @@ class MortalBrokers:
         self.taken.setdefault(key, set()).add(name)
 
     def is_excused(self, key: Key, subscription: str) -> bool:
-        """Tell whether a notification may not have come because of a death.
+        """Return True if a notification may not have come because of a death.
 
         So it is where its way, in the overlay of the epoch that it is stamped with, begins or ends at a broker that has
         died, or leads over one from which the next broker of the way had not taken it.
@@ -305,7 +305,7 @@ class MortalBrokers:
         )
 
     def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
-        """Tell whether the next broker of a way has taken a notification."""
+        """Return True if the next broker of a way has taken a notification."""
         return way[at + 1] in self.taken[key]
 
     @abstractmethod

@@ -220,7 +220,7 @@ class ManyControllers:
 
 
 def _take_out(pool: dict[Any, int], key: Any, is_kept: int) -> bool:
-    """Tell whether the pool has it; take one out unless it is kept."""
+    """Return True if the pool has it; take one out unless it is kept."""
     left = pool.get(key, 0)
     if left and not is_kept:
         pool[key] = left - 1

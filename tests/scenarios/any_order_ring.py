@@ -187,7 +187,7 @@ class AnyOrderRing(AnyOrderOverlay):
             self.taken_down.setdefault((message.publisher, message.sequence), set()).add(name)
 
     def has_gone_on(self, key: Key, way: Sequence[str], at: int) -> bool:
-        """Tell whether the next broker has taken a notification, from the rendezvous where that is behind."""
+        """Return True if the next broker has taken a notification, from the rendezvous where that is behind."""
         root = self.overlay_of(self.stamped[key][0]).rendezvous(str(self.account.published[key].content["topic"]))
         taken = self.taken_down.get(key, set()) if root in way[: at + 1] else self.taken[key]
         return way[at + 1] in taken

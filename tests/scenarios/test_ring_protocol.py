@@ -22,7 +22,7 @@ DYING = set(DEATHS)
 
 
 def happens(count: str, seeds: Iterable[int]) -> bool:
-    """Tell whether it happens in one of these gentle runs, which go on behind faults."""
+    """Return True if it happens in one of these gentle runs, which go on behind faults."""
     return any(count_faults(gentle_spec(seed, RING))[count] for seed in seeds)
 
 

@@ -19,7 +19,7 @@ from tests.scenarios.any_order_schedules import SCHEDULES
 
 
 def happens(count: str, seeds: Iterable[int]) -> bool:
-    """Tell whether it happens in one of these gentle runs, which go on behind faults."""
+    """Return True if it happens in one of these gentle runs, which go on behind faults."""
     return any(count_faults(gentle_spec(seed, TREE))[count] for seed in seeds)
 
 

@@ -100,7 +100,7 @@ class TreeState(OverlayState):
 
     @property
     def can_move_publishers(self) -> bool:
-        """Tell whether homes are known, and in every window what was delivered apart from what was published.
+        """Return True if homes are known, and in every window what was delivered apart from what was published.
 
         Publishers at brokers whose telemetry is of version 1 have no home here and stay, until windows with such
         telemetry have left the horizon; others may move.

@@ -151,7 +151,7 @@ class ChangeOrder:
             del self._moving[change[0]]
 
     def _is_sound(self, group: list[Change], saved_per_s: float) -> bool:
-        """Tell whether the caps are kept after the changes, and they save more than what is frailer counts."""
+        """Return True if the caps are kept after the changes, and they save more than what is frailer counts."""
         first = group[0]
         if len(group) == 1 and isinstance(first, LinkSwap) and not keeps_caps(self.reached.tree, self._search, first):
             return False

@@ -46,7 +46,7 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether nothing more may be looked at."""
+        """Return True if nothing more may be looked at."""
         return self.words_left <= 0
 
     def may_remove(self, costs: TreeCosts, numbers: Places) -> Places:
@@ -57,7 +57,7 @@ class Search:
         return numbers if int(is_new.sum()) < self.links_max else numbers[is_new[numbers]]
 
     def has_room(self, costs: TreeCosts, swap: LinkSwap) -> bool:
-        """Tell whether no more links than may be are new after a swap."""
+        """Return True if no more links than may be are new after a swap."""
         if self.links_max is None:
             return True
         links = (*costs.links, swap.added)
@@ -222,14 +222,14 @@ def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
 
 
 def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:
-    """Tell whether a tree saves more than it counts that it is frailer."""
+    """Return True if a tree saves more than it counts that it is frailer."""
     if frailty is None:
         return True
     return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs.links, better.links)
 
 
 def keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:
-    """Tell whether a swap keeps the caps of degree and load, where a broker above its cap may stay so."""
+    """Return True if a swap keeps the caps of degree and load, where a broker above its cap may stay so."""
     if costs.degree_after(swap) > search.degree_max:
         return False
     if search.load_max_per_s is None:

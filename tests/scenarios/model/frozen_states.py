@@ -183,7 +183,7 @@ _IS_VALUE: dict[type, bool] = {}
 
 
 def is_value(kind: type) -> bool:
-    """Tell whether objects of a type are immutable values, which copies may share."""
+    """Return True if objects of a type are immutable values, which copies may share."""
     known = _IS_VALUE.get(kind)
     if known is None:
         is_frozen = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]

@@ -96,7 +96,7 @@ class Control:
 
     @property
     def can_abort(self) -> bool:
-        """Tell whether the plan may be called off now."""
+        """Return True if the plan may be called off now."""
         under_way = self.under_way
         return under_way is not None and under_way.may_abort and self.phase is CommandPhase.PREPARE
 
@@ -113,7 +113,7 @@ class Control:
         return replace(self, epoch_max=self.epoch_max + 1)._enter(CommandPhase.PREPARE)
 
     def has_answered(self, broker: str) -> bool:
-        """Tell whether a broker has given all answers of the present phase."""
+        """Return True if a broker has given all answers of the present phase."""
         return self.phase is not None and all((broker, outcome) in self.answered for outcome in _ANSWERS[self.phase])
 
     def after(self, event: CommandResult | str | tuple[str, str]) -> tuple[Control, list[Command]]:

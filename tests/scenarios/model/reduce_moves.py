@@ -141,7 +141,7 @@ class Reduction:
         return awake
 
     def _may_be_commanded(self, number: int, broker: int, awake: int) -> bool:
-        """Tell whether a command for ``broker`` may be sent before it does something."""
+        """Return True if a command for ``broker`` may be sent before it does something."""
         known = self._waking.get(number)
         if known is None:
             known = self._waking[number] = self._learn_control(number)

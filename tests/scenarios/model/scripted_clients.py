@@ -59,12 +59,12 @@ class ScriptedClient:
 
     @property
     def can_step(self) -> bool:
-        """Tell whether the next step is possible, ``after`` aside."""
+        """Return True if the next step is possible, ``after`` aside."""
         return bool(self.left) and self.is_possible(self.left[0].kind)
 
     @property
     def may_publish_later(self) -> bool:
-        """Tell whether a notification of this client can still be handed to a home."""
+        """Return True if a notification of this client can still be handed to a home."""
         return any(step.kind == "publish" for step in self.left)
 
     def step(self) -> None:
@@ -80,7 +80,7 @@ class ScriptedClient:
         call_with(method, **(known | {"home": broker, "broker": broker}))
 
     def is_possible(self, kind: str) -> bool:
-        """Tell whether a step of this kind can be taken now."""
+        """Return True if a step of this kind can be taken now."""
         raise NotImplementedError
 
     def do(self, step: Step) -> None:
@@ -115,7 +115,7 @@ class PublisherScript(ScriptedClient):
 
     @property
     def may_publish_later(self) -> bool:
-        """Tell whether a notification of this publisher can still be handed to a home."""
+        """Return True if a notification of this publisher can still be handed to a home."""
         here = self.clients._publishers.get(self.name)
         return super().may_publish_later or (here is not None and bool(here.waiting))
 
