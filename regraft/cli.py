@@ -1,6 +1,6 @@
 """The command line: reads flags, calls what does the work, turns outcomes into exit codes.
 
-Exit codes: 0 all well, 1 it ran and something is wrong, 2 the call or the settings are wrong, 130 stopped by Ctrl-C.
+Exit codes: 0 success, 1 it ran but something is wrong, 2 the call or the settings are wrong, 130 stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ without losing or repeating a notification.
 
 Start here: `regraft doctor`, then `regraft demo`.
 
-Every setting can be given in four ways, the first wins: a flag (`--set streaming.window_ms=10000`), the environment
-(`REGRAFT_STREAMING__WINDOW_MS=10000`), a TOML file (`--settings FILE` or `REGRAFT_SETTINGS`), its default.
-`regraft settings --example` prints them all.""",
+Every setting can be given in four ways; the first one found wins: a flag (`--set streaming.window_ms=10000`), the
+environment (`REGRAFT_STREAMING__WINDOW_MS=10000`), a TOML file (`--settings FILE` or `REGRAFT_SETTINGS`), or its
+default. `regraft settings --example` prints them all.""",
 )
 
 
@@ -101,14 +101,15 @@ def demo(
     """Run the whole loop on this machine on real input and show it: about 3 minutes, no Docker, no root.
 
     Starts a real Kafka, Valkey, Spark job, controller and 40 emulated brokers, shifts the interests halfway, and writes
-    summary.json, report.html and run.json. The exit code is 0 only if every delivery came once and in order, a plan
-    followed the shift, and the final overlay costs no more than the first; otherwise, or after too short a run, 1.
+    summary.json, report.html and run.json. The exit code is 0 only if every delivery arrived exactly once and in order,
+    a plan followed the shift, and the final overlay costs no more than the first; otherwise, or if the run was too
+    short, it is 1.
 
-    Scenarios: stocks, a tree that routes quotes; outage, in which a whole site fails; chord, a ring that serves mobile
-    users; scot, a structured cyclic overlay under bursts; mincost, cloud regions priced in money; nats and mqtt,
-    servers that are real.
+    Scenarios: stocks, a tree that routes quotes; outage, the same with a site that fails; chord, a ring for mobile
+    users; scot, a structured cyclic overlay under bursts; mincost, cloud regions billed by traffic; nats and mqtt, real
+    broker servers.
 
-    With `--secure` every connection is encrypted and every client logs in (refused with servers of your own); other
+    With `--secure` every connection is encrypted and every client logs in (not with your own servers); other
     commands reach them with `--settings DIR/run/security/client.toml`.
 
     Examples: `regraft demo`; `regraft demo --quick --seed 3 --out out/seed-3`; `regraft demo --chaos --secure`;
@@ -131,7 +132,7 @@ def demo(
             console,
         )
     except KeyboardInterrupt:
-        typer.echo("Stopped by Ctrl-C before its end: nothing was left running, and no summary was written.", err=True)
+        typer.echo("Stopped by Ctrl-C: nothing is left running, and no summary was written.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     faults = failures(summary)
     if as_json:
@@ -147,7 +148,7 @@ def demo(
 def _add_course(
     flags: dict[str, dict[str, Any]], scenario: str | None, duration: float | None, quick: bool, rate: float | None
 ) -> None:
-    """Add what the demo's own flags say to the settings."""
+    """Add the values of the demo's own flags to the settings."""
     if scenario is not None:
         flags.setdefault("demo", {})["scenario"] = scenario
     if duration is not None or quick:
@@ -160,7 +161,8 @@ def _add_course(
 def run(
     bootstrap: Bootstrap = None,
     emulate: Annotated[
-        bool, typer.Option("--emulate", help="Also run the emulated brokers; without it, yours must report.")
+        bool,
+        typer.Option("--emulate", help="Also run the emulated brokers; without this, your own brokers must report."),
     ] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Also serve the dashboard.")] = False,
     dry_run: DryRun = None,
@@ -172,8 +174,8 @@ def run(
 ) -> None:
     """Run the loop against your Kafka: Spark job, controller and alerts, restarted when they die.
 
-    Creates the topics that are missing. Goes on until Ctrl-C or SIGTERM, then stops in order. Plans wait for a person
-    (`regraft plans`) unless --act is given, or --emulate.
+    Creates the topics that are missing. Runs until Ctrl-C or SIGTERM, then shuts down in order. Plans wait for approval
+    (`regraft plans`) unless --act or --emulate is given.
 
     Examples: `regraft run --bootstrap kafka:9092 --dry-run`; `regraft run --emulate --set run.directory=out/lab`.
     """
@@ -182,7 +184,7 @@ def run(
 
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
     settings = _settings(flags, settings_file)
-    if emulate and "controller.dry_run" not in settings.chosen:  # The emulator is ours: nobody needs to be asked.
+    if emulate and "controller.dry_run" not in settings.chosen:  # The emulator is ours: no approval is needed.
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
@@ -208,12 +210,12 @@ def show_settings(
 
 
 def emulate(settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the emulated brokers and clients, until Ctrl-C or SIGTERM. One part of `run --emulate`."""
+    """Run only the emulated brokers and clients, until Ctrl-C or SIGTERM. Part of `run --emulate`."""
     _run_stage("emulate", _flags(assignments), settings_file)
 
 
 def stream(master: Master = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. One part of `run`.
+    """Run only the Spark job that turns telemetry into windowed state, until Ctrl-C or SIGTERM. Part of `run`.
 
     Examples: `regraft stream --master spark://db1:7077 --set spark.driver_host=db2`.
     """
@@ -227,7 +229,7 @@ def control(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Run only the controller, until Ctrl-C or SIGTERM. One part of `run`."""
+    """Run only the controller, until Ctrl-C or SIGTERM. Part of `run`."""
     _run_stage("control", _flags(assignments, dry_run=dry_run, planner=planner, shadows=shadow), settings_file)
 
 
@@ -264,7 +266,7 @@ def _flags(
     shadows: list[str] | None = None,
     master: str | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Return flags as nested tables; a flag of its own wins over ``--set``."""
+    """Return flags as nested tables; a dedicated flag wins over ``--set``."""
     from regraft.commands.parse_assignments import parse_assignments
 
     flags = parse_assignments(assignments or [])
@@ -347,7 +349,7 @@ _register()
 
 
 def main() -> None:
-    """Run the command line; faults that a person can mend end in one sentence each, without a traceback."""
+    """Run the command line; faults that a user can fix print one sentence each, without a traceback."""
     from regraft.infra.check_disk import is_disk_full, tell_disk_full
     from regraft.infra.find_extras import extra_of, tell_missing
     from regraft.infra.stack_error import StackError

@@ -1,6 +1,6 @@
 """The commands ``regraft alerts``: run the stage, print the rules, list alerts, try rules on a recording.
 
-Exit codes as in :mod:`regraft.cli`. Rules, telling and delivery belong to ``alerts``.
+Exit codes as in :mod:`regraft.cli`. Rules, notification and delivery belong to ``alerts``.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ EXIT_FAILED = 1
 
 alerts_app = typer.Typer(
     no_args_is_help=True,
-    help="""Alert rules: list them, try them on a recording, show what is raised.
+    help="""Alert rules: list them, try them on a recording, show active alerts.
 
-Try rules on a recording before they are used: `regraft alerts test RULES FILE`.""",
+Try rules on a recording before you use them: `regraft alerts test RULES FILE`.""",
 )
 
 
 @alerts_app.command()
 def run(bootstrap: Bootstrap = None, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Run only the alert stage, until Ctrl-C or SIGTERM: rules over windows, plans and events, and who is told.
+    """Run only the alert stage, until Ctrl-C or SIGTERM: evaluates rules on windows, plans and events, and notifies.
 
-    One per namespace: a second one takes over from the first. It goes on where the last one stopped, and sends nothing
-    twice. Who is told stands in alerts.targets (apprise URLs) and alerts.webhooks, better in the environment than on a
-    command line: they hold secrets.
+    One per namespace: a second one takes over from the first. It resumes where the last one stopped and sends nothing
+    twice. Recipients are listed in alerts.targets (apprise URLs) and alerts.webhooks; set them in the environment
+    rather than on a command line, as they hold secrets.
 
     Examples: `REGRAFT_ALERTS__TARGETS='["mailtos://user:password@example.org"]' regraft alerts run`;
     `regraft alerts run --set alerts.rules_file=rules.toml --set 'alerts.quiet_hours=22:00-07:00 Europe/Berlin'`.
@@ -57,7 +57,7 @@ def run(bootstrap: Bootstrap = None, settings_file: SettingsFile = None, assignm
 def rules(
     as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None
 ) -> None:  # fmt: skip
-    """Print the rules in use, checked: those that come with Regraft, or those of alerts.rules_file.
+    """Check and print the rules in use: the built-in ones, or those of alerts.rules_file.
 
     Examples: `regraft alerts rules > rules.toml`; `regraft alerts rules --set alerts.rules_file=rules.toml --json`.
     """
@@ -75,13 +75,13 @@ def rules(
 
 @alerts_app.command(name="list")
 def list_alerts(
-    count: Annotated[int, typer.Option("--last", min=0, help="So many of those that are over.")] = 20,
+    count: Annotated[int, typer.Option("--last", min=0, help="How many of the cleared alerts to list.")] = 20,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the alerts that stand and those cleared last, from Kafka: since when, what, and who was told.
+    """List active and recently cleared alerts from Kafka: since when, what, and who was notified.
 
     Examples: `regraft alerts list`; `regraft alerts list --last 0 --json`.
     """
@@ -95,7 +95,7 @@ def list_alerts(
         document = {"active": [alert_entry(alert) for alert in active], "recent": [alert_entry(one) for one in recent]}
         typer.echo(json.dumps(document, indent=2))
         return
-    typer.echo(f"{len(active)} alerts stand.")
+    typer.echo(f"{len(active)} active alerts.")
     if active or recent:
         table = Table(box=None, pad_edge=False)
         for head in ("since", "status", "severity", "rule", "subject", "what", "told"):
@@ -111,19 +111,19 @@ def try_rules(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, see `regraft record`.")],
     expect: Annotated[
         Path | None,
-        typer.Option("--expect", metavar="EXPECTED", help="Compare with it; end with 1 if it differs."),
+        typer.Option("--expect", metavar="EXPECTED", help="Compare with this file; exit with 1 if the result differs."),
     ] = None,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="EXPECTED", help="Write what is found into such a file.")
+        Path | None, typer.Option("--write", metavar="EXPECTED", help="Write the result to such a file.")
     ] = None,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Run rules over a recording on its own time, without Kafka, and say what would be raised and cleared when.
+    """Run rules over a recording in its own time, without Kafka, and show what would be raised and cleared, and when.
 
     A recording without state (`regraft record` without --all) is aggregated first, with the windows of its run. Times
-    are seconds since its begin.
+    are seconds from its start.
 
     Examples: `regraft alerts test rules.toml out/rec.avro`;
     `regraft alerts test rules.toml out/rec.avro --write expected.toml`, later `--expect expected.toml`.
@@ -174,13 +174,13 @@ def _stored(settings: Settings) -> list[Alert]:
         key, value = message.key() or b"", message.value()
         alerts.pop(key, None)
         if value is not None:
-            with suppress(UndecodableRecordError):  # the stage itself tells of these
+            with suppress(UndecodableRecordError):  # the stage itself reports these
                 alerts[key] = decode(value, Alert)
     return list(alerts.values())
 
 
 def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> RehearsalSettings:
-    """Return what the stage would be told, with the windows of the recorded run unless others are asked for."""
+    """Return the settings that the stage would get, with the windows of the recorded run unless others are given."""
     from regraft.recordings.rehearse_rules import RehearsalSettings
 
     told = recorded.get("streaming", {})
@@ -234,7 +234,7 @@ def _show(found: Rehearsal) -> None:
         f"{(found.end_ms - found.begin_ms) / 1000:.0f} s."
     )
     if found.undecodable:
-        typer.echo(f"{found.undecodable} messages were no records of their topic and were left out.", err=True)
+        typer.echo(f"{found.undecodable} messages were not valid records of their topic and were skipped.", err=True)
 
 
 def _row(alert: Alert) -> Sequence[str]:

@@ -1,6 +1,6 @@
-"""``regraft audit``: who ordered what, when and from where, and what came of it.
+"""``regraft audit``: who ordered what, when and from where, and with what outcome.
 
-In: the audit topic. Out: a table or JSON. What comes of orders is the controller's to say.
+In: the audit topic. Out: a table or JSON. Judging orders belongs to the controller.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from regraft.commands.command_options import AsJson, Assignments, Bootstrap, Set
 
 
 def audit(
-    count: Annotated[int, typer.Option("--last", min=1, help="So many of the newest.")] = 50,
+    count: Annotated[int, typer.Option("--last", min=1, help="How many of the newest to show.")] = 50,
     about: Annotated[
-        str | None, typer.Option("--about", metavar="SUBJECT", help="Only this plan or broker; overlay for pauses.")
+        str | None, typer.Option("--about", metavar="SUBJECT", help="Only this plan or broker; 'overlay' for pauses.")
     ] = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Show every order that was given or forged: who, when, from where, and what came of it.
+    """Show every order, forged ones included: who, when, from where, and with what outcome.
 
     Examples: `regraft audit`; `regraft audit --about plan-7 --json`.
     """

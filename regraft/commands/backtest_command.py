@@ -30,34 +30,35 @@ def backtest(
         typer.Option(
             "--planner",
             metavar="NAME",
-            help="Who decides, several joined by +; repeat to compare; auto compares all. Default: who did.",
+            help="Planner to run, several joined by +; repeat to compare; auto compares all. Default: "
+            "the recorded one.",
         ),
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Give one setting instead of the recorded one."),
+        typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Override one recorded setting; repeat for more."),
     ] = None,
     begin: Annotated[
-        str | None, typer.Option("--from", metavar="T", help="Begin here: a time (ISO 8601), or ms since 1970.")
+        str | None, typer.Option("--from", metavar="T", help="Start at this time: ISO 8601, or ms since 1970.")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", metavar="T", help="End here.")] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="T", help="End at this time.")] = None,
     closed_loop_s: Annotated[
         int,
-        typer.Option("--closed-loop-s", metavar="SECONDS", help="How much of the run is emulated again; 0 for none."),
+        typer.Option("--closed-loop-s", metavar="SECONDS", help="Seconds of the run to emulate again; 0 for none."),
     ] = CLOSED_LOOP_S,
     resimulate: Annotated[
-        bool, typer.Option("--resimulate", help="Emulate again even brokers that the emulator has not made.")
+        bool, typer.Option("--resimulate", help="Emulate even a recording that the emulator did not make.")
     ] = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where figures and drawing go.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Where figures and drawings go.")] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
     ] = None,
 ) -> None:
-    """Run planners over a recording and compare what each would have done. Needs no Kafka, no Spark.
+    """Run planners over a recording and compare what each would have done. Needs neither Kafka nor Spark.
 
-    Open loop, always: each planner decides on the recorded windows by the controller's own rules, on an overlay of its
-    own. Closed loop, where the emulator made the recording: each acts on the emulator again, and the ledger says what
-    was lost. Settings are the recorded ones unless --set says otherwise.
+    The open loop always runs: each planner decides on the recorded windows by the controller's own rules, on its own
+    overlay. The closed loop runs if the emulator made the recording: each planner acts on the emulator again, and the
+    ledger counts what was lost. The recorded settings apply unless --set overrides them.
 
     Examples: `regraft backtest rec.avro --planner swap_links_ci --planner swap_links_cost --out out/backtest`;
     `regraft backtest rec.avro --planner swap_links_cost --set controller.decision.noise_factor=3 --closed-loop-s 0`.
@@ -127,6 +128,6 @@ def _time_ms(flag: str, text: str | None, faults: list[str]) -> int | None:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        faults.append(f"{flag} {text} is no time: write 2026-08-01T10:15:00, or ms since 1970")
+        faults.append(f"{flag} {text} is not a time: write 2026-08-01T10:15:00, or ms since 1970")
         return None
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * SECOND_MS)

@@ -21,21 +21,21 @@ SettingsFile = Annotated[
 ]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Give one setting; repeat for more."),
+    typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Override one setting; repeat for more."),
 ]
 Bootstrap = Annotated[
     str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept with the order and shown.")]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, stored with the order and shown.")]
 By = Annotated[
     str,
     typer.Option(
-        "--by", metavar="NAME", help="Who orders it.", show_default="whose key signs it, else your login name"
+        "--by", metavar="NAME", help="Who gives the order.", show_default="whose key signs it, else your login name"
     ),
 ]
 Lasting = Annotated[
-    float | None, typer.Option("--for", metavar="MINUTES", help="End by itself after so long; without it, never.")
+    float | None, typer.Option("--for", metavar="MINUTES", help="Expire after this many minutes; default: never.")
 ]
 
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of all random choices; the default is 1.")]
@@ -44,12 +44,12 @@ PlannerName = Annotated[
     typer.Option(
         "--planner",
         metavar="NAME",
-        help="The planner that decides, several joined by +; a wrong name lists the known.",
+        help="The planner that decides, several joined by +; a wrong name lists the known ones.",
     ),
 ]
 ShadowNames = Annotated[
     list[str] | None,
-    typer.Option("--shadow", metavar="NAME", help="A planner that decides next to it without acting; repeat for more."),
+    typer.Option("--shadow", metavar="NAME", help="A shadow planner: it decides but does not act; repeat for more."),
 ]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark's master, default local[2]; a cluster's: spark://.")
@@ -58,7 +58,7 @@ DryRun = Annotated[
     bool | None,
     typer.Option(
         "--dry-run/--act",
-        help="Let plans wait for approval, or execute them.",
+        help="Hold plans for approval, or execute them.",
         show_default="dry-run, unless --emulate",
     ),
 ]
@@ -71,7 +71,7 @@ Duration = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    typer.Option("--rate", help="Notifications per second of each publisher, default 4; with chord of all, 150."),
+    typer.Option("--rate", help="Notifications per second of each publisher, default 4; with chord 150 in total."),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help=f"Run only {QUICK_RUNNING_S:.0f} s.")]
 Chaos = Annotated[bool, typer.Option("--chaos", help="Kill and suspend stages, brokers and links while it runs.")]

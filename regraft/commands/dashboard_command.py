@@ -1,4 +1,4 @@
-"""The command `regraft dashboard`: serve the page, or make a token with which a person may give orders.
+"""The command `regraft dashboard`: serve the page, make or revoke tokens for giving orders.
 
 Exit codes as in :mod:`regraft.cli`. Pages, orders and tokens belong to ``dashboard``.
 """
@@ -19,26 +19,27 @@ if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
 
 dashboard_app = typer.Typer(
-    no_args_is_help=True, help="Serve the overlay to browsers: what it does, why, and a way to give orders."
+    no_args_is_help=True,
+    help="Serve the overlay to browsers: its state, the reasons behind plans, and a way to give orders.",
 )
 
 
 @dashboard_app.command()
 def run(
     host: Annotated[
-        str | None, typer.Option("--host", help="Where to listen; default 127.0.0.1, this machine only.")
+        str | None, typer.Option("--host", help="Address to listen on; default 127.0.0.1, this machine only.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option("--port", help="Where to listen; default 8090, 0 takes a free one.")
+        int | None, typer.Option("--port", help="Port to listen on; default 8090, 0 picks a free one.")
     ] = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM. It shows the live view that the controller keeps in Valkey.
 
-    Anybody who reaches it may look, unless dashboard.login_to_read is set; orders need a token, and a secret in the
-    settings that signs tokens. Under another name than this machine's own, browsers need that name in
-    dashboard.host_names. docs/dashboard.md says how to serve it to others than yourself.
+    Anyone who can reach it may read it, unless dashboard.login_to_read is set; orders need a token, and the settings
+    need a secret to sign tokens. If browsers use a name other than this machine's own, add it to dashboard.host_names.
+    See docs/dashboard.md before you serve it to others.
 
     Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
     `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.
@@ -52,20 +53,20 @@ def run(
 
 @dashboard_app.command()
 def token(
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; their orders carry this name.")],
-    hours: Annotated[float, typer.Option("--hours", help="How long it lives.")] = 8.0,
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who will hold it; orders carry this name.")],
+    hours: Annotated[float, typer.Option("--hours", help="Lifetime in hours.")] = 8.0,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="It lets look only, where dashboard.login_to_read asks for a token.")
+        bool, typer.Option("--read-only", help="Allow reading only, where dashboard.login_to_read requires a token.")
     ] = False,
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Make a token for a person: whoever holds it may give orders on the dashboard until it ends.
+    """Make a token for a person: its holder may give orders on the dashboard until it expires.
 
-    Needs the secret that the dashboard has: dashboard.secret, better in REGRAFT_DASHBOARD__SECRET than on a command
-    line, or dashboard.secret_file. The token's id, told beside it, takes this one back (`regraft dashboard revoke`);
-    another secret ends all of them.
+    Needs the dashboard's secret: dashboard.secret_file, or dashboard.secret, which is better set as
+    REGRAFT_DASHBOARD__SECRET than on a command line. The token's id, printed with it, revokes this one (`regraft
+    dashboard revoke`); a new secret revokes all of them.
 
     Examples: `regraft dashboard token --by "Ana Silva"`; `regraft dashboard token --by night-shift --hours 12`;
     `regraft dashboard token --by "wall screen" --read-only`.
@@ -76,8 +77,8 @@ def token(
     secret = read_secret(dashboard)
     if secret is None:
         raise TokenSecretError(
-            "There is no secret to sign a token with: give dashboard.secret_file or REGRAFT_DASHBOARD__SECRET, "
-            "the same as the dashboard has."
+            "There is no secret to sign a token with: set dashboard.secret_file or "
+            "REGRAFT_DASHBOARD__SECRET as for the dashboard."
         )
     now_s, scope = time.time(), READ_SCOPE if read_only else SCOPE
     made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s, scope)
@@ -92,13 +93,13 @@ def token(
 
 @dashboard_app.command()
 def revoke(
-    which: Annotated[str, typer.Argument(metavar="ID", help="The id of a token, or the token itself.")],
+    which: Annotated[str, typer.Argument(metavar="ID", help="The token's id, or the token itself.")],
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Take one token back: dashboards that read the same dashboard.revoked_file refuse it from now on.
+    """Revoke one token: dashboards that read the same dashboard.revoked_file refuse it from now on.
 
-    Run it where the dashboard runs, or where that file can be written; no dashboard needs to be restarted.
+    Run it where the dashboard runs, or anywhere that file can be written; no dashboard needs a restart.
 
     Examples: `regraft dashboard revoke 3f9c2a7be01d4c58`;
     `regraft dashboard revoke 3f9c2a7be01d4c58 --set dashboard.revoked_file=/etc/regraft/revoked.txt`.

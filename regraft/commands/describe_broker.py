@@ -1,6 +1,6 @@
-"""A broker as people type it and as they read it: options of the command line to facts, a record to a row.
+"""Convert between a broker's facts and text: command-line options to facts, a record to a table row.
 
-In: texts, or a record. Out: facts or a sentence what is wrong with them; cells of a table.
+In: texts, or a record. Out: facts, or a sentence on what is wrong with them; cells of a table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LINKS_SHOWN = 5
 
 
 class FactsError(ValueError):
-    """Say what is wrong with what was typed about a broker, and what is wanted."""
+    """The facts given about a broker are wrong; the message says how, and what is expected."""
 
 
 def facts_of(
@@ -32,15 +32,15 @@ def facts_of(
     inventory: Path,
     announced: BrokerFacts | None = None,
 ) -> BrokerFacts:
-    """Return the facts that were typed, and what the broker announces of itself in the place of what was not.
+    """Return the facts that were typed, completed from the broker's own announcement.
 
-    The processing cost is the inventory's median where neither says it. Raises FactsError.
+    The processing cost defaults to the inventory's median. Raises FactsError.
     """
     from regraft.schemas.topics import AGENT_PATTERN
 
     own = announced or BrokerFacts()
     if not links and position is None and not own.link_costs and own.position is None:
-        raise FactsError("what its links cost is not known: say --link PEER=COST, once or more, or --position X,Y")
+        raise FactsError("the cost of its links is unknown: give --link PEER=COST, once or more, or --position X,Y")
     if agent and not AGENT_PATTERN.fullmatch(agent):
         raise FactsError(f"--agent is {agent!r}: 1 to 64 letters, digits, _ or -")
     costs = tuple(sorted(map(_peer_cost, links)))
@@ -60,11 +60,11 @@ def facts_of(
     try:
         return msgspec.convert(msgspec.to_builtins(facts), BrokerFacts)
     except msgspec.ValidationError as error:
-        raise FactsError(f"what is said of it is not plausible: {error}") from error
+        raise FactsError(f"its facts are not plausible: {error}") from error
 
 
 def member_row(member: Member) -> tuple[str, str, str, str]:
-    """Return what a table says of a member: name, state, since when, and why with what else is known."""
+    """Return a member as a table row: name, state, since when, and why with what else is known."""
     said = [member.reason]
     if len(member.deaths_ms) > 1:
         said.append(f"{len(member.deaths_ms)} deaths lately")
@@ -78,7 +78,7 @@ def member_row(member: Member) -> tuple[str, str, str, str]:
 
 
 def facts_text(facts: BrokerFacts) -> str:
-    """Return what is known of a broker, for people."""
+    """Return the known facts about a broker as text."""
     links = [f"{told.peer}={told.cost:g}" for told in facts.link_costs[:LINKS_SHOWN]]
     more = len(facts.link_costs) - len(links)
     said = [f"links {', '.join(links)}" + (f" and {more} more" if more else "")] if links else []
@@ -98,14 +98,14 @@ def _peer_cost(text: str) -> PeerCost:
 
 
 def _refuse_link(text: str) -> PeerCost:
-    raise FactsError(f"--link is {text!r}: PEER=COST is wanted, b07=2.5 for example")
+    raise FactsError(f"--link is {text!r}: write PEER=COST, for example b07=2.5")
 
 
 def _position(text: str) -> Position:
     try:
         x, y = (float(part) for part in text.split(","))
     except ValueError:
-        raise FactsError(f"--position is {text!r}: X,Y is wanted, 11.6,48.1 for example") from None
+        raise FactsError(f"--position is {text!r}: write X,Y, for example 11.6,48.1") from None
     return Position(x, y)
 
 
@@ -115,10 +115,12 @@ def _median_processing(path: Path) -> float:
     from regraft.overlay.inventory import Inventory
 
     if not path.exists():
-        raise FactsError(f"what a notification costs there is not known, as {path} is not here: say --processing COST")
+        raise FactsError(
+            f"the processing cost of a notification is unknown, as there is no {path}: give --processing COST"
+        )
     return float(np.median(Inventory.load(path).processing_cost))
 
 
 def time_text(time_ms: int) -> str:
-    """Return a time for people, empty for none."""
+    """Return a time as text, empty for none."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if time_ms else ""

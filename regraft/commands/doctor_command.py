@@ -1,6 +1,6 @@
-"""The command `regraft doctor`: what this machine lacks, and what is wrong with the servers that are named.
+"""The command `regraft doctor`: what this machine lacks, and what is wrong with the configured servers.
 
-In: settings. Out: a table or JSON. What is looked at belongs to :mod:`infra.doctor`.
+In: settings. Out: a table or JSON. The checks belong to :mod:`infra.doctor`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def doctor(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Check what this machine has, what is missing, and what to do about it.
+    """Check this machine: what it has, what is missing, and how to fix it.
 
-    Where Kafka or Valkey is named, it is looked at, too: name, port, TLS, certificate, login, rights to the topics.
-    Changes nothing. Ends with 1 when something is missing.
+    If Kafka or Valkey is configured, it is checked, too: name, port, TLS, certificate, login, rights to the topics.
+    Changes nothing. Exits with 1 if something is missing.
 
     Examples: `regraft doctor`; `regraft doctor --bootstrap kafka:9093 --settings regraft.toml`.
     """

@@ -1,7 +1,7 @@
-"""Give a person's order: sign it, store it, and say what the controller makes of it.
+"""Give an order: sign it, store it, and show the controller's answer.
 
-In: what is ordered, and settings. Out: a record in Kafka, and the controller's first answer. Waiting for what comes of
-a plan in the end belongs to :mod:`regraft.commands.plans_command`.
+In: what is ordered, and settings. Out: a record in Kafka, and the controller's first answer. Waiting for the end of a
+plan belongs to :mod:`regraft.commands.plans_command`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ANSWER_S_MAX = 5.0
 EXIT_FAILED = 1
 UNSIGNED = (
-    "This order is not signed, as there is no key for orders (orders.key_file): it is followed only where "
-    "orders.allow_unsigned is set. `regraft keys create NAME` makes a key."
+    "This order is not signed, as there is no key for orders (orders.key_file): the controller "
+    "follows it only if orders.allow_unsigned is set. `regraft keys create NAME` makes a key."
 )
 
 
@@ -43,10 +43,10 @@ def give_order(
     facts: BrokerFacts | None = None,
     wait_s_max: float = ANSWER_S_MAX,
 ) -> AuditEntry | None:
-    """Store an order and return the controller's answer, None when none comes in time.
+    """Store an order and return the controller's answer, or None if none arrives in time.
 
-    ``by`` empty is the holder of the key, else the login. Raises StackError when the order is not stored; ends with 1,
-    and why, when the controller refuses it.
+    An empty ``by`` stands for the holder of the key, else the login. Raises StackError if the order is not stored;
+    exits with 1 and the reason if the controller refuses it.
     """
     from regraft.infra.send_orders import send_order
     from regraft.run_records.read_audit import AuditTail
@@ -65,15 +65,17 @@ def give_order(
 
 
 def tell_given(answer: AuditEntry | None, done: str) -> None:
-    """Say what was done, or that nobody has answered yet."""
+    """Print what was done, or that no answer has arrived yet."""
     if answer is None:
-        typer.echo(f"Stored, but no controller has answered in {ANSWER_S_MAX:g} s: one that runs will judge it.")
+        typer.echo(
+            f"Stored, but no controller has answered in {ANSWER_S_MAX:g} s: the order will be judged when one runs."
+        )
     else:
         typer.echo(done)
 
 
 def _signed(settings: Settings, order: Order) -> Order:
-    """Return the order with who gives it where, and their signature where there is a key."""
+    """Return the order with who gives it and where, signed if there is a key."""
     from regraft.infra.order_keys import new_nonce
 
     key, user = settings.orders.operator_key(), getpass.getuser()

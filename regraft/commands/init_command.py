@@ -1,6 +1,6 @@
 """The command `regraft init`: write a first settings file, from options or by asking.
 
-In: options, answers. Out: a TOML file that was read back without a fault. What settings there are belongs to
+In: options, answers. Out: a TOML file that was read back without a fault. The settings themselves belong to
 :mod:`settings.run_settings`.
 """
 
@@ -19,7 +19,7 @@ EXIT_REFUSED = 2
 
 @dataclass(frozen=True)
 class Question:
-    """One setting that nobody can guess: its table and name, what to ask, and what holds without an answer."""
+    """One setting that cannot be guessed: its table and name, the question, and the default."""
 
     table: str
     name: str
@@ -29,12 +29,12 @@ class Question:
 
 KAFKA = Question("kafka", "bootstrap", "Kafka servers, host:port with commas", "127.0.0.1:9092")
 NAMESPACE = Question("kafka", "namespace", "Prefix of all topic names", "regraft")
-AUTHORITY = Question("kafka.security", "ca_file", "Certificates to trust Kafka by, none for plain text", "none")
-DIRECTORY = Question("run", "directory", "Where a run keeps its files", "out/run")
+AUTHORITY = Question("kafka.security", "ca_file", "CA certificates to verify Kafka with, none for plain text", "none")
+DIRECTORY = Question("run", "directory", "Directory for a run's files", "out/run")
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")] = Path(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist yet.")] = Path(
         "regraft.toml"
     ),
     bootstrap: Annotated[str | None, typer.Option(metavar="HOST:PORT", help=f"{KAFKA.text}.")] = None,
@@ -43,9 +43,9 @@ def init(
     directory: Annotated[str | None, typer.Option(metavar="DIRECTORY", help=f"{DIRECTORY.text}.")] = None,
     act: Annotated[bool | None, typer.Option("--act/--review", help="Execute plans, or ask a person first.")] = None,
 ) -> None:
-    """Write a settings file with what differs between sites; asks for what no option gives, at a terminal.
+    """Write a settings file with what differs between sites; at a terminal, asks for what no option gives.
 
-    Without a terminal, defaults hold. All other settings stay at their defaults (`regraft settings --example`).
+    Without a terminal, defaults apply. All other settings keep their defaults (`regraft settings --example`).
 
     Examples: `regraft init`; `regraft init site.toml --bootstrap kafka:9092 --review`.
     """
@@ -81,6 +81,6 @@ def _toml(answers: dict[Question, str], *, acts: bool) -> str:
         tables.setdefault(question.table, []).append(f"# {question.text}\n{question.name} = {json.dumps(value)}")
     if answers[AUTHORITY] != AUTHORITY.default:
         tables[AUTHORITY.table].append("tls = true")
-    asks = "# Whether plans wait for a person's approval\n"
+    asks = "# Whether plans wait for approval\n"
     tables["controller"] = [f"{asks}dry_run = {json.dumps(not acts)}"]
     return "\n\n".join(f"[{name}]\n" + "\n".join(lines) for name, lines in tables.items()) + "\n"

@@ -1,6 +1,7 @@
-"""``regraft keys``: make a key that signs orders, and show which are trusted.
+"""``regraft keys``: make a key to sign orders with, and show which keys are trusted.
 
-In: a name. Out: a private key file for who gives orders, and the public line for the stages that follow them.
+In: a name. Out: a private key file for the person who gives orders, and the public line for the stages that follow
+them.
 """
 
 from __future__ import annotations
@@ -24,24 +25,25 @@ keys_app = typer.Typer(
     no_args_is_help=True,
     help="""Make and list the keys that orders are signed with.
 
-The controller follows an order only when a key that it trusts has signed it (docs/security.md). Whoever gives orders
-keeps a private key; the controller and the alerts read the public ones from a file, again whenever it changes.""",
+The controller follows an order only when a key that it trusts has signed it (docs/security.md). Everyone who gives
+orders has a private key; the controller and the alert stage read the public keys from a file and reload it when it
+changes.""",
 )
 
 
 @keys_app.command()
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will give orders with it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who will sign orders with it.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Default: NAME.key.")] = None,
-    days: Annotated[int, typer.Option("--days", min=1, max=DAYS_MAX, help="How long it is to be trusted.")] = 365,
+    days: Annotated[int, typer.Option("--days", min=1, max=DAYS_MAX, help="Days until the key expires.")] = 365,
     orders: Annotated[
-        list[OrderKind] | None, typer.Option("--order", help="Only these orders; repeat for more. Default: all.")
+        list[OrderKind] | None, typer.Option("--order", help="Allow only these orders; repeat for more. Default: all.")
     ] = None,
     for_others: Annotated[
-        bool, typer.Option("--for-others", help="It signs what other people order: for a dashboard.")
+        bool, typer.Option("--for-others", help="It signs orders of other people, as a dashboard does.")
     ] = False,
 ) -> None:
-    """Make a key: a private one in a file that only you read, and the line that makes others trust it.
+    """Make a key: the private part in a file that only you can read, and the line that makes others trust it.
 
     Examples: `regraft keys create ana >> trusted.toml`; `regraft keys create dashboard --for-others`;
     `regraft keys create night-shift --days 30 --order pause --order resume`.
@@ -53,7 +55,7 @@ def create(
     not_after = datetime.fromtimestamp(time.time() + days * DAY_S, UTC)
     typer.echo(
         f"{file} is the private key of {name}: keep it to yourself, and name it in orders.key_file or "
-        "REGRAFT_ORDERS__KEY_FILE. The next line belongs into the file of orders.trusted_keys_file.",
+        "REGRAFT_ORDERS__KEY_FILE. Add the next line to the file named in orders.trusted_keys_file.",
         err=True,
     )
     typer.echo(key.trusted_line(not_after, orders or (), for_others=for_others))
@@ -61,13 +63,13 @@ def create(
 
 @keys_app.command(name="list")
 def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
-    """Show the keys that the stages of these settings trust, with their ends and what they may order."""
+    """Show the keys that stages with these settings trust, their expiry and what they may order."""
     from regraft.infra.order_keys import OrderKeyError, read_trusted_keys, utc
 
     settings = settings_of(assignments, settings_file).orders
     file = settings.trusted_file
     if file is None:
-        raise OrderKeyError("No file of trusted keys is named: give orders.trusted_keys_file.")
+        raise OrderKeyError("No file of trusted keys is set: give orders.trusted_keys_file.")
     keys, now_ms = read_trusted_keys(file), int(time.time() * 1000)
     if as_json:
         rows = [
@@ -91,4 +93,4 @@ def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assig
         table.add_row(key.name, key.state(now_ms), utc(key.not_after_ms), kinds, speaks_for)
     Console().print(table)
     if settings.allow_unsigned:
-        typer.echo("Orders that nobody signed are followed, too (orders.allow_unsigned).")
+        typer.echo("Unsigned orders are followed, too (orders.allow_unsigned).")

@@ -1,7 +1,7 @@
-"""``regraft members``: which brokers there are and how they are, and a person's word about one.
+"""``regraft members``: list the brokers and their states, and give orders about them.
 
-In: the members topic, and the inventory where this machine has it. Out: a table, JSON, orders. What comes of an order
-is the controller's; here only what cannot be meant is refused.
+In: the members topic, and the inventory where this machine has it. Out: a table, JSON, orders. The controller judges
+orders; only those that make no sense are refused here.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ members_app = typer.Typer(
     no_args_is_help=True,
     help="""Show the brokers of the fleet, add or drain one, declare one dead.
 
-The inventory file is what the fleet begins with; what changes later is kept in Kafka and stands through restarts.""",
+The fleet starts with the inventory file; later changes are stored in Kafka and survive restarts.""",
 )
 
 BrokerName = Annotated[str, typer.Argument(metavar="BROKER", help="Its name.")]
 BrokerNames = Annotated[list[str], typer.Argument(metavar="BROKER...", help="One name or several.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask: what is lost with the broker is known.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 class MemberError(StackError):
-    """Say why a word about a member makes no sense."""
+    """An order about a member makes no sense; the message says why."""
 
 
 @members_app.command(name="list")
 def list_members(
-    state: Annotated[MemberState | None, typer.Option("--state", help="Only those in this state.")] = None,
+    state: Annotated[MemberState | None, typer.Option("--state", help="Only brokers in this state.")] = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the brokers: state, since when and why, late deaths, when a dead one may come back, and who asks to join.
+    """List the brokers: state, since when and why, recent deaths, when a dead one may rejoin, and which ask to join.
 
-    Where this machine has no inventory, only those are known of which something was ever said.
+    Without an inventory on this machine, only brokers with a record in Kafka are listed.
 
     Examples: `regraft members list`; `regraft members list --state dead --json`.
     """
@@ -81,7 +81,7 @@ def list_members(
         for one in MemberState
         if (count := sum(member.state is one for member in known.values()))
     )
-    typer.echo(f"{len(known)} brokers: {counts}" if known else "No broker is known here: there is no inventory.")
+    typer.echo(f"{len(known)} brokers: {counts}" if known else "No brokers known: there is no inventory here.")
 
 
 @members_app.command()
@@ -90,22 +90,25 @@ def add(
     reason: Reason,
     links: Annotated[
         list[str] | None,
-        typer.Option("--link", metavar="PEER=COST", help="What a link to another broker costs; repeat for more."),
+        typer.Option("--link", metavar="PEER=COST", help="Cost of a link to another broker; repeat for more."),
     ] = None,
     position: Annotated[
-        str | None, typer.Option("--position", metavar="X,Y", help="Where it is: prices the links that are not named.")
+        str | None,
+        typer.Option("--position", metavar="X,Y", help="Its position, which prices the links that are not given."),
     ] = None,
     processing: Annotated[
         float | None,
-        typer.Option("--processing", min=0, help="What a notification costs there.", show_default="the median"),
+        typer.Option("--processing", min=0, help="Processing cost of a notification there.", show_default="the median"),
     ] = None,
     load_max: Annotated[
-        float, typer.Option("--load-max", metavar="PER_S", min=0, help="Notifications a second it bears; 0: no cap.")
+        float, typer.Option("--load-max", metavar="PER_S", min=0, help="Most notifications per second; 0: no cap.")
     ] = 0.0,
-    agent: Annotated[str, typer.Option("--agent", help="Who speaks for it in Kafka.")] = "",
-    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where it listens; for people.")] = "",
+    agent: Annotated[str, typer.Option("--agent", help="The agent that represents it in Kafka.")] = "",
+    address: Annotated[
+        str, typer.Option("--address", metavar="HOST:PORT", help="Where it listens; for information.")
+    ] = "",
     capabilities: Annotated[
-        list[str] | None, typer.Option("--capability", metavar="WORD", help="For people; repeat for more.")
+        list[str] | None, typer.Option("--capability", metavar="WORD", help="For information; repeat for more.")
     ] = None,
     by: By = "",
     bootstrap: Bootstrap = None,
@@ -114,8 +117,8 @@ def add(
 ) -> None:
     """Add a broker: it joins the overlay by a lossless plan as soon as it runs.
 
-    Say what its links cost (--link), or where it is (--position), or both. Of one that announces itself only that needs
-    to be said which is to be otherwise.
+    Give the cost of its links (--link), its position (--position), or both. For a broker that announces itself, give
+    only what should differ from its announcement.
 
     Examples: `regraft members add b41 --link b07=2.5 --link b12=4 --reason "more room"`;
     `regraft members add b42 --reason "it asks to join"`.
@@ -131,7 +134,7 @@ def add(
         raise typer.BadParameter(str(error)) from error
     strangers = sorted({told.peer for told in facts.link_costs} - known.keys())
     if inventory.exists() and strangers:
-        raise typer.BadParameter(f"there is no broker {strangers[0]} to link it to: `regraft members list` names them")
+        raise typer.BadParameter(f"there is no broker {strangers[0]} to link to: see `regraft members list`")
     _order(settings, known, OrderKind.ADD, [broker], reason, by, "{} is to join.", facts)
 
 
@@ -144,14 +147,14 @@ def drain(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Take brokers out of the overlay without losing anything: clients move away where they can, then they leave.
+    """Take brokers out of the overlay without losing anything: clients move away where possible, then they leave.
 
-    `regraft members readmit` takes it back.
+    `regraft members readmit` revokes it.
 
     Example: `regraft members drain b07 --reason "old machine"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    done = "{0} drains; it has left when `regraft members list` says so."
+    done = "{0} is draining; `regraft members list` shows when it has left."
     _order(settings, _known(settings), OrderKind.DRAIN, brokers, reason, by, done)
 
 
@@ -165,18 +168,18 @@ def dead(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Say that brokers are dead, without waiting for the controller to find out: the overlay is repaired at once.
+    """Declare brokers dead without waiting for the controller to detect it: the overlay is repaired at once.
 
-    What is in them and on their links is lost, also if they run. Nobody else may decide this when more than half of the
-    fleet falls silent at once.
+    Anything in them and on their links is lost, even if they run. If more than half of the fleet falls silent at once,
+    only this order declares brokers dead.
 
     Example: `regraft members dead b07 b08 --yes --reason "the site burns"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
     known = _known(settings)
     _check(known, OrderKind.DEAD, brokers, None, is_whole=settings.controller.inventory_path.exists())
-    _confirm(yes, f"What is in {', '.join(brokers)} and on their links is lost, even if they run. Are they dead?")
-    done = "{0} is dead; the repair is in `regraft status`."
+    _confirm(yes, f"Anything in {', '.join(brokers)} and on their links is lost, even if they run. Are they dead?")
+    done = "{0} is declared dead; `regraft status` shows the repair."
     _order(settings, known, OrderKind.DEAD, brokers, reason, by, done)
 
 
@@ -190,15 +193,15 @@ def remove(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Wait no longer for brokers that are dead or never came: they do not come back by themselves.
+    """Remove brokers that are dead or never joined: they do not rejoin by themselves.
 
     Example: `regraft members remove b07 --yes --reason "scrapped"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
     known = _known(settings)
     _check(known, OrderKind.REMOVE, brokers, None, is_whole=settings.controller.inventory_path.exists())
-    _confirm(yes, f"{', '.join(brokers)} will not come back without `regraft members readmit`. Remove?")
-    _order(settings, known, OrderKind.REMOVE, brokers, reason, by, "{} is no longer awaited.")
+    _confirm(yes, f"{', '.join(brokers)} will not rejoin without `regraft members readmit`. Remove?")
+    _order(settings, known, OrderKind.REMOVE, brokers, reason, by, "{} is removed.")
 
 
 @members_app.command()
@@ -210,16 +213,16 @@ def readmit(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Take brokers in again: one that drains stays, one that was dead or has left joins without the usual pause.
+    """Readmit brokers: one that drains stays, one that was dead or has left rejoins without the usual pause.
 
     Example: `regraft members readmit b07 --reason "new disk"`.
     """
     settings = settings_of(assignments, settings_file, bootstrap)
-    _order(settings, _known(settings), OrderKind.READMIT, brokers, reason, by, "{} may come in again.")
+    _order(settings, _known(settings), OrderKind.READMIT, brokers, reason, by, "{} may rejoin.")
 
 
 def _known(settings: Settings) -> dict[str, Member]:
-    """Return the newest record of every known broker. Raises StackError when Kafka or the topic is away."""
+    """Return the newest record of every known broker. Raises StackError if Kafka or the topic is unavailable."""
     from regraft.overlay.inventory import Inventory
     from regraft.overlay.members import FleetView
     from regraft.run_records.read_topics import read_whole
@@ -237,12 +240,12 @@ def _known(settings: Settings) -> dict[str, Member]:
 
 
 def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, agent: str) -> BrokerFacts | None:
-    """Return what a broker announces of itself and say so, None when it does not. Raises FactsError."""
+    """Return and print what a broker announces about itself, None if it does not announce itself. Raises FactsError."""
     found = [one.facts for one in read_announced(settings, known) if one.broker == broker]
     found = [facts for facts in found if agent in ("", facts.agent)]
     if len(found) > 1:
         agents = ", ".join(repr(facts.agent) for facts in found)
-        raise FactsError(f"{broker} is announced by several agents ({agents}): say whose it is with --agent")
+        raise FactsError(f"{broker} is announced by several agents ({agents}): choose one with --agent")
     for facts in found:
         typer.echo(f"{broker} announces: {facts_text(facts)}")
     return found[0] if found else None
@@ -251,11 +254,11 @@ def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, 
 def _check(
     known: dict[str, Member], kind: OrderKind, brokers: list[str], facts: BrokerFacts | None, *, is_whole: bool
 ) -> None:
-    """Raise MemberError when an order makes no sense; without the inventory (not ``is_whole``) a name may be of it."""
+    """Raise MemberError if an order makes no sense; unless ``is_whole`` the inventory may hold unknown names."""
     for broker in brokers:
         member = known.get(broker)
         if member is None and not is_whole and kind is not OrderKind.ADD:
-            continue  # The controller knows, and answers.
+            continue  # The controller knows it, and answers.
         if against := against_member_order(kind, broker, member, facts):
             raise MemberError(f"{against}.")
 
@@ -270,9 +273,9 @@ def _order(
     done: str,
     facts: BrokerFacts | None = None,
 ) -> None:
-    """Give the same order about each broker and tell what the controller says; ends with 1 when one is refused."""
+    """Give the same order about each broker and print the controller's answers; exits with 1 if one is refused."""
     if not reason.strip():
-        raise typer.BadParameter("say why: what is done without a reason nobody understands later")
+        raise typer.BadParameter("give --reason: without one nobody understands the order later")
     _check(known, kind, brokers, facts, is_whole=settings.controller.inventory_path.exists())
     refused = 0
     for broker in dict.fromkeys(brokers):
@@ -285,11 +288,11 @@ def _order(
 
 
 def _confirm(yes: bool, question: str) -> None:
-    """Go on when it was said or is answered; nobody answers where no terminal is."""
+    """Return if confirmed by flag or by answer; without a terminal only the flag counts."""
     import sys
 
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{question} Say --yes: nobody is asked here, as there is no terminal")
+        raise typer.BadParameter(f"{question} Give --yes: without a terminal nobody can be asked")
     typer.confirm(question, abort=True)

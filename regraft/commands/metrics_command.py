@@ -1,4 +1,4 @@
-"""The command `regraft metrics`: what each stage tells Prometheus, without running any of them.
+"""The command `regraft metrics`: the metrics of each stage, without running any of them.
 
 In: the metrics classes of the stages. Out: lines of text or JSON. Serving metrics belongs to the stages.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
-    """Return what each stage measures, by the name of its section in the settings."""
+    """Return each stage's metrics, by the name of its section in the settings."""
     from regraft.alerts.alert_metrics import AlertMetrics
     from regraft.controller.report.loop_metrics import LoopMetrics
     from regraft.dashboard.dashboard_metrics import DashboardMetrics
@@ -38,8 +38,8 @@ def described_metrics() -> Mapping[str, tuple[MetricInfo, ...]]:
 def metrics(as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
     """List the metrics of every stage: name, type, labels and meaning.
 
-    A stage serves them at /metrics on its `metrics_port`, the dashboard on its own port, with /health and /ready beside
-    it; process_... (memory, CPU time, open files) come on top. Durations are in ms.
+    A stage serves them at /metrics on its `metrics_port`, the dashboard on its own port, along with /health and /ready;
+    process_... (memory, CPU time, open files) are added. Durations are in ms.
 
     Examples: `regraft metrics`; `regraft run --set controller.metrics_port=9101 --set streaming.metrics_port=9102`.
     """

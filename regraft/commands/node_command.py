@@ -13,7 +13,9 @@ from regraft.commands.command_options import Assignments, Bootstrap, SettingsFil
 
 
 def node(
-    broker: Annotated[str, typer.Option("--broker", metavar="NAME", help="Which broker of the inventory this is.")],
+    broker: Annotated[
+        str, typer.Option("--broker", metavar="NAME", help="The broker of the inventory that this node is.")
+    ],
     door: Annotated[
         str,
         typer.Option(
@@ -26,7 +28,7 @@ def node(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Run one broker of the overlay next to a real broker, whose clients change nothing, until Ctrl-C or SIGTERM.
+    """Run one broker of the overlay next to a real broker, whose clients need no change, until Ctrl-C or SIGTERM.
 
     Needs inventory.json and peers.json in the run directory, the same at every node (docs/nodes.md).
 

@@ -1,6 +1,6 @@
 """``regraft pause|resume|maintain|return``: orders about adaptation as a whole and about brokers.
 
-In: a subject, who and why. Out: an order in Kafka, which stands until it is taken back, through restarts of anything.
+In: a subject, who and why. Out: an order in Kafka, which holds until it is revoked, through any restarts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def pause(
     until_ms = _until_ms(reason, minutes)
     settings = settings_of(assignments, settings_file, bootstrap)
     answer = give_order(settings, OrderKind.PAUSE, WHOLE_OVERLAY, by, reason, until_ms=until_ms)
-    tell_given(answer, f"Adaptation is paused{_end(minutes)}: {reason}. `regraft resume --reason ...` takes it back.")
+    tell_given(answer, f"Adaptation is paused{_end(minutes)}: {reason}. `regraft resume --reason ...` ends the pause.")
 
 
 def resume(
@@ -48,7 +48,7 @@ def resume(
     """Let the controller decide again."""
     _until_ms(reason, None)
     settings = settings_of(assignments, settings_file, bootstrap)
-    tell_given(give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason), "Adaptation goes on.")
+    tell_given(give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason), "Adaptation resumes.")
 
 
 def maintain(
@@ -61,10 +61,10 @@ def maintain(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Put a broker into maintenance: it gets no link and no client until `regraft return`, and raises no alerts.
+    """Put a broker into maintenance: it gets no new links or clients and raises no alerts until `regraft return`.
 
-    With --evacuate its clients move away, in plans like any others: on a tree publishers and subscribers, on a ring
-    users, on a structured cyclic overlay publishers. It goes on passing on what crosses it.
+    With --evacuate its clients move away, in plans like any others: publishers and subscribers on a tree, users on a
+    ring, publishers on a structured cyclic overlay. It keeps forwarding what crosses it.
 
     Example: `regraft maintain b07 --evacuate --reason "new disks" --for 120`.
     """
@@ -92,9 +92,9 @@ def return_broker(
 
 
 def _until_ms(reason: str, minutes: float | None) -> int:
-    """Return when an order ends by itself, 0 for never; refuse one without a reason or an end that is none."""
+    """Return when an order expires, 0 for never; refuse one without a reason or with an invalid expiry."""
     if not reason.strip():
-        raise typer.BadParameter("say why: what stands without a reason nobody dares to take back")
+        raise typer.BadParameter("give --reason: nobody dares to end what has no reason")
     if minutes is None:
         return 0
     if minutes <= 0:
@@ -103,17 +103,17 @@ def _until_ms(reason: str, minutes: float | None) -> int:
 
 
 def _check_broker(broker: str, path: Path) -> None:
-    """Refuse a name that the inventory, where this machine has it, does not hold."""
+    """Refuse a name that is not in the inventory, if this machine has one."""
     from regraft.overlay.inventory import Inventory, InventoryError
 
     if not path.exists():
-        return  # The controller has it, and answers with an event.
+        return  # The controller has the inventory, and answers with an event.
     try:
         known = Inventory.load(path).brokers
     except InventoryError:
         return
     if broker not in known:
-        raise typer.BadParameter(f"{broker} is no broker of {path}: it has {known[0]} to {known[-1]}")
+        raise typer.BadParameter(f"{broker} is not in {path}, which has {known[0]} to {known[-1]}")
 
 
 def _end(minutes: float | None) -> str:

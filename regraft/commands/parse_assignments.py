@@ -1,6 +1,6 @@
 """Read ``--set section.name=value`` assignments from the command line.
 
-In: their texts. Out: nested tables, the form in which settings take flags. What the names mean does not belong here.
+In: their texts. Out: nested tables, as the settings expect flags. The meaning of names does not belong here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.settings.run_settings import SettingsError
 def parse_flag(text: str) -> tuple[str, str, Any]:
     """Split ``section.name=value`` into its section, the rest of the name and the value.
 
-    Raises SettingsError when the form is wrong. The value is read as TOML where it is TOML, else as text.
+    Raises SettingsError if the form is wrong. The value is read as TOML if it is TOML, else as text.
     """
     path, separator, value = text.partition("=")
     section, dot, name = path.strip().partition(".")
@@ -41,7 +41,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
         *parents, leaf = name.split(".")
         for parent in parents:
             if not isinstance(table.setdefault(parent, {}), dict):
-                faults.append(f"--set {text}: {parent} was given a value of its own before, leave one of the two out")
+                faults.append(f"--set {text}: {parent} already has a value, drop one of the two")
                 break
             table = table[parent]
         else:

@@ -1,4 +1,4 @@
-"""Who announces itself and is no member, as the command line shows and adds it.
+"""Brokers that announce themselves and are not members, as the command line lists and adds them.
 
 In: the topics of announcements of all agents. Out: the newest announcement of each broker and agent.
 """
@@ -24,9 +24,9 @@ log = structlog.get_logger(__name__)
 
 
 def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Announcement]:
-    """Return the announcements that stand, by broker; those of members are left out, and what is another agent's.
+    """Return the current announcements by broker, without those of members and of other agents.
 
-    Raises StackError when Kafka is away.
+    Raises StackError if Kafka is unavailable.
     """
     from regraft.infra.read_messages import find_names, read_messages
     from regraft.schemas.codec import UndecodableRecordError, decode
@@ -50,7 +50,7 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
 
 
 def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:
-    """Return what a table says of a broker that asks to join: name, state, when last, and what lets it in."""
+    """Return a broker that asks to join as a table row: name, state, time of the last request, and how to admit it."""
     said = [f"agent {one.facts.agent}"] if one.facts.agent else []
     said += [one.facts.address] if one.facts.address else []
     said.append(way_in(one, known, has_left=one.broker in known))

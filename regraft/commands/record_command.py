@@ -28,18 +28,18 @@ EXIT_FAILED = 1
 
 def record(
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Where it is written, like out/rec.avro; parts get numbers.")
+        Path, typer.Option("--out", metavar="FILE", help="Output file, like out/rec.avro; parts get numbers.")
     ],
     bootstrap: Bootstrap = None,
     is_all: Annotated[
-        bool, typer.Option("--all", help="Also state, windows, commands, results, plans, events and alerts.")
+        bool, typer.Option("--all", help="Also record state, windows, commands, results, plans, events and alerts.")
     ] = False,
     from_start: Annotated[
-        bool, typer.Option("--from-start", help="From the oldest record that Kafka has, not from now on.")
+        bool, typer.Option("--from-start", help="Start at the oldest record in Kafka, not now.")
     ] = False,
     to_end: ToEnd = False,
-    rotate_mb: Annotated[float, typer.Option("--rotate-mb", help="Begin another file at this size in MB.")] = 512.0,
-    rotate_s: Annotated[float, typer.Option("--rotate-s", help="Begin another file after so long.")] = 3_600.0,
+    rotate_mb: Annotated[float, typer.Option("--rotate-mb", help="Start a new file at this size in MB.")] = 512.0,
+    rotate_s: Annotated[float, typer.Option("--rotate-s", help="Start a new file after this many seconds.")] = 3_600.0,
     compress_level: Annotated[
         int, typer.Option("--compress-level", help="zstandard's level, -50 to 22; more is smaller and slower.")
     ] = COMPRESS_LEVEL,
@@ -48,9 +48,9 @@ def record(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Record telemetry, clients and orders of a run into Avro files, until Ctrl-C or for a set time.
+    """Record telemetry, clients and orders of a run to Avro files, until Ctrl-C or for a set time.
 
-    Any Avro tool reads these files (zstandard). A kill loses at most the last second, and never a finished block. The
+    Any Avro tool reads these files (zstandard). A kill loses at most the last second, never a finished block. The
     run directory (run.directory) must hold the run's inventory.
 
     Examples: `regraft record --out out/rec.avro --set run.directory=out/run`;
@@ -81,14 +81,14 @@ def record(
 
 
 def recording(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or the folder it is in.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording, one part of it, or its folder.")],
     as_json: AsJson = False,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Show what a recording holds: topics, time, brokers, epochs, parts, and what is wrong with it.
+    """Show a recording's contents: topics, time, brokers, epochs, parts, and any damage.
 
-    Ends with 1 when a part of it is cut or damaged.
+    Exits with 1 if a part of it is truncated or damaged.
 
     Examples: `regraft recording out/rec.avro`; `regraft recording out --json`;
     `regraft recording strange.avro --set recordings.block_mb_max=256`.

@@ -1,6 +1,6 @@
-"""``regraft recover``: build the log of plans anew from what the brokers hold.
+"""``regraft recover``: rebuild the plan log from what the brokers hold.
 
-In: settings and the operator's word. Out: what would be written, or was. How it is found out belongs to
+In: settings and the operator's confirmation. Out: what would be written, or was. Finding it belongs to
 :mod:`controller.recover_plans`.
 """
 
@@ -14,15 +14,15 @@ from regraft.commands.command_options import Assignments, Bootstrap, SettingsFil
 
 
 def recover(
-    is_confirmed: Annotated[bool, typer.Option("--yes", help="Write it; without, it is only shown.")] = False,
+    is_confirmed: Annotated[bool, typer.Option("--yes", help="Write the plan; without this it is only shown.")] = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Rebuild the plan log from what the brokers hold, when plans have been lost.
+    """Rebuild the plan log from what the brokers hold, when plans were lost.
 
-    All brokers are asked which overlay they hold. Stop all controllers first: it takes the lead for as long as it runs.
-    It refuses, and lists who says what, where the brokers do not hold one and the same overlay.
+    Asks all brokers which overlay they hold. Stop all controllers first: recovery takes the lead while it runs. If the
+    brokers do not all hold the same overlay, it refuses and lists what each holds.
 
     Examples: `regraft recover` shows the plan; `regraft recover --yes` writes it.
     """

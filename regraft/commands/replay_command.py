@@ -1,4 +1,4 @@
-"""The command `regraft replay`: flags in, a recording on Kafka again and what was made of it out.
+"""The command `regraft replay`: flags in; a recording back on Kafka, and the decisions made on it, out.
 
 Exit codes as in :mod:`regraft.cli`. Replaying belongs to :mod:`regraft.replays.replay_run`.
 """
@@ -31,21 +31,21 @@ def replay(
         str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="Kafka servers; default 127.0.0.1:9092.")
     ] = None,
     speed: Annotated[
-        str, typer.Option("--speed", metavar="N|max", help="1: as it was recorded; 10: ten times that; max: unpaced.")
+        str, typer.Option("--speed", metavar="N|max", help="1: as recorded; 10: ten times as fast; max: unpaced.")
     ] = SPEED_MAX_WORD,
     from_time: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME", help="Seconds after its begin, or a time like 2026-01-31T12:00."),
+        typer.Option(
+            "--from", metavar="TIME", help="Start: seconds from its beginning, or a time like 2026-01-31T12:00."
+        ),
     ] = None,
-    to_time: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The same, where it ends.")] = None,
+    to_time: Annotated[str | None, typer.Option("--to", metavar="TIME", help="End, in the same form.")] = None,
     namespace: Annotated[
         str, typer.Option("--namespace", metavar="NAME", help="Prefix of its topics; default replay- and a number.")
     ] = "",
-    is_all: Annotated[
-        bool, typer.Option("--all", help="Also put back what was made of the telemetry: state, plans, events.")
-    ] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="Also play back derived topics: state, plans, events.")] = False,
     is_run: Annotated[
-        bool, typer.Option("--run", help="Also aggregate it by Spark and decide again, beside the recorded plans.")
+        bool, typer.Option("--run", help="Aggregate it with Spark and decide again; compare with the recorded plans.")
     ] = False,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where --run writes plans.json.")] = Path(
         "out/replay"
@@ -56,10 +56,10 @@ def replay(
 ) -> None:
     """Play a recording back to Kafka, with its keys and times, into separate topics; live ones are refused.
 
-    With `--run` Spark makes state of it again and the control loop decides again on its virtual clock, with the
-    recorded settings unless `--set` or `--settings` say otherwise. The same recording and settings give the same
-    plans.json. Windows that the last telemetry does not close stay open. Ends with 1 when something is wrong with the
-    recording: it is cut, damaged or a part, or its time goes back.
+    With `--run` Spark aggregates it again and the control loop decides again on its virtual clock, with the recorded
+    settings unless `--set` or `--settings` override them. The same recording and settings give the same plans.json.
+    Windows that the last telemetry does not close stay open. Exits with 1 if something is wrong with the recording: it
+    is truncated, damaged or incomplete, or its time goes back.
 
     Examples: `regraft replay out/rec.avro --speed 10`; `regraft replay out/rec.avro --from 60 --to 180`;
     `regraft replay out/rec.avro --run --set controller.planner=swap_links_lmst`.
@@ -71,7 +71,7 @@ def replay(
 
     configure_logs(level="warning")
     if is_all and is_run:
-        raise SettingsError(["--all and --run: Spark makes the state anew, leave one of the two out"])
+        raise SettingsError(["--all and --run: Spark recomputes the state; drop one of the two"])
     flags = parse_assignments(assignments or [])
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap
@@ -82,7 +82,7 @@ def replay(
     try:
         outcome = replay_run(flags, settings_file, options, Console(stderr=True, quiet=as_json))
     except KeyboardInterrupt:
-        typer.echo("Stopped by Ctrl-C before its end: what was put on Kafka stays there.", err=True)
+        typer.echo("Stopped by Ctrl-C: what was already written to Kafka stays there.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
         typer.echo(json.dumps(outcome.document, indent=2))
@@ -95,7 +95,7 @@ def replay(
 
 
 def _first_ms(file: Path, flags: Flags, settings_file: Path | None) -> int:
-    """Return the least time of a recording's telemetry, 0 without any."""
+    """Return the earliest time of a recording's telemetry, 0 without any."""
     from regraft.producers.recordings.read_recording import open_recording
     from regraft.settings.recorded_settings import reading_bounds
 
@@ -119,7 +119,7 @@ def speed_of(text: str) -> float | None:
 
 
 def time_of(text: str | None, flag: str, first_ms: int) -> int | None:
-    """Return a time in ms since 1970: seconds after the begin of the recording, or a date. Raises SettingsError."""
+    """Return a time in ms since 1970, from seconds after the start of the recording or a date. Raises SettingsError."""
     from regraft.settings.run_settings import SettingsError
 
     if text is None:
@@ -132,7 +132,7 @@ def time_of(text: str | None, flag: str, first_ms: int) -> int | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise SettingsError(
-            [f"{flag} {text}: seconds after the begin of the recording, or a time like 2026-01-31T12:00:00 (UTC)"]
+            [f"{flag} {text}: seconds from the start of the recording, or a time like 2026-01-31T12:00:00 (UTC)"]
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
@@ -159,18 +159,18 @@ def _show(document: dict[str, Any], out: Path, *, is_run: bool) -> None:
         )
     console.print(table)
     typer.echo(_verdict(document))
-    typer.echo(f"{document['windows']} windows were decided on. Plans: {out / 'plans.json'}")
+    typer.echo(f"Decided on {document['windows']} windows. Plans: {out / 'plans.json'}")
 
 
 def _verdict(document: dict[str, Any]) -> str:
-    """Say how the plans compare with the recorded ones."""
+    """Describe how the plans compare with the recorded ones."""
     if document["plans_same"] is None:
-        return "No plans were recorded: these are advice, executed by imagined brokers on an overlay of their own."
+        return "No plans were recorded: these are advice, executed by simulated brokers on a separate overlay."
     text = f"{document['plans_same']} of {document['plans_recorded']} recorded plans were made again"
     if document["first_difference"]:
         text += f"; first difference: {document['first_difference']}"
     if document["brokers_imagined_from_ms"] == 0:
-        text += ". Brokers' answers were not recorded: imagined ones obeyed at once"
+        text += ". The brokers' answers were not recorded: simulated brokers obeyed at once"
     elif document["brokers_imagined_from_ms"] is not None:
-        text += ". From there on imagined brokers obeyed at once"
+        text += ". From there on simulated brokers obeyed at once"
     return text + "."

@@ -1,6 +1,6 @@
-"""The command `regraft reproduce`: read flags, run a paper's evaluation again, turn outcomes into exit codes.
+"""The command `regraft reproduce`: read flags, repeat a paper's evaluation, turn outcomes into exit codes.
 
-Exit codes as in :mod:`regraft.cli`. What is run, counted and judged belongs to ``experiments``.
+Exit codes as in :mod:`regraft.cli`. Running, counting and judging belong to ``experiments``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JsonFile = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.")]
 
 reproduce_app = typer.Typer(
-    no_args_is_help=True, help="Repeat the evaluation of a paper with ours next to it, and judge its claims."
+    no_args_is_help=True, help="Repeat the evaluation of a paper, compare with our planners, and judge its claims."
 )
 
 
@@ -41,9 +41,9 @@ def psoop(
         typer.Option("--data", metavar="DIR", help="Folder of recorded networks; adds the Topology Zoo."),
     ] = None,
 ) -> None:
-    """Run the evaluation of Jaeger07 (self-organising broker topologies) with our planner beside the paper's.
+    """Run the evaluation of Jaeger07 (self-organising broker topologies) and compare with our planner.
 
-    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+    Needs no server. Writes figures.json, claims.md and the drawings. A stopped run resumes where it was.
 
     Examples: `regraft reproduce psoop --quick`; `regraft reproduce psoop --seed 3 --out out/psoop-3`.
     """
@@ -62,9 +62,9 @@ def pop_grape(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where results go.")] = Path("out/pop-grape"),
     seed: Seed = 1,
 ) -> None:
-    """Run the evaluation of Cheung09 (moving publishers by POP and GRAPE) with our planner beside the paper's.
+    """Run the evaluation of Cheung09 (moving publishers by POP and GRAPE) and compare with our planner.
 
-    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+    Needs no server. Writes figures.json, claims.md and the drawings. A stopped run resumes where it was.
 
     Examples: `regraft reproduce pop-grape --quick`; `regraft reproduce pop-grape --seed 3 --out out/pop-grape-3`.
     """
@@ -85,12 +85,12 @@ def dynatops(
     seed: Seed = 1,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="Folder of recorded check-ins; without it the shipped cut is used."),
+        typer.Option("--data", metavar="DIR", help="Folder of recorded check-ins; default: the shipped sample."),
     ] = None,
 ) -> None:
-    """Run the evaluation of Zhao13 (user placement and broker reassignment) with our planner beside the paper's.
+    """Run the evaluation of Zhao13 (user placement and broker reassignment) and compare with our planner.
 
-    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+    Needs no server. Writes figures.json, claims.md and the drawings. A stopped run resumes where it was.
 
     Examples: `regraft reproduce dynatops --quick`; `regraft reproduce dynatops --seed 3 --out out/dynatops-3`.
     """
@@ -108,16 +108,16 @@ def octopia(
     seed: Seed = 1,
     quotes: Annotated[
         Path | None,
-        typer.Option("--quotes", metavar="FILE", help="CSV (.gz) of stock quotes; without it the shipped cut."),
+        typer.Option("--quotes", metavar="FILE", help="CSV (.gz) of stock quotes; default: the shipped sample."),
     ] = None,
     delays: Annotated[
         Path | None,
-        typer.Option("--delays", metavar="FILE", help=".npz of round-trip times; without it PlanetLab's as shipped."),
+        typer.Option("--delays", metavar="FILE", help=".npz of round-trip times; default: PlanetLab's, as shipped."),
     ] = None,
 ) -> None:
     """Run the evaluation of Shafique (routing around overloaded links of structured cyclic overlays).
 
-    Needs no server. Writes figures.json and claims.md. A run that was stopped goes on where it was.
+    Needs no server. Writes figures.json and claims.md. A stopped run resumes where it was.
 
     Examples: `regraft reproduce octopia --quick`; `regraft reproduce octopia --seed 3 --out out/octopia-3`.
     """
@@ -137,15 +137,15 @@ def mincost(
     seed: Seed = 1,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="DIR", help="Folder with wonderproxy_rtt.npz; adds networks with these prices."),
+        typer.Option("--data", metavar="DIR", help="Folder with wonderproxy_rtt.npz; adds networks with its prices."),
     ] = None,
     draws: Annotated[
-        int | None, typer.Option("--draws", metavar="N", help="Networks a point, instead of 100 or with --quick 6.")
+        int | None, typer.Option("--draws", metavar="N", help="Networks per point; default 100, with --quick 6.")
     ] = None,
 ) -> None:
-    """Run the evaluation of Zhao11 (users packed onto brokers that are priced by traffic) with ours beside the paper's.
+    """Run the evaluation of Zhao11 (users packed onto brokers that are priced by traffic) and compare with ours.
 
-    Needs no server. Writes figures.json, claims.md and the drawings. A run that was stopped goes on where it was.
+    Needs no server. Writes figures.json, claims.md and the drawings. A stopped run resumes where it was.
 
     Examples: `regraft reproduce mincost --quick`; `regraft reproduce mincost --draws 5 --data latency`.
     """
@@ -156,7 +156,7 @@ def mincost(
 
 
 def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path) -> None:
-    """Run an evaluation and show its verdicts; end with code 2 for a wrong call and 130 for Ctrl-C."""
+    """Run an evaluation and show its verdicts; exit with 2 for a wrong call and 130 on Ctrl-C."""
     from regraft.reproductions.reproduce_parts import ReproduceError, show_judgements
 
     try:
@@ -165,6 +165,6 @@ def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path)
         typer.echo(f"{error}.", err=True)
         raise typer.Exit(EXIT_CALL) from None
     except KeyboardInterrupt:
-        typer.echo(f"Stopped by Ctrl-C: what is done is kept in {out}, the same call goes on from there.", err=True)
+        typer.echo(f"Stopped by Ctrl-C: finished work is kept in {out}; the same call resumes from there.", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     show_judgements(judgements, out, Console())

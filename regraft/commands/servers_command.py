@@ -1,8 +1,7 @@
 """The command `regraft servers`: a Kafka and a Valkey on this machine, for trials.
 
-In: a directory, ports. Out: two servers until Ctrl-C or SIGTERM, and a settings file by which other commands find them.
-How they are started belongs to
-:mod:`infra.local_stack`.
+In: a directory, ports. Out: two servers until Ctrl-C or SIGTERM, and a settings file with which other commands find
+them. Starting them belongs to :mod:`infra.local_stack`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ KAFKA_PORT, VALKEY_PORT = 9092, 6379
 
 
 def servers(
-    directory: Annotated[Path, typer.Option("--directory", metavar="DIR", help="Where data and logs go.")] = Path(
+    directory: Annotated[Path, typer.Option("--directory", metavar="DIR", help="Directory for data and logs.")] = Path(
         "out/servers"
     ),
     kafka_port: Annotated[int, typer.Option("--kafka-port", min=1, max=65_535, help="Kafka's port.")] = KAFKA_PORT,
@@ -26,9 +25,9 @@ def servers(
 ) -> None:
     """Start a Kafka and a Valkey on this machine for trials, until Ctrl-C or SIGTERM.
 
-    They listen on 127.0.0.1. Their addresses, and Valkey's password, go into servers.toml of the directory, which also
-    keeps their data and logs: set REGRAFT_SETTINGS to that file, and the other commands find them. Use servers of your
-    own for anything that others depend on.
+    They listen on 127.0.0.1. Their addresses and Valkey's password are written to servers.toml in the directory, along
+    with their data and logs: set REGRAFT_SETTINGS to that file, and the other commands find them. Use your own servers
+    for anything that others depend on.
 
     Examples: `regraft servers`; `regraft servers --directory out/lab-servers --kafka-port 19092`.
     """
@@ -41,13 +40,13 @@ def servers(
     need_extras("The command servers", "valkey")
     configure_logs(level="warning")
     own = {name: value for name, value in os.environ.items() if name not in (BOOTSTRAP_VARIABLE, *URL_VARIABLES)}
-    typer.echo("Starting Kafka and Valkey; it takes some 10 seconds.", err=True)
+    typer.echo("Starting Kafka and Valkey; this takes about 10 seconds.", err=True)
     try:
         with LocalStack(directory, kafka_port=kafka_port, redis_port=valkey_port, environ=own) as stack:
             found = f'[kafka]\nbootstrap = "{stack.bootstrap}"\n\n[redis]\nurl = "{stack.redis_url}"\n'
             write_private(directory / "servers.toml", found.encode())
             typer.echo(
-                f"Kafka listens at {stack.bootstrap}, Valkey at 127.0.0.1:{valkey_port}. In other terminals:\n\n"
+                f"Kafka listens on {stack.bootstrap}, Valkey at 127.0.0.1:{valkey_port}. In other terminals:\n\n"
                 f"    export REGRAFT_SETTINGS={directory.absolute() / 'servers.toml'}\n\nStop both with Ctrl-C."
             )
             threading.Event().wait()

@@ -1,7 +1,7 @@
-"""Show records of a Kafka topic to a person: one line of JSON each, with what is packed unpacked.
+"""Print records of a Kafka topic: one line of JSON each, packed values unpacked.
 
-In: messages of Kafka. Out: plain values. What the columns of packed records mean belongs to
-:mod:`schemas.packed_cells` and :mod:`schemas.packed_deliveries`; what records mean, to whoever reads them in earnest.
+In: messages of Kafka. Out: plain values. The columns of packed records belong to
+:mod:`schemas.packed_cells` and :mod:`schemas.packed_deliveries`; the meaning of records, to the stages that read them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SHOWN_TYPES: Mapping[str, type[msgspec.Struct]] = {
 
 
 def shown_message(message: Message, topic: Topic) -> dict[str, Any]:
-    """Return where and when a message stands, its key, and its record; the reason instead where that does not decode.
+    """Return a message's place, time, key and record, or the reason if it does not decode.
 
-    The record of a tombstone is None. Bytes come as base64.
+    The record of a tombstone is None; bytes are base64.
     """
     key, (_, time_ms) = message.key(), message.timestamp()
     head: dict[str, Any] = {
@@ -51,7 +51,7 @@ def shown_message(message: Message, topic: Topic) -> dict[str, Any]:
 
 
 def shown_record(record: msgspec.Struct) -> Any:
-    """Return a record as plain values, without what is empty; cells of telemetry and rows of state stand one by one."""
+    """Return a record as plain values without empty ones; telemetry cells and state rows are listed one by one."""
     if isinstance(record, TelemetryBatch):
         record = msgspec.structs.replace(record, deliveries=record.cells(), seconds=())
     plain = msgspec.to_builtins(record)

@@ -1,6 +1,6 @@
-"""The command `regraft status`: is the loop well, in one line and one exit code.
+"""The command `regraft status`: whether the loop is healthy, in one line and one exit code.
 
-In: settings. Out: text or JSON. What is read belongs to :mod:`regraft.stages.read_status`, what it means to
+In: settings. Out: text or JSON. Reading belongs to :mod:`regraft.stages.read_status`, judging to
 :mod:`regraft.stages.judge_status`.
 """
 
@@ -28,8 +28,8 @@ def status(
 ) -> None:
     """Report whether the loop is healthy: windows, members, plans, cost, orders, alerts and services.
 
-    Reads the live view where `redis.url` is set and answers, else the status files of `run.directory`. Ends with 0 when
-    it is healthy, 1 when it is degraded or not running.
+    Reads the live view if `redis.url` is set and answers, else the status files of `run.directory`. Exits with 0 if the
+    loop is healthy, 1 if it is degraded or not running.
 
     Examples: `regraft status`; `regraft status --json --set run.directory=out/demo/run`.
     """
@@ -82,7 +82,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
 
 
 def money_lines(judged: dict[str, Any]) -> list[str]:
-    """Return what traffic comes to in money, now and in the first window, and which brokers serve nobody."""
+    """Return the bill for traffic now and in the first window, and which brokers serve nobody."""
     lines, bill, closable = [], judged["bill"], judged["closable"]
     if bill is not None:
         each = "".join(
@@ -102,7 +102,7 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
 
 
 def member_lines(fleet: dict[str, Any]) -> list[str]:
-    """Return the lines about the fleet: how many are how, who does not simply serve, and the last repairs."""
+    """Return the lines about the fleet: brokers by state, those not in service, and the last repairs."""
     counts = fleet.get("counts", {})
     if not counts:
         return []
@@ -126,7 +126,7 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
 
 
 def _count_text(window: dict[str, Any]) -> str:
-    """Say how many notifications a window had, or about how many where it knows a sample of them."""
+    """Describe how many notifications a window had, estimated if it has only a sample."""
     share = window["sample_share"]
     if share >= 1:
         return f"{window['notifications']} notifications"
@@ -134,13 +134,13 @@ def _count_text(window: dict[str, Any]) -> str:
 
 
 def _cost_text(cost: dict[str, Any]) -> str:
-    """Say what the overlay costs, with the standard error where that is an estimate."""
+    """Describe the overlay's cost, with its standard error if it is an estimate."""
     error = f" (standard error {cost['error_per_s']:.0f})" if cost["error_per_s"] is not None else ""
     return f"{'about ' if cost['sample_share'] < 1 else ''}{cost['now_per_s']:.0f}{error}"
 
 
 def _bound_text(bounded: dict[str, Any], now_ms: int) -> str:
-    """Say how far the overlay is from the best possible at most, in the window for which that was found last."""
+    """Describe how far the overlay is at most from the best possible one, in the last window with a bound."""
     age_s = (now_ms - bounded["window_end_ms"]) / 1000
     return (
         f"no overlay could cost less than {bounded['least_per_s']:.0f} per s; this one cost "
@@ -149,7 +149,7 @@ def _bound_text(bounded: dict[str, Any], now_ms: int) -> str:
 
 
 def _plan_text(plan: dict[str, Any]) -> str:
-    undoes = f", takes back {plan['undoes']}" if plan["undoes"] else ""
+    undoes = f", undoes {plan['undoes']}" if plan["undoes"] else ""
     observed = plan["cost_observed_per_s"]
     seen = "" if observed is None else f", observed {observed:.0f}"
     error = plan["gain_error_per_s"]

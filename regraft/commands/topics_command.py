@@ -1,4 +1,4 @@
-"""``regraft topics``: show the table of Kafka topics and of the rights to them, and make both in Kafka.
+"""``regraft topics``: show the tables of Kafka topics and of rights to them, and create both in Kafka.
 
 In: the table of ``schemas``. Out: tables, JSON, topics, access rules. Creating belongs to :mod:`infra.create_topics`
 and :mod:`infra.access_rules`.
@@ -32,14 +32,12 @@ AgentPrincipals = Annotated[
     typer.Option(
         "--agent-principal",
         metavar="AGENT=NAME",
-        help="Who speaks for the brokers of an agent. Default: User:NAMESPACE-brokers-AGENT.",
+        help="Principal of an agent's brokers. Default: User:NAMESPACE-brokers-AGENT.",
     ),
 ]
 NewAgents = Annotated[
     list[str] | None,
-    typer.Option(
-        "--agent", metavar="AGENT", help="An agent of brokers to come, which the inventory does not name; repeat."
-    ),
+    typer.Option("--agent", metavar="AGENT", help="An agent that the inventory does not name yet; repeat for more."),
 ]
 
 Show = Annotated[
@@ -52,21 +50,21 @@ Show = Annotated[
 ]
 Last = Annotated[
     int,
-    typer.Option("--last", min=1, max=SHOWN_MAX, metavar="N", help="With --show: so many records of each partition."),
+    typer.Option("--last", min=1, max=SHOWN_MAX, metavar="N", help="With --show: how many records of each partition."),
 ]
 
 
 def topics(
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the topics that are missing, check the rest.")
-    ] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create missing topics, check the others.")] = False,
     acls: Annotated[
-        bool, typer.Option("--acls", help="Also the rights of each role; with --create give them in Kafka.")
+        bool, typer.Option("--acls", help="Also the rights of each role; with --create, grant them in Kafka.")
     ] = False,
     principals: Annotated[
         list[str] | None,
         typer.Option(
-            "--principal", metavar="ROLE=NAME", help="Who has a role; repeat for more. Default: User:NAMESPACE-ROLE."
+            "--principal",
+            metavar="ROLE=NAME",
+            help="Principal of a role; repeat for more. Default: User:NAMESPACE-ROLE.",
         ),
     ] = None,
     agent_principals: AgentPrincipals = None,
@@ -78,7 +76,7 @@ def topics(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Show the table of Kafka topics; with --create make them in Kafka, with --show read one of them.
+    """Show the table of Kafka topics; --create creates them in Kafka, --show reads one of them.
 
     Examples: `regraft topics`; `regraft topics --show telemetry --last 1 | jq .record`;
     `regraft topics --create --bootstrap kafka:9092 --set kafka.namespace=lab`;
@@ -104,7 +102,7 @@ def topics(
 
 
 def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
-    """Return the agents of the inventory, where there is one, and those that are to come."""
+    """Return the agents of the inventory, if there is one, and those given by option."""
     if wrong := [agent for agent in new if not AGENT_PATTERN.fullmatch(agent)]:
         raise typer.BadParameter(f"--agent is {wrong[0]!r}: 1 to 64 letters, digits, _ or -")
     from regraft.overlay.inventory import InventoryError
@@ -113,7 +111,7 @@ def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
     try:
         return tuple(sorted({*agents_of(settings), *new}))
     except InventoryError as error:
-        raise typer.BadParameter(f"{error}: it says whose topics there are, correct it") from error
+        raise typer.BadParameter(f"{error}: it defines the agents and their topics, correct it") from error
 
 
 def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last: int) -> None:
@@ -136,7 +134,7 @@ def _show_records(kafka: KafkaSettings, agents: tuple[str, ...], name: str, last
 
 
 def _create(settings: Settings, agents: tuple[str, ...], rules: list[AccessRule]) -> list[str]:
-    """Create what is missing, and give the rights; return the names of the topics that were made."""
+    """Create what is missing and grant the rights; return the names of the topics created."""
     from regraft.infra.access_rules import create_access_rules
     from regraft.infra.compare_topics import durability_note
     from regraft.infra.create_topics import count_brokers
@@ -154,9 +152,9 @@ def _create(settings: Settings, agents: tuple[str, ...], rules: list[AccessRule]
 
 def _tell_created(kafka: KafkaSettings, created: int, count: int, rules: list[AccessRule]) -> None:
     there = count - created
-    typer.echo(f"{created} topics created at {kafka.bootstrap}, {there} were there and are as they should be.")
+    typer.echo(f"{created} topics created at {kafka.bootstrap}, {there} existed and are as they should be.")
     if rules:
-        typer.echo(f"{len(rules)} rights given to {len({rule.principal for rule in rules})} principals.")
+        typer.echo(f"{len(rules)} rights granted to {len({rule.principal for rule in rules})} principals.")
 
 
 def _rows(settings: Settings, agents: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -183,7 +181,9 @@ def _rules(namespace: str, agents: tuple[str, ...], named: list[str], named_agen
 
     given = _by_owner("--principal", "ROLE", named, tuple(Role))
     if Role.BROKERS in given and NO_AGENT not in agents:
-        raise typer.BadParameter("--principal names brokers, and each broker has an agent: name --agent-principal")
+        raise typer.BadParameter(
+            "--principal is given for brokers, but each broker has an agent: use --agent-principal"
+        )
     principals = default_principals(namespace) | {Role(role): names for role, names in given.items()}
     known = tuple(agent for agent in agents if agent != NO_AGENT)
     speakers = {agent: agent_principals(namespace, agent) for agent in known}
@@ -194,7 +194,7 @@ def _rules(namespace: str, agents: tuple[str, ...], named: list[str], named_agen
 
 
 def _by_owner(option: str, what: str, named: list[str], known: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the principals that the option names, by role or agent."""
+    """Return the principals given by the option, by role or agent."""
     given: dict[str, tuple[str, ...]] = {}
     for text in named:
         owner, _, name = text.partition("=")

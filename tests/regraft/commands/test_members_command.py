@@ -80,16 +80,16 @@ def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
     ("arguments", "why"),
     [
         (["add", "x1"], "--link PEER=COST"),
-        (["add", "x1", "--link", "b00"], "PEER=COST is wanted"),
-        (["add", "x1", "--link", "b00=near"], "PEER=COST is wanted"),
+        (["add", "x1", "--link", "b00"], "write PEER=COST"),
+        (["add", "x1", "--link", "b00=near"], "write PEER=COST"),
         (["add", "x1", "--link", "b00=-1"], "not plausible"),
         (["add", "x1", "--link", "b00=1", "--link", "b00=2"], "names b00 twice"),
         (["add", "x1", "--link", "b77=1"], "no broker b77 to link it to"),
-        (["add", "x1", "--position", "1"], "X,Y is wanted"),
+        (["add", "x1", "--position", "1"], "write X,Y"),
         (["add", "x1", "--position", "1,2", "--agent", "a.b"], "--agent is"),
-        (["drain", "b00", "--reason", " "], "say why"),
-        (["dead", "b00"], "Say --yes"),
-        (["remove", "b01"], "Say --yes"),
+        (["drain", "b00", "--reason", " "], "give --reason"),
+        (["dead", "b00"], "Give --yes"),
+        (["remove", "b01"], "Give --yes"),
     ],
 )
 def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, arguments: list[str], why: str) -> None:
