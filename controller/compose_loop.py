@@ -59,7 +59,7 @@ def compose_loop(
 ) -> ControlLoop:
     """Return a loop that has not begun.
 
-    ``planner`` is the settings' one unless given; ``border_faults`` tells by name what went wrong in the ports. Nothing
+    ``planner`` is the settings' one unless given; ``border_faults`` returns faults of the ports by name. Nothing
     is decided by ``stopwatch_s``. ``term`` is higher than any leader's before, ``instance`` is nobody else's name.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)

@@ -39,7 +39,7 @@ class ControlLoop:
         self._runner = runner
 
     def wind_down(self) -> None:
-        """Begin nothing new from now on; a plan under way goes on, so keep stepping while ``is_transition_running``."""
+        """Start nothing new; a plan under way continues, so keep stepping while ``is_transition_running``."""
         self.state.is_winding_down = True
 
     @property
@@ -53,7 +53,7 @@ class ControlLoop:
         return self._runner.deposed_by_term
 
     def step(self, now_ms: int) -> bool:
-        """Do what is to be done now; return True when the next step should follow at once.
+        """Do what is due now; return True if the next step should follow at once.
 
         A plan that is decided in one step is executed from the next, so its times are those of the deed. Nothing is
         done once it is known that another controller leads (``deposed_by_term``).

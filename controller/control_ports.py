@@ -62,7 +62,7 @@ class PlanStore(Protocol):
     """Where plans live, and the way to the brokers: a phase and its commands are stored together or not at all."""
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
-        """Store a plan's phase with its commands, changed members, or either alone; tell whether that was acknowledged.
+        """Store a plan's phase with its commands, changed members, or either alone; return True once acknowledged.
 
         When not, they may or may not be stored, and are handed over again; a command stored may still be lost.
         Raises DeposedError when another controller has taken over, and then nothing is stored any more.
@@ -108,12 +108,12 @@ class OrderSource(Protocol):
 
     @property
     def version(self) -> int:
-        """Count how often it was begun anew, from the first order on: then nothing of what it gave before holds."""
+        """Count how often it started again from the first order; each time, nothing it returned before holds."""
         ...
 
 
 class AuditSink(Protocol):
-    """Where it is kept what came of orders."""
+    """Where the outcomes of orders are kept."""
 
     def keep(self, entry: AuditEntry) -> None:
         """Hand the entry over; it may be lost when the other side is away for long."""
@@ -149,7 +149,7 @@ class ClientRegister(Protocol):
         ...
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
+        """Return the subscribers without topics that each form one of these parts, given by broker and number."""
         ...
 
     @property

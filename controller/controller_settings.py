@@ -81,7 +81,7 @@ class LinkSettings:
     ``correction_share_min``: a link's cost is corrected when it differs by more than this share of the one in use.
     Default 0.25, so that costs and plans do not follow every wind of the network.
     ``drift_share_max``: by what share the messages that brokers count, at measured delays, may cost more or less than
-    the model says before that is told. Default 0.15.
+    the model says before an event reports it. Default 0.15.
     """
 
     cost_per_ms: float = 1.0
@@ -98,7 +98,7 @@ class LinkSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerSettings:
-    """Everything the controller is told at its start.
+    """All settings of the controller.
 
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
     live-view keys. ``redis_url``: where the live view is kept; None runs without one. ``redis_security``: its
@@ -106,33 +106,34 @@ class ControllerSettings:
     ``inventory_path``: the brokers, their costs and the bootstrap overlay.
     ``planner``: the name of a planner, or several joined by +, which decide in turn on one plan. Default: links first,
     then publishers on the tree that these lead to. ``seed``: of the planner's random choices. ``shadow_planners``:
-    names of planners that decide on the same windows and change only an overlay of their own, which shows what they
-    would have made of the traffic. Default none; each costs its time once a window. ``horizon_lifetimes``: how many
-    mean lifetimes of a subscription a decision looks back. Default 4: there Cost and Interest has got most of what
-    looking back further saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16
-    (``regraft reproduce psoop``, figure H). ``recent_lifetimes``: how many it looks back first; further only where it
-    finds nothing to change there, and then what it finds must save on the recent windows, too. Default 1: traffic that
-    changes gradually is followed sooner, and what only many windows can tell from luck is still found
-    (docs/decisions.md); 0 looks at all of them at once.
+    names of planners that decide on the same windows but change only a shadow overlay, which shows what they would have
+    achieved. Default none; each costs its time once a window. ``horizon_lifetimes``: how many mean lifetimes of a
+    subscription a decision looks back. Default 4: there Cost and Interest has got most of what looking back further
+    saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16 (``regraft reproduce
+    psoop``, figure H). ``recent_lifetimes``: how many it looks back first; further only where it finds nothing to
+    change there, and then what it finds must save on the recent windows, too. Default 1: traffic that changes gradually
+    is followed sooner, and what takes many windows to tell from luck is still found (docs/decisions.md); 0 considers
+    all of them at once.
     ``subscription_lifetime_s``: the mean lifetime, where it is known; None measures it from telemetry and the clients
     topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the
     windows so found. Default at least 2, as one window shows no spread and no gain could be told from noise; at most
     60, which a restarted controller reads again and which bounds memory: 8 bytes for each broker and block of 64
     notifications of a publisher in each window. ``quiet_windows_per_change``: a change of traffic, from
-    which on nothing before counts, is found by mistake at most once in so many windows of quiet traffic. Default 2,000,
-    some three hours of 5-s windows; 0 finds none. ``verify_windows``: complete windows on which a finished plan is
-    judged. Default 2. ``verify_ms_max``: after this time without them the plan is closed unverified. Default 2 minutes.
+    which on nothing before counts, is found by mistake at most once in this many windows of quiet traffic. Default
+    2,000, some three hours of 5-s windows; 0 finds none. ``verify_windows``: complete windows on which a finished plan
+    is judged. Default 2. ``verify_ms_max``: after this time without them the plan is closed unverified. Default 2
+    minutes.
     ``degree_max``: caps the links of a broker, but of a ring; None takes the inventory's cap. ``proposals_max``:
     proposals of one planner for one plan. ``ring_delay_weight``: on a ring, what a hop of delay weighs against a
     message, in planners and in every cost that is shown; Zhao13's 1. ``user_load_max``: what a broker of a ring may
     serve as a multiple of the mean, judged, too. Default 2. ``planners``: the settings of each planner by its name; one
     that is not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads
-    again. Default 5 minutes. ``stop_ms_max``: how long a controller that is told to stop works on the transition
-    under way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after this time
-    without a word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least
-    that Kafka grants unless its group.min.session.timeout.ms is set. ``instance``: what people call this controller
-    among several. Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any
-    window. ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
+    again. Default 5 minutes. ``stop_ms_max``: how long a controller that is asked to stop works on the transition under
+    way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after this time without a
+    word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least that Kafka
+    grants unless its group.min.session.timeout.ms is set. ``instance``: what people call this controller among several.
+    Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any window.
+    ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up. ``dry_run``: plans
     wait for a person's approval (`regraft plans`) instead of being executed. Default true: a system that is not ours is

@@ -11,24 +11,24 @@ MINUTE_MS = 60_000
 class DecisionSettings:
     """When a change is worth making.
 
-    ``changes_per_plan_max``: links exchanged in one plan. Few enough that verification can tell what helped, so many
-    that a bad overlay is soon a good one. Default 12: over a run of the demo 3 saved 54 %, 12 64 %, 39 only 65 %.
+    ``changes_per_plan_max``: links exchanged in one plan. Few enough for verification to show what helped, enough to
+    repair a bad overlay soon. Default 12: over a run of the demo 3 saved 54 %, 12 64 %, 39 only 65 %.
     ``moves_per_plan_max``: publishers moved in one plan. Default 24: a move opens no link, it only sends subscriptions
     along the way between the two homes.
     ``users_per_plan_max``: users moved in one plan on a ring, subscribers on a tree. Default 500: a move costs two
     brokers a few messages, and only its own user notices. A reassignment of ring IDs is one change however many brokers
     it concerns.
     ``pay_back_s``: a change must earn its control messages within this time. Default 300 s, a small part of the hours
-    that an interest usually lives. ``pay_back_lifetimes``: and within so many mean lifetimes of a subscription, where
+    that an interest usually lives. ``pay_back_lifetimes``: and within this many mean lifetimes of a subscription, if
     that is shorter. Default 4: of what subscriptions had in common with the present ones, 2 % is left then.
-    ``tabu_lifetimes``: a link, ring ID or home that a plan has changed less than so many mean lifetimes ago is changed
-    again only for a gain that is beyond luck by itself. Default 2.
-    ``noise_factor``: the best of all worthless changes makes a plan at most as often as a normal variable is above so
-    many standard deviations; 0 asks for nothing. Default 2, one decision in 44. ``change_noise_factor``: the same for
+    ``tabu_lifetimes``: a link, ring ID or home that a plan changed less than this many mean lifetimes ago is changed
+    again only for a gain that exceeds luck by itself. Default 2.
+    ``noise_factor``: the best of all worthless changes makes a plan at most as often as a normal variable exceeds this
+    many standard deviations; 0 turns the test off. Default 2, one decision in 44. ``change_noise_factor``: the same for
     each change of a plan, as if nobody had picked it. Default 1: with 2, changes that are worth it by far had to wait
     for more windows (docs/decisions.md).
-    ``gain_share_min``: a plan must save more than this share of the present cost whatever the noise, or the overlay
-    would be rebuilt for crumbs. Default 0.01. ``change_share_min``: the same for each change, be it of links, ring IDs
+    ``gain_share_min``: a plan must save more than this share of the present cost regardless of noise, or the overlay
+    would be rebuilt for trifles. Default 0.01. ``change_share_min``: the same for each change, be it of links, ring IDs
     or homes. Default 0.0005: a plan takes its small changes along.
     ``frailty_weight``: what it counts against a change, as a share of the present cost, when the worst single death
     would cut off all deliveries where it cut off none before; less for less. 0 looks at the cost alone. Default 0.3:

@@ -37,7 +37,7 @@ class LoopState:
 
     ``plan_log`` is empty, and nothing may be done, until ``has_plans``: the stored plans have been read. ``fleet`` is
     all known brokers and where each stands. ``has_begun`` says that a plan has begun in this step of the loop,
-    ``taken`` are the windows that were put together in it. ``shadows`` are the planners that look on; ``for_shadows``
+    ``taken`` are the windows that were put together in it. ``shadows`` are the shadow planners; ``for_shadows``
     is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
     the acting planner has decided. ``changed_since_ms`` is since when traffic has been as it is, None while no change
     is known. ``is_changed`` says that there is something new since the state was shown at ``shown_ms``.

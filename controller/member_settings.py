@@ -24,9 +24,9 @@ class MemberSettings:
     ``retry_ms``: pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
     Default 5 s, ``retry_ms_max`` bounds it, default 2 minutes.
     ``admit_announced``: a broker that its agent announces becomes a member by that, without a person's order. Default
-    false: it is told and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one agent
-    may wait for that, and how many may be joining before another one is let in unasked. Default 20.
-    ``come_ms_max``: one that was let in unasked and is heard in no window for that long gives its place up: it left.
+    false: it is reported and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one
+    agent may wait for that, and how many may be joining before another one is let in unasked. Default 20.
+    ``come_ms_max``: a broker admitted without an order that no window hears for that long loses its place: it left.
     Default 10 minutes.
     """
 

@@ -1,7 +1,7 @@
-"""Build the log of plans anew from what the brokers hold, where it was lost or is behind them.
+"""Rebuild the plan log from what the brokers hold, if it was lost or is behind them.
 
 In: the stored plans and what each broker reports. Out: one plan that leads to where all brokers are, shown first and
-written when asked to. It works in a term of its own, so no controller leads meanwhile. The only place beside
+written when asked to. It works in its own term, so no controller leads meanwhile. The only place beside
 :mod:`controller.run_controller` with a clock.
 """
 
@@ -40,7 +40,7 @@ STEADY = "steady"
 
 
 class RecoveryRefusedError(StackError):
-    """Say why the plans cannot be built anew, and which broker says what."""
+    """The plans cannot be rebuilt; the message says why, and what each broker holds."""
 
 
 def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | None:
@@ -87,9 +87,9 @@ def recovered_plan(
     if len(said) > 1 or answer is None or not _is_settled(answer, fleet):
         parts = [f"{_named(brokers)}: {what}" for what, brokers in said.items()]
         raise RecoveryRefusedError(
-            "What is in force cannot be told, as not all brokers hold one overlay and nothing else. "
+            "The overlay in force cannot be determined, as the brokers do not all hold the same one and nothing else. "
             + "; ".join(parts)
-            + ". Bring those that are elsewhere to the overlay of the others, or start all brokers anew, and try again."
+            + ". Bring the others to the same overlay, or restart all brokers, and try again."
         )
     target, present = held_overlay(answer, fleet), log.present
     if (target.epoch, target.digest) == (present.epoch, present.digest):
@@ -97,8 +97,8 @@ def recovered_plan(
     if target.epoch < log.epoch_next:
         raise RecoveryRefusedError(
             f"All brokers are at epoch {target.epoch}, and the stored plans go to epoch {log.epoch_next - 1}, with "
-            f"{present.epoch} in force: no plan is missing. Brokers that have started at another overlay than that in "
-            "force are to be started again there; emulated ones do so by themselves."
+            f"{present.epoch} in force: no plan is missing. Restart brokers that started with another "
+            f"overlay than the one in force; emulated ones do so by themselves."
         )
     plan = msgspec.structs.replace(
         _held_plan(answer),

@@ -1,4 +1,4 @@
-"""Run the controller against Kafka and Valkey until it is told to stop: standing by, or leading.
+"""Run the controller against Kafka and Valkey until asked to stop: standing by, or leading.
 
 The only place of this stage with a clock.
 """
@@ -70,8 +70,8 @@ class ControllerSettingsError(ValueError):
 def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
     """Stand by until this controller leads, then run the control loop, until ``stop`` is set.
 
-    A leader that is told to stop goes on until the transition under way is over, at most ``settings.stop_ms_max``; what
-    is left is taken up by the next leader, which follows at once. One that loses the lead stands by again.
+    A leader that is asked to stop continues until the transition under way is over, at most ``settings.stop_ms_max``;
+    the next leader, which follows at once, finishes the rest. One that loses the lead goes back to standby.
 
     Raises ControllerSettingsError with all faults at once, InventoryError when the inventory cannot be read,
     MetricsPortError when the metrics port is in use, UnreadableRecordError when a plan or an order cannot be read,
@@ -105,7 +105,7 @@ def _stand_by(
     health: LoopHealth,
     stop: threading.Event,
 ) -> HeldTerm | None:
-    """Wait for the lead and return the term that begins; None when told to stop before.
+    """Wait for the lead and return the term that begins; None if asked to stop before.
 
     What it shows is in the status file only: the live view is the leader's.
     """

@@ -20,7 +20,8 @@ from regraft.schemas.sample_request import SampleRequest
 LOADED_WINDOWS = 3  # That many must be too late, or have too many deliveries: one may be a pause.
 CALM_FACTOR_MAX = 64
 CATCH_UP_FACTOR = 1.25
-RELAPSE_CALMS = 4  # Within so many calms a step up was too much: delays grow slowly when hardly too much comes.
+# If congestion returns within this many calm spells, a step up was too much: a slight overload delays only slowly.
+RELAPSE_CALMS = 4
 CALM_DELAY_SHARE = 0.5  # Of the delay that is too much; above it nothing more is asked for.
 
 
@@ -40,7 +41,7 @@ def choose_share(
 ) -> SampleRequest | None:
     """Return what to ask for instead, None to leave it. ``loads`` are by time, of windows that followed each other.
 
-    Only windows that began after brokers were asked last tell anything of what came of it.
+    Only windows that began after brokers were last asked show its effect.
     """
     if asked.power > settings.power_max:
         reason = f"controller.sampling.share_min is {settings.share_min:g}"
@@ -70,12 +71,12 @@ def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple
     """Return how often to halve the share, and why; 0 where nothing is too much."""
     deliveries = statistics.median(load.deliveries for load in last)
     if 0 < settings.deliveries_max < deliveries:
-        reason = f"windows tell {deliveries:,.0f} deliveries one by one, at most {settings.deliveries_max:,} are wanted"
+        reason = f"windows list {deliveries:,.0f} deliveries one by one, at most {settings.deliveries_max:,} are allowed"
         return math.ceil(math.log2(deliveries / settings.deliveries_max)), reason
     delay_ms_max, later_ms = _delay_ms_max(last[-1], settings), last[-1].delay_ms - last[0].delay_ms
     if min(load.delay_ms for load in last) > delay_ms_max and later_ms >= 0:
         late_s, limit_s = last[-1].delay_ms / 1000, delay_ms_max / 1000
-        # What comes in a second takes so many seconds; a fourth less is borne, so that what waits is worked off, too.
+        # Processing a second's input takes this many seconds; a quarter is left free, so that a backlog shrinks, too.
         busy = CATCH_UP_FACTOR * (1 + later_ms / (last[-1].end_ms - last[0].end_ms))
         return math.ceil(
             math.log2(busy)

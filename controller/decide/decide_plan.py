@@ -17,7 +17,7 @@ from regraft.schemas.plan import Plan, Proposal, Verdict
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What came of one window: a plan or None, and every proposal that was refused.
+    """The outcome of one window: a plan or None, and every refused proposal.
 
     ``state_verdict`` and ``state_reason`` are set when the state as a whole was refused; then no planner was asked.
     """

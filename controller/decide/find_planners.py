@@ -2,7 +2,7 @@
 
 Ours are listed in :mod:`controller.planners`. Another package offers planners by entry points of the group
 ``regraft.planners``: the planner's name, and where its PlannerSpec is (``roll_dice = "dice.roll_dice:SPEC"``). Such a
-package is imported only when one of its planners is named, so one that is broken is in nobody else's way.
+package is imported only if one of its planners is named, so a broken one does not affect others.
 """
 
 from __future__ import annotations

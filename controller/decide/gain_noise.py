@@ -71,7 +71,7 @@ def mean_gain(gains: Sequence[float] | Floats, spans: Sequence[Span], lifetime_s
 
 
 def student_sigmas(sigmas: float, freedom: int) -> float:
-    """Return what Student's t exceeds as rarely as a normal variable exceeds so many sigma."""
+    """Return what Student's t exceeds as rarely as a normal variable exceeds this many sigma."""
     return -float(stdtrit(freedom, ndtr(-sigmas)))
 
 

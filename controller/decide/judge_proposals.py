@@ -19,7 +19,8 @@ from regraft.overlay.cut_off import CutOff
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import Proposal, Verdict
 
-COMMANDS_PER_BROKER = 4  # Prepare and activate and retire and one repetition: what a transition tells each broker.
+# Prepare and activate and retire and one repetition: the commands of a transition to each broker.
+COMMANDS_PER_BROKER = 4
 COST_MIN_PER_S = 1e-9  # A span without traffic saves no share of anything.
 
 
@@ -33,13 +34,12 @@ class Situation:
     ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
     life of a subscription, None when it is not known.
     ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
-    person; both are empty otherwise. Nothing moves to ``maintained`` brokers; the clients of those of them that are
-    ``evacuated`` move away, subscribers of a tree from those alone that are not ``leaving``: these take them along when
-    they go. ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic
-    has been as it is: the state holds no window from before. None while no change is known.
-    ``hot`` is what is congested: it gets no further load. ``recent_windows`` is how many of the state's newest windows
-    are looked at first, None where all are. ``unverified`` names by broker the plan that has brought it subscribers and
-    is still to be verified.
+    person; both are empty otherwise. Nothing moves to ``maintained`` brokers. Clients of ``evacuated`` ones move away;
+    subscribers of a tree do so only from brokers that are not ``leaving``, as those take them along when they leave.
+    ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic has been as it is: the
+    state holds no window from before. None while no change is known. ``hot`` is what is congested: it gets no further
+    load. ``recent_windows`` is how many of the state's newest windows are looked at first, None where all are.
+    ``unverified`` names by broker the plan that has brought it subscribers and is still to be verified.
     """
 
     state: OverlayState
@@ -109,8 +109,7 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
 def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
     """Return why nothing of this planner may be done now, or not this, None when it may.
 
-    Subscribers that a plan has moved stay where they are until it is known what that saves: after the next move of them
-    nobody could tell.
+    Subscribers that a plan has moved stay until the saving is known: after another move it could not be measured.
     """
     until_ms = situation.muted_until_ms.get(proposal.planner, 0)
     if situation.now_ms < until_ms:
@@ -142,7 +141,7 @@ def judge_maintenance(
 
 
 def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> MeanGain:
-    """Return what a change saves as a share of the cost before it, with how far the spans of the state tell that.
+    """Return what a change saves as a share of the cost before it, with its error as far as the state's spans show it.
 
     A share does not rise and fall with how much is published, so traffic that only grows or shrinks is no noise.
     """
@@ -152,13 +151,13 @@ def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> Me
 
 
 def gain_error_per_s(before: Reached, after: Reached, situation: Situation) -> float | None:
-    """Return the standard error of what a change saves per second, None where spans do not tell."""
+    """Return the standard error of what a change saves per second, None if the spans do not show it."""
     error = gain_shares(before, after, _memory_s(situation)).error * before.cost_per_s
     return error if math.isfinite(error) else None
 
 
 def _memory_s(situation: Situation) -> float | None:
-    """Return how long windows show the same subscriptions, None where the register tells these: only rates differ."""
+    """Return how long windows show the same subscriptions, None if the register has them: then only rates differ."""
     return None if situation.kind.NEEDS_REGISTER else situation.subscription_lifetime_s
 
 

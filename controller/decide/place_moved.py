@@ -1,7 +1,7 @@
 """Where the subscribers that a plan has moved would be without it, on the windows after it.
 
 In: an executed plan, who came from where, windows of its epoch and after, later plans. Out: the same windows with these
-subscribers at other brokers, as far as brokers told what they take apart from the others (:mod:`schemas.part_blocks`).
+subscribers at other brokers, as far as brokers reported their deliveries separately (:mod:`schemas.part_blocks`).
 Pure.
 """
 
@@ -34,7 +34,7 @@ def follower_of(plan: Plan, in_force: Iterable[Plan]) -> Plan | None:
 class MovedSubscribers:
     """What a plan moved: ``emptied`` names brokers all of whose subscribers went, ``single`` ones that went by name.
 
-    All that went from one broker to another are told as one part.
+    All that went from one broker to another are reported as one part.
     """
 
     epoch: int
@@ -60,7 +60,7 @@ class MovedSubscribers:
         return tuple(dict.fromkeys((*self.emptied, *single)))
 
     def are_told(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if each broker to which any went tells parts, or delivered nothing."""
+        """Return True if each broker that received any reports parts, or delivered nothing."""
         homes = {group.home_to for group in self.groups}
         return all(
             window.parts.are_told_at(home)
@@ -69,7 +69,7 @@ class MovedSubscribers:
         )
 
     def before(self, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
-        """Return the windows as if the plan had moved none; as they are where that is not told."""
+        """Return the windows as if the plan had moved none; unchanged if that is not reported."""
         if not self.groups or not self.are_told(windows):
             return windows
         back = {(one.home_to, number_of_moved(self.epoch, one.home_from)): one.home_from for one in self.groups}

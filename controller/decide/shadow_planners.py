@@ -2,7 +2,7 @@
 here.
 
 In: closed windows and the situations the acting planner decides on. Out: what the traffic would have cost and which
-plans would have been made. Nothing here sends, stores or tells; which planner acts belongs to the control loop.
+plans would have been made. Nothing here sends, stores or reports; which planner acts belongs to the control loop.
 """
 
 from __future__ import annotations
@@ -43,13 +43,12 @@ class ShadowPlanner:
 
     What a broker delivers depends neither on the links nor on the publishers' homes, and what users want not on where
     they are, so the cost of this overlay on a real window is exact. A user is where this planner has moved it, else
-    where it would be without the acting planner's moves since the start; one that goes elsewhere by itself is there for
-    this planner, too.
-    The rules are those of the acting planner: judge, choice, cool-down, a plan that made things worse taken back and
-    its planner muted, what was before a change of traffic let go of. Only transitions are missing: a plan holds at once
-    and costs no message. So a shadow keeps the pace of the same planner at work whose transitions are over within a
-    window; where they take longer, it is quicker. A restarted controller begins again at the configuration then in
-    force. What the planner raises is counted and goes no further.
+    where it would be without the acting planner's moves since the start; one that moves by itself has moved for this
+    planner, too. The rules are those of the acting planner: judge, choice, cool-down, rollback of a plan that made
+    things worse, muting of its planner, dropping what precedes a change of traffic. Only transitions are missing: a
+    plan holds at once and costs no message. So a shadow keeps the pace of the same planner at work whose transitions
+    are over within a window; where they take longer, it is quicker. A restarted controller begins again at the
+    configuration then in force. What the planner raises is counted and goes no further.
     """
 
     def __init__(
@@ -100,8 +99,8 @@ class ShadowPlanner:
         """Return what the overlays of the window's time cost on it, per second; None where it cannot be costed.
 
         A plan counts from when it was decided on, some seconds after the end of the window that it is about. The last
-        plan is verified when enough windows have come after it. ``homes_before_acting`` tells where clients were before
-        the acting planner's plans to epochs later than a given one. What was decided on before traffic changed, at
+        plan is verified when enough windows have come after it. ``homes_before_acting`` returns where clients were
+        before the acting planner's plans to epochs after a given one. What was decided on before traffic changed, at
         ``changed_since_ms``, is not verified any more.
         """
         if not self._kind.can_be_costed(window):
@@ -147,7 +146,7 @@ class ShadowPlanner:
         try:
             situation = self._situation(acting, price_of)
             decision = decide_plan(situation, self._planners, self.overlay.epoch + 1, self._settings)
-        # A planner that only looks on must not stop the one that acts, whatever it raises.
+        # A shadow planner must not stop the acting one, whatever it raises.
         except Exception as error:
             self.faults += 1
             self.fault_text = f"{type(error).__name__}: {error}"
@@ -164,7 +163,7 @@ class ShadowPlanner:
     def _situation(self, acting: Situation, price_of: Price) -> Situation:
         # The real window may be of another epoch or of two: here it only has to be one of the overlay's own.
         newest, overlay = acting.state.newest, self.overlay
-        # Where subscribers would be on it no later window tells: with nobody counted none are moved.
+        # No later window shows where subscribers would be on it: with none counted, none are moved.
         own = dataclasses.replace(
             newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={}, subscribers_at=None
         )

@@ -1,7 +1,7 @@
 """Check a plan that is executed on the windows after it: what it was to save against what it saves.
 
 In: the plan, both configurations and complete windows that lay wholly in the new epoch. Out: a Verification. Starting
-the plan that takes it back belongs to the control loop.
+its rollback belongs to the control loop.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
 
 UNDO_PLANNER = "undo"
-MISSED_SHARE = 0.5  # A plan that saves less than this share of what was predicted is told as a missed gain.
+MISSED_SHARE = 0.5  # A plan that saves less than this share of the prediction is reported as a missed gain.
 
 
 @dataclass(frozen=True)
 class Verification:
     """What the plan's overlay and the one before it cost on the same windows, per second.
 
-    ``cost_counted_per_s`` is what the brokers' own counters add up to, None where these do not tell. ``noise_per_s``
+    ``cost_counted_per_s`` is the sum of the brokers' own counters, None if they do not report it. ``noise_per_s``
     is the standard error of the gain over the windows, infinite with a single window.
     """
 
@@ -49,7 +49,7 @@ class Verification:
 
     @property
     def error_per_s(self) -> float | None:
-        """The standard error of the gain, None where a single window does not tell it."""
+        """The standard error of the gain, None if a single window does not give one."""
         return self.noise_per_s if math.isfinite(self.noise_per_s) else None
 
     @property
@@ -86,8 +86,8 @@ def verify_gain(
 
     ``before`` and ``after`` name the homes of the clients that the plan moved; a user that has gone elsewhere since is
     there in both. ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share
-    what lives longer. ``moved`` are the subscribers of a tree that the plan moved, which are put back as far as windows
-    tell what they take.
+    what lives longer. ``moved`` are the subscribers of a tree that the plan moved; they are put back as far as windows
+    report their deliveries.
     """
     if not windows:
         raise ValueError(f"plan {plan.plan} cannot be verified on no window")
@@ -118,9 +118,9 @@ def plan_undoing(
 ) -> Plan:
     """Return the plan that leads back to the overlay and homes before ``plan``, at a new epoch.
 
-    Users go back that are still where the plan put them, as the newest window says; one that has left or gone elsewhere
-    by itself stays out of it. Of the subscribers that it moved as a group, each that is still there goes back by its
-    name: ``came_from`` names those at a broker (second) that were at another one (first) before.
+    Users go back if the newest window still shows them where the plan put them; one that has left or moved by itself is
+    skipped. Of the subscribers that it moved as a group, each that is still there goes back by its name: ``came_from``
+    names those at a broker (second) that were at another one (first) before.
     """
     moves = _moves_back(plan, newest, came_from)
     proposal = _proposal_back(plan, found, moves)
@@ -154,7 +154,7 @@ def _proposal_back(plan: Plan, found: Verification, moves: tuple[ClientMove, ...
         cost_before_per_s=found.cost_observed_per_s,
         cost_after_per_s=found.cost_without_per_s,
         price_per_s=found.price_per_s,
-        reason=f"takes back {plan.plan}: {found.text}",
+        reason=f"undoes {plan.plan}: {found.text}",
         verdict_reason="the plan made things worse",
         moves=moves,
         id_moves=tuple(IdMove(move.broker, move.id_to, move.id_from) for move in plan.id_moves),
@@ -181,7 +181,7 @@ def observed_gains_per_s(
 ) -> list[float | None]:
     """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
 
-    None for all where clients moved and a window does not tell what their homes are worth. A user that has gone
+    None for all if clients moved and a window does not show what their homes are worth. A user that has gone
     elsewhere by itself since counts for no proposal, nor does a subscriber that has come to a broker since.
     """
     moved = moved or MovedSubscribers(plan.epoch_to, plan.subscribers_moved)

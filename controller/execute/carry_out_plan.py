@@ -1,4 +1,4 @@
-"""Carry out plans: run a transition's effects against the ports, in order, a plan's phase together with its commands.
+"""Execute plans: run a transition's effects against the ports, in order, a plan's phase together with its commands.
 
 In: plans to begin, answers of brokers, time. Out: commands, events, stored plans. What a transition does next is
 decided by :mod:`controller.execute.transition`, which plan to begin by :mod:`controller.loop_steps`.
@@ -26,20 +26,21 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Refusal
 from regraft.schemas.plan import Plan, PlanPhase
 
-# No site had so many leaders. The next term is above any that is believed, so one answer must not use the numbers up.
+# No site has had this many leaders. The next term is above any that is believed, so one answer must not use the numbers
+# up.
 TERM_LEAP_MAX = 1_000_000
-ABORTS_AGAIN_MAX = 10  # Plans from one epoch that a broker that joins is told of once more, the newest ones.
+ABORTS_AGAIN_MAX = 10  # How many plans from one epoch are sent once more to a joining broker, the newest ones.
 INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until somebody takes them; who is left is asked.
 LOST_PEERS_MAX = 1_000  # Neighbours that one answer says are dead.
 
 
 class PlanRunner:
-    """Runs one plan at a time; ``on_command`` is told each command that was sent, and when.
+    """Runs one plan at a time; ``on_command`` is called with each command sent, and when.
 
     ``term`` is that of this leader and stands in every command and every stored plan; ``instance`` names this
-    controller in the plans that it begins. ``on_foreign`` is told what was foreign about each answer that was left out.
-    Whoever hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any more.
-    A term further ahead than TERM_LEAP_MAX is no leader's: an answer that names it is foreign.
+    controller in the plans that it begins. ``on_foreign`` is called with what was foreign about each ignored answer.
+    A leader that hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any
+    more. A term further ahead than TERM_LEAP_MAX is no leader's: an answer that names it is foreign.
 
     When a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
     the next :meth:`advance` tries to store it again. So both queues here are bounded by one step, and by one record for
@@ -76,12 +77,12 @@ class PlanRunner:
 
     @property
     def is_busy(self) -> bool:
-        """Return True if a plan is under way or something waits to be stored, sent or told."""
+        """Return True if a plan is under way or something waits to be stored, sent or reported."""
         return self._transition is not None or bool(self._effects)
 
     @property
     def is_storing(self) -> bool:
-        """Return True if something waits to be stored, sent or told."""
+        """Return True if something waits to be stored, sent or reported."""
         return bool(self._effects)
 
     @property
@@ -103,7 +104,7 @@ class PlanRunner:
             self._effects.extend(self._transition.cancel(reason, now_ms))
 
     def lose(self, dead: Collection[str], returned: Collection[str] = ()) -> None:
-        """Know which brokers are dead: from the next :meth:`advance` the plan under way goes on without them.
+        """Note which brokers are dead: from the next :meth:`advance` on, the plan under way continues without them.
 
         Those that have ``returned`` from a death are dead to plans that begin from now on only when they are so here.
         """
@@ -155,7 +156,7 @@ class PlanRunner:
         return Transition(plan, target, self._limits, self._term, change, self._returned)
 
     def _aborts_again(self, plan: Plan) -> list[TransitionEffect]:
-        """Tell brokers that join that earlier plans which were to take them in are aborted.
+        """Notify joining brokers that earlier plans for their join are aborted.
 
         Who was taken for dead then was not waited for, and may have prepared one; it holds that until it hears so.
         """
@@ -170,7 +171,7 @@ class PlanRunner:
         ]
 
     def _is_deposed(self) -> bool:
-        """Take in what brokers answer, and tell whether one of them has heard of a higher term."""
+        """Process the brokers' answers; return True if one of them has heard of a higher term."""
         if not self._results and not self.deposed_by_term:
             for result in self._ports.results.poll():
                 if result.term > self._term + TERM_LEAP_MAX:
@@ -219,7 +220,7 @@ class PlanRunner:
             for command in commands:
                 self._on_command(command, now_ms)
             for effect in together:
-                if isinstance(effect, EmitEvent):  # After the record, so that nothing is told that did not happen.
+                if isinstance(effect, EmitEvent):  # After the record, so that nothing is reported that did not happen.
                     self._ports.events.emit(effect.event)
         return True
 

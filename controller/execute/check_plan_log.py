@@ -1,6 +1,6 @@
 """Refuse to lead by plans that are behind the brokers: somebody has lost some, and their epochs would be used again.
 
-In: the loop's state. Out: nothing, or a sentence that says what to do. Building the plans anew belongs to
+In: the loop's state. Out: nothing, or a sentence that says what to do. Rebuilding the plans belongs to
 :mod:`controller.recover_plans`.
 """
 
@@ -18,8 +18,8 @@ class PlanLogBehindError(StackError):
 def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> None:
     """Raise PlanLogBehindError when most brokers are at an epoch that no stored plan leads to.
 
-    Only a window of now counts: older ones may tell of a life before. Fewer brokers than half stop nobody: they may be
-    broken, and are told of as an epoch mismatch.
+    Only a current window counts: older ones may describe an earlier life. Less than half of the brokers stop nothing:
+    they may be faulty, and are reported as an epoch mismatch.
     """
     window = state.newest
     if window is None or not state.has_plans or abs(now_ms - window.end_ms) > window_age_ms_max:

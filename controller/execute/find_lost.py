@@ -19,7 +19,7 @@ def lost_brokers(plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
 def lost_to(plan: Plan, plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
     """Return the brokers that a plan under way cannot count on.
 
-    One that joins by the plan is lost to it when it has died or started again since the plan began.
+    A broker that joins by the plan is lost to it if it has died or restarted since the plan began.
     """
     joined, began_ms = plan_log.change_of(plan).joined, plan.history[0].time_ms if plan.history else 0
     return frozenset(

@@ -1,4 +1,4 @@
-"""Make brokers outsiders of the overlay in force, so that a plan can take them in: tell them, and note their answers.
+"""Make brokers outsiders of the overlay in force, so that a plan can let them join: command and answers.
 
 In: brokers that are to join. Out: commands, and who holds the overlay in force. Who may join is seen elsewhere.
 """
@@ -52,7 +52,7 @@ class BrokerInstaller:
         return first_ms is None or now_ms - first_ms < self._resend_ms
 
     def ask(self, brokers: Iterable[str], plan_log: PlanLog, now_ms: int) -> None:
-        """Tell these brokers the overlay in force unless they were told just now; all others are forgotten."""
+        """Send these brokers the overlay in force unless that was just done; forget all others."""
         wanted = set(brokers)
         for known in (self._first_asked_ms, self._asked_ms, self._installed):
             for broker in known.keys() - wanted:

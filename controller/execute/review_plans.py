@@ -53,7 +53,7 @@ class PlanReviewer:
         return frozenset(broker for broker, order in self._orders.book.maintained(now_ms).items() if order.evacuate)
 
     def muted_until_ms(self, plan_log: PlanLog) -> dict[str, int]:
-        """Return until when each planner is muted of which a person has refused a plan: it would propose it again."""
+        """Return until when each planner is muted whose plan a person has refused: it would propose it again."""
         muted: dict[str, int] = {}
         for plan in plan_log.plans:
             order = self._orders.book.about_plan(plan.plan) if plan.phase is PlanPhase.REFUSED else None
@@ -121,7 +121,7 @@ class PlanReviewer:
     def objection(self, plan: Plan, situation: Situation) -> str:
         """Return why the plan cannot be executed as shown in the situation, empty when it can.
 
-        A plan that takes another back was not made for a gain on these windows, so only its epoch counts.
+        A rollback was not made for a gain on these windows, so only its epoch counts.
         """
         if plan.undoes:
             return ""

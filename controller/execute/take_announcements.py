@@ -21,12 +21,13 @@ from regraft.schemas.shown_fleet import ShownAnnounced
 
 ADMITTED = "it has announced itself (members.admit_announced)"
 NEVER_CAME = "it was let in as it had announced itself, and was not heard for members.come_ms_max"
-NEVER_CAME_MAX = 1_000  # Members that have left so, each a record for ever; beyond, nobody comes in without an order.
+# Members that have left this way, each a record forever; beyond this, none joins without an order.
+NEVER_CAME_MAX = 1_000
 
 
 @dataclass
 class _Waiting:
-    """A broker that asks, first at ``since_ms`` and last at ``heard_ms``; whether people have been told."""
+    """A broker that asks to join, first at ``since_ms`` and last at ``heard_ms``; whether an event has reported it."""
 
     announcement: Announcement
     since_ms: int
@@ -42,7 +43,7 @@ class _Waiting:
 class AnnouncementTaker:
     """Keeps who asks, a bounded number of each agent, so that none crowds out another's.
 
-    One that stops asking is forgotten. A member is none that asks, however it is, unless it has left.
+    A broker that stops asking is forgotten. A member does not count as asking, whatever its state, unless it has left.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class AnnouncementTaker:
         self._events = events
         self._metrics = metrics
         self._waiting: dict[str, _Waiting] = {}
-        self._crowded: set[str] = set()  # Agents that announce too many, of which people have been told.
+        self._crowded: set[str] = set()  # Agents that announce too many, already reported.
 
     def read(self, state: LoopState, now_ms: int) -> list[Announcement]:
-        """Take in what has come since, and return who is to be a member without a person's order."""
+        """Process new announcements, and return the brokers to admit without an order."""
         for announcement in self._source.poll():
             outcome = self._take(announcement, state.fleet, now_ms)
             self._metrics.announcements.labels(outcome).inc()
@@ -75,7 +76,7 @@ class AnnouncementTaker:
         return admitted
 
     def _take(self, announcement: Announcement, fleet: FleetView, now_ms: int) -> str:
-        """Note who asks; return what became of it, for the metric."""
+        """Note who asks; return the outcome, for the metric."""
         broker, agent = announcement.broker, announcement.facts.agent
         if not may_ask(fleet.members.get(broker)):
             return "member"
@@ -145,7 +146,7 @@ class AnnouncementTaker:
         )
 
     def _tell_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
-        """Say that a broker has gone of which people were told that it asks; a member's record says enough."""
+        """Report that a broker that was reported as asking is gone; for a member its record suffices."""
         broker = one.announcement.broker
         if one.is_told and may_ask(fleet.members.get(broker)):
             text = f"{broker} asks to join no longer: nobody has announced it for {STANDS_MS / 60_000:g} minutes"

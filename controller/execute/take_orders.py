@@ -1,4 +1,4 @@
-"""Take in what people order: what of it stands, who is told, and what is kept of it.
+"""Process orders: which of them hold, what is reported, and what the audit keeps.
 
 In: orders as their topic gives them, the plans so far. Out: the book of standing orders, events, the audit. Doing what
 is ordered about plans belongs to :mod:`controller.execute.review_plans`.
@@ -20,9 +20,9 @@ from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, against_order
 
 CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
-OPEN_MAX = 1_000  # Orders about the one plan that is open, of which it is not known yet what comes of them.
+OPEN_MAX = 1_000  # Orders about the open plan whose outcome is not known yet.
 MEMBER_ORDERS_MAX = 1_000  # Between two steps; a fleet is not bigger.
-TOLD_MAX = 20  # Refused orders of one step that are told one by one; the audit has all.
+TOLD_MAX = 20  # How many refused orders of one step are reported one by one; the audit has all.
 
 
 class OrderTaker:
@@ -43,7 +43,7 @@ class OrderTaker:
         self._open: list[GivenOrder] = []
 
     def read(self, plan_log: PlanLog, now_ms: int) -> None:
-        """Take in what has been ordered since; what nobody has been told of yet is told and kept."""
+        """Process new orders; report and store what has not been reported yet."""
         found = self._source.poll()
         if self._source.version != self._version:
             self._begin()
@@ -62,7 +62,7 @@ class OrderTaker:
         self._open = [given for given in self._open[-OPEN_MAX:] if not self._is_closed(given, plan_log, now_ms)]
 
     def _is_closed(self, given: GivenOrder, plan_log: PlanLog, now_ms: int) -> bool:
-        """Keep what came of an order about a plan in the end; tell whether that is known."""
+        """Store the final outcome of an order about a plan; return True if it is known."""
         order = given.order
         plan = None if order is None else _named(plan_log, order.subject)
         if order is None or plan is None:
@@ -73,7 +73,7 @@ class OrderTaker:
         return outcome is not None
 
     def _take(self, given: GivenOrder, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
-        """Let the order stand if it may; return what speaks against it and what comes of it for now."""
+        """Let the order hold if it may; return what speaks against it and its outcome for now."""
         order = given.order
         if given.refusal or order is None:
             return given.refusal, AuditOutcome.REFUSED
@@ -90,7 +90,7 @@ class OrderTaker:
         against = against_member_order(order.kind, order.subject, self.members.get(order.subject), order.facts)
         if len(self._about_members) >= MEMBER_ORDERS_MAX:
             against = against or f"{MEMBER_ORDERS_MAX} orders about members wait already: give it again in a moment"
-        if given.is_new and not against:  # What was told before was followed, or refused for good.
+        if given.is_new and not against:  # An order reported before was followed, or refused for good.
             self._about_members.append(order)
         return against, AuditOutcome.REFUSED if against else AuditOutcome.ACCEPTED
 
@@ -124,7 +124,7 @@ class OrderTaker:
 
 
 def outcome_of(kind: OrderKind, phase: PlanPhase) -> AuditOutcome | None:
-    """Return what came of an order about a plan that is in this phase now, None while that is open."""
+    """Return the outcome of an order about a plan that is now in this phase, None while it is open."""
     if kind in LIFE[phase].orders:
         return None
     is_given_up = phase is PlanPhase.REFUSED or LIFE[phase].is_aborted

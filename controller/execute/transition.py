@@ -1,6 +1,6 @@
 """The controller's side of one transition as a pure state machine: plan and answers in, commands and records out.
 
-Nothing here sends or stores: every step returns effects that the control loop carries out in order. A plan and its
+Nothing here sends or stores: every step returns effects that the control loop executes in order. A plan and its
 phase are persisted before any command of that phase is sent, so that a controller that restarts resumes from the
 persisted phase by asking again; brokers answer a repeated command as they answered the first. What each phase leads
 to, its command, answer and limit stand in :mod:`schemas.plan_life`.
@@ -8,11 +8,11 @@ to, its command, answer and limit stand in :mod:`schemas.plan_life`.
 Persisting ACTIVATING is the point of no return: before it a plan can be aborted without trace, after it only a new
 plan can undo.
 
-Only answers of the own term count. So whoever takes over goes on when each broker has heard of the new term, and no
-broker obeys the predecessor any more.
+Only answers of the own term count. So a new leader continues once each broker has heard of the new term and no longer
+obeys its predecessor.
 
-Who is dead, by its neighbours or by :meth:`Transition.lose`, is waited for by nobody. Before the point of no return
-that ends the plan; after it the plan goes on without the dead, whom the commands name.
+Who is dead, by its neighbours or by :meth:`Transition.lose`, is waited for by nobody. Before the point of no return a
+death ends the plan; after it the plan continues without the dead, whom the commands name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SendCommand:
 
 @dataclass(frozen=True)
 class EmitEvent:
-    """Tell people."""
+    """Report an event."""
 
     event: AdaptationEvent
 
@@ -89,7 +89,7 @@ class Transition:
         self._target = target
         self._digest = plan_digest(plan, target)
         self._change = change
-        # Of a life that is over neighbours may go on telling, so of these only the controller's word counts.
+        # Neighbours may keep reporting a life that is over, so of these only the controller's word counts.
         self._told_before = frozenset(returned) | change.joined | change.lost
         self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
@@ -124,11 +124,11 @@ class Transition:
         changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_PLACES)
         text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
-        # The event follows the record, so that nothing is told that might not have happened.
+        # The event follows the record, so that nothing is reported that might not have happened.
         return [effects[0], self._event(EventKind.PLAN_STARTED, Severity.INFO, now_ms, text), *effects[1:]]
 
     def resume(self, now_ms: int) -> list[TransitionEffect]:
-        """Go on after a restart of the controller: ask again for the persisted phase."""
+        """Resume after a restart of the controller: repeat the commands of the persisted phase."""
         self._phase_since_ms = now_ms
         return self._ask(now_ms)
 
@@ -137,9 +137,9 @@ class Transition:
         return self._enter(PlanPhase.ABORTING, now_ms, reason) if PlanPhase.ABORTING in self._facts.next else []
 
     def lose(self, brokers: Collection[str], now_ms: int) -> list[TransitionEffect]:
-        """Go on without brokers that are declared dead, or abort while that is possible; repeated, it changes nothing.
+        """Continue without brokers that are declared dead, or abort while that is possible; idempotent.
 
-        Those that take part are told at once, as they wait for what the dead would have sent.
+        Participants are notified at once, as they wait for what the dead would have sent.
         """
         found = set(brokers).intersection(self._brokers) - self._declared
         if self.is_done or not found:
@@ -190,7 +190,7 @@ class Transition:
         return "" if result.broker in self._brokers else "broker"
 
     def on_tick(self, now_ms: int) -> list[TransitionEffect]:
-        """Let time pass: repeat what is unanswered, abort a prepare that takes too long, tell of a stall once."""
+        """Let time pass: repeat what is unanswered, abort a prepare that takes too long, report a stall once."""
         if self.is_done:
             return []
         late_ms = now_ms - self._phase_since_ms
@@ -289,7 +289,7 @@ class Transition:
     def _lost_in(self, phase: CommandPhase) -> tuple[str, ...]:
         """Return which brokers a command names as lost.
 
-        One that comes back by the plan is, in later phases, named only when its new life is over, too. A neighbour's
+        A broker that comes back by the plan is named in later phases only if its new life is over, too. A neighbour's
         word alone counts when all else has drained.
         """
         before = self.plan.brokers_lost

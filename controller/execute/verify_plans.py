@@ -1,6 +1,6 @@
-"""Close plans that are executed: verified on the windows after them, taken back when they made things worse.
+"""Close plans that are executed: verified on the windows after them, rolled back if they made things worse.
 
-In: the plans that are to be verified and the windows since. Out: effects for the plan runner, and events. What a plan
+In: the plans to verify and the windows since. Out: effects for the plan runner, and events. What a plan
 saves is found by :mod:`controller.decide.verify_gain`; when to look belongs to the control loop.
 """
 
@@ -31,9 +31,9 @@ from regraft.schemas.plan_life import LIFE, entered
 class PlanVerifier:
     """Looks at the plans that are executed and not yet checked, also while the next one is executed.
 
-    A plan that made things worse is taken back only while it is the newest in force; once others have followed, that
-    is told and left to the planners. One that was decided on before traffic changed is closed: it was made for other
-    traffic. ``begin`` takes up the plan that takes another back, or has it reviewed first.
+    A plan that made things worse is rolled back only while it is the newest in force; once others have followed, this
+    is reported and left to the planners. A plan decided before traffic changed is closed: it was made for other
+    traffic. ``begin`` starts a rollback, or has it reviewed first.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PlanVerifier:
         self._verified: dict[str, Verification] = {}
 
     def verify(self, state: LoopState, now_ms: int) -> None:
-        """Check each plan that is executed; close it, and begin the plan that takes it back when it is worse."""
+        """Check each executed plan and close it; start its rollback if it made things worse."""
         if self._runner.is_storing:
             return
         for plan in state.plan_log.verifying:
@@ -70,7 +70,7 @@ class PlanVerifier:
         if undo is not None and not LIFE[undo.phase].is_in_force and not LIFE[undo.phase].is_final:
             return
         if undo is not None:
-            done = "taken back by" if LIFE[undo.phase].is_in_force else "made things worse, but was not taken back by"
+            done = "rolled back by" if LIFE[undo.phase].is_in_force else "made things worse, but was not rolled back by"
             self._close(plan, self._verified.pop(plan.plan, None), f"{done} {undo.plan}", now_ms)
             return
         after = plan_log.configuration_of(plan.epoch_to)
@@ -100,15 +100,15 @@ class PlanVerifier:
         kind = self._kind.over(state.fleet.inventory_over(after.brokers))
         moved = MovedSubscribers.of(plan, self._clients.came_from)
         found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
-        # Where brokers do not tell what the moved subscribers take, what they save stands as predicted.
+        # If brokers do not report the moved subscribers' deliveries, the saving is taken as predicted.
         is_whole = moved.are_told(windows)
         is_to_save = is_whole and not (plan.undoes or needs_no_gain(plan.proposals))
         is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
         if is_worse and followed_by.plan == plan.plan:
             if self._runner.is_busy:
-                return  # The next plan is under way: this one is taken back if that is aborted.
+                return  # The next plan is under way: this one is rolled back if that one is aborted.
             self._verified = {plan.plan: found}
-            self._tell_missed(plan, found, "it is taken back", now_ms)
+            self._tell_missed(plan, found, "it is rolled back", now_ms)
             came = self._clients.came_from
             self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1], came), now_ms)
             state.has_begun = True
@@ -120,12 +120,12 @@ class PlanVerifier:
         gains = observed_gains_per_s(plan, before, windows, kind, moved)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
-        part = ", links and publishers alone: what the moved subscribers take, brokers do not tell apart"
+        part = ", links and publishers alone: brokers do not report the moved subscribers separately"
         text = found.text + part * (not is_whole)
         self._close(msgspec.structs.replace(plan, proposals=proposals), found, text, now_ms)
 
     def _close(self, plan: Plan, found: Verification | None, reason: str, now_ms: int) -> None:
-        """Store the plan as completed and tell it."""
+        """Store the plan as completed and report it."""
         observed_per_s = None if found is None else found.cost_observed_per_s
         completed = entered(plan, PlanPhase.COMPLETED, reason, now_ms)
         completed = msgspec.structs.replace(completed, cost_observed_per_s=observed_per_s)

@@ -29,8 +29,8 @@ def sample_error_per_s(
 ) -> float | None:
     """Return the standard error of what an overlay costs in a window that holds a sample.
 
-    By random groups of what is in the sample, less what a sample of nearly all knows for certain. None where the window
-    knows all, or too little to tell.
+    By random groups of what is in the sample, less what a sample of nearly all knows for certain. None if the window
+    knows all, or too little for an estimate.
     """
     share = window.sets.share
     if share >= 1:

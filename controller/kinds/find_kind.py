@@ -38,5 +38,5 @@ KINDS: dict[str, Callable[[Inventory, ControllerSettings], AnyKind]] = {
 
 
 def kind_of(inventory: Inventory, settings: ControllerSettings) -> AnyKind:
-    """Return the kind of the inventory's overlay, told what the settings say; in money where that has prices."""
+    """Return the kind of the inventory's overlay, configured by the settings; in money if it has prices."""
     return KINDS[inventory.bootstrap.KIND](inventory.charged, settings)

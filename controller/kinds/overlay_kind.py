@@ -93,7 +93,7 @@ class FollowedHomes(ABC):
     def learn(self, known: Mapping[str, str], window: ClosedWindow, homes_before: HomesBefore) -> dict[str, str] | None:
         """Return the homes after a window, None when they are as ``known``.
 
-        ``homes_before`` tells where the acting planner's plans found the clients that they have moved.
+        ``homes_before`` returns where the acting planner's plans found the clients that they moved.
         """
 
     @abstractmethod
@@ -106,7 +106,7 @@ class FollowedHomes(ABC):
 
     @abstractmethod
     def shown(self, homes: Mapping[str, str]) -> dict[str, str]:
-        """Return which of these homes tell the shadow's overlay from the real one."""
+        """Return which of these homes differ between the shadow's overlay and the real one."""
 
 
 ConfigurationT = TypeVar("ConfigurationT", bound=OverlayConfiguration)
@@ -161,7 +161,7 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
     @abstractmethod
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> PlannerContext:
-        """Return what planners are told beside the state: the bounds of a plan, the kind's own weights and caps."""
+        """Return the planners' context: the bounds of a plan, the kind's own weights and caps."""
 
     @abstractmethod
     def missing_in(self, state: StateT) -> str:
@@ -236,11 +236,11 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
 
     @abstractmethod
     def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if the windows tell what each client's home is worth."""
+        """Return True if the windows show what each client's home is worth."""
 
     @abstractmethod
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:
-        """Return the window's cost by the brokers' own counters, None where these do not tell."""
+        """Return the window's cost by the brokers' own counters, None if they do not report it."""
 
     @abstractmethod
     def transition_messages_min(self, configuration: ConfigurationT) -> int:

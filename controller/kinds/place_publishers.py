@@ -1,4 +1,4 @@
-"""Where publishers are, on overlays whose windows tell it: read from windows, and from plans for those silent since."""
+"""Where publishers are, on overlays whose windows show it: read from windows, and from plans for those silent since."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def with_publishers(present: ConfigurationT, windows: Sequence[ClosedWindow]) ->
     """Return the overlay with the homes of all publishers of the windows.
 
     What a window of the present epoch saw is newest; then what the plans set (``present.homes``), for a publisher that
-    has been silent since it was moved; then what was seen before the last transition. A publisher that any of the
-    windows does not tell has none and so stays: of the others everything is known all the same. Who was at a broker
-    that is no longer in the overlay has none, either.
+    has been silent since it was moved; then what was seen before the last transition. A publisher without a home in any
+    of the windows has none and so stays: the others are fully known all the same. Who was at a broker that is no longer
+    in the overlay has none, either.
     """
     untold = frozenset[str]().union(*(window.untold for window in windows))
     earlier: dict[str, str] = {}

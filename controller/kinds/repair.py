@@ -15,7 +15,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal
 
-REPAIR = "repair"  # In place of a planner's name: the plan mends what a death has cut.
+REPAIR = "repair"  # In place of a planner's name: the plan repairs what a death has cut.
 MEMBERSHIP = "membership"  # Likewise: brokers join or leave, and nobody has died.
 BROKERS_MIN = 2  # As inventories have it.
 NAMED_MAX = 12  # Brokers or links that a reason names before the rest is only counted.
@@ -32,8 +32,8 @@ class RepairTask:
 
     ``fleet`` knows what links to and between all brokers of the later overlay cost, and may know more brokers.
     ``windows`` are the last complete ones, oldest first; none where nothing is known of the traffic. Brokers that are
-    ``avoided`` get no client, and a link only where there is no other way. At most ``moves_max`` clients move, of which
-    only ``priced_max`` need go where that is cheapest: pricing each of many would hold up the repair for all.
+    ``avoided`` get no client, and a link only where there is no other way. At most ``moves_max`` clients move, and only
+    ``priced_max`` of them go where it is cheapest: pricing every one of many would delay the repair for all.
     """
 
     change: BrokerChange

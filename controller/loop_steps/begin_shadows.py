@@ -1,4 +1,4 @@
-"""Begin shadow planners anew, each on the overlay in force: at the start, and after a change of brokers.
+"""Restart shadow planners, each on the overlay in force: at the start, and after a change of brokers.
 
 In: the loop's state. Out: planners that have decided nothing yet.
 """

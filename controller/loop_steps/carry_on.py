@@ -20,7 +20,7 @@ class CarryOn:
         self._runner = runner
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Take orders first, so that one that cancels a plan comes in time."""
+        """Process orders first, so that one that cancels a plan is in time."""
         self._orders.read(state.plan_log, now_ms)
         self._reviewer.cancel(state, now_ms)
         self._runner.advance(now_ms)

@@ -1,4 +1,4 @@
-"""Correct what links cost by what brokers measure, and tell when the model of the overlay's cost is wrong.
+"""Correct link costs by the brokers' measurements, and report when the model of the overlay's cost is wrong.
 
 In: the windows taken now. Out: the fleet with measured costs of links, on which all later decisions rest; events and
 metrics. How a link's cost is estimated belongs to :mod:`controller.windows.measure_links`.
@@ -21,7 +21,7 @@ from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the model: subjects of MODEL_DRIFT.
-DRIFT_WINDOWS = 3  # Of one epoch each; their median drifts, so that no single window tells.
+DRIFT_WINDOWS = 3  # Of one epoch each; their median shows drift, so that no single window decides.
 NAMED_MAX = 5
 COST_MIN_PER_S = 1e-9  # A window without traffic is off by nothing.
 ERRORS_MAX = 2.0  # Standard errors of a sampled window's cost that are no drift.
@@ -45,7 +45,7 @@ class CorrectLinks:
         """Take in the windows taken now."""
         for window in state.taken:
             changed = self._meter.add(window, state.fleet.inventory_told)
-            # What a restarted controller reads again has been told.
+            # What a restarted controller reads again has been reported.
             is_new = now_ms - window.end_ms <= self._window_age_ms_max
             if is_new:
                 self._tell_unit(now_ms)

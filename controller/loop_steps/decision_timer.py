@@ -12,7 +12,7 @@ ACTING, SHADOW = "acting", "shadow"
 
 
 class DecisionTimer:
-    """Measures with a stopwatch that tells seconds."""
+    """Measures with a stopwatch in seconds."""
 
     def __init__(self, stopwatch_s: Callable[[], float], metrics: LoopMetrics) -> None:
         self._stopwatch_s = stopwatch_s

@@ -23,7 +23,7 @@ from regraft.schemas.member import MemberState
 
 
 class SituationFinder:
-    """Puts together what windows, plans and orders tell."""
+    """Combines what windows, plans and orders show."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ from regraft.schemas.member_life import state_after
 from regraft.schemas.order import Order, OrderKind
 
 NAMED_MAX = 5
-SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All others are told as information.
+SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All others are reported as information.
 
 
 class FollowMembers:
@@ -98,7 +98,7 @@ class FollowMembers:
         self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
 
     def _believe(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
-        """Declare dead who refuses a plan because it began anew: a repair that counts on it fails, window or not."""
+        """Declare a broker dead that refuses a plan because it restarted: a repair that counts on it fails."""
         present, members, heard = state.plan_log.present, state.fleet.members, self._heard_in(state)
         serving = [broker for broker in present.brokers if members[broker].state.is_serving]
         found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
@@ -152,7 +152,7 @@ class FollowMembers:
         return sorted(found.items())
 
     def _judge_outside(self, member: Member, state: LoopState, now_ms: int) -> None:
-        """Let a dead broker come back that is heard again; one that was to join and is heard no more is dead."""
+        """Let a dead broker rejoin once it is heard again; one that was to join and has gone silent is dead."""
         heard, broker = self._heard_in(state), member.broker
         silent_ms = heard.silent_ms(broker, member.since_ms)
         boot_ms, is_heard = heard.boots.get(broker, 0), heard.is_heard_since(broker, member.since_ms)
@@ -160,7 +160,7 @@ class FollowMembers:
             if boot_ms > member.boot_ms or not is_dead_by_order(member):
                 back = entered_state(member, MemberState.JOINING, "it is heard again", now_ms)
                 self._change(replace(back, boot_ms=boot_ms), state, now_ms)
-        elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # What an earlier life was told is gone.
+        elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # Commands to an earlier life are lost.
             self._change(replace(member, since_ms=now_ms, boot_ms=boot_ms), state, now_ms)
         elif member.state is MemberState.JOINING and heard.was_heard_since(broker, member.since_ms):
             if silent_ms >= self._settings.silence_ms:
@@ -203,7 +203,7 @@ class FollowMembers:
             self._lost_since_ms.setdefault(broker, now_ms)
 
     def _change(self, member: Member, state: LoopState, now_ms: int) -> None:
-        """Put a member's new record into the fleet, and have it stored and told."""
+        """Put a member's new record into the fleet, and have it stored and reported."""
         state.fleet = state.fleet.with_records([member])
         state.is_changed = True
         self._metrics.member_changes.labels(member.state).inc()

@@ -29,7 +29,7 @@ class FollowReview:
                 return None
             found = self._situations.find(state.newest, state, now_ms)
             proposed = state.plan_log.proposed
-            # The plan that this one takes back is open until it is taken back.
+            # The plan that this one undoes is open until it is rolled back.
             is_undo = proposed is not None and bool(proposed.undoes)
             return replace(found, plan_in_review="", plan_running="" if is_undo else found.plan_running)
 

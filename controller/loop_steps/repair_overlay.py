@@ -61,7 +61,7 @@ class RepairOverlay:
         self._installer.note_answers(now_ms)
         plan_log = state.plan_log
         if self._runner.is_busy or plan_log.moving is not None:
-            return  # A plan under way goes on without the lost, or is given up.
+            return  # A plan under way continues without the lost, or is given up.
         lost = lost_brokers(plan_log, state.fleet)
         if held := self._held(lost, state, now_ms):
             self._tell(f"repair of {', '.join(sorted(lost))} waits: {held}" if lost else "", now_ms)
@@ -139,7 +139,7 @@ class RepairOverlay:
 
     def _begin(self, change: BrokerChange, state: LoopState, now_ms: int) -> None:
         present, windows = state.plan_log.present, self._horizon(state)
-        if change.lost:  # A publisher whose home fell silent before it told of it is where it was before.
+        if change.lost:  # A publisher whose home fell silent before reporting it is where it was before.
             windows = tuple(replace(window, untold=frozenset()) for window in windows)
         avoided = (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.LEAVING))
         moves_max = usual_max = self._kind.moves_max(self._settings.decision)
@@ -175,7 +175,7 @@ class RepairOverlay:
         return (*self._windows.horizon(complete[-1])[0], newest)
 
     def _placed(self, present: OverlayConfiguration, windows: Sequence[ClosedWindow]) -> OverlayConfiguration:
-        """Return the overlay in force with all clients of which it is known where they are."""
+        """Return the overlay in force with all clients whose homes are known."""
         seen = tuple(window.over(present.brokers) for window in windows)
         return self._kind.with_homes(present, seen) if seen else present
 

@@ -24,7 +24,7 @@ SUBJECT = "telemetry"
 
 
 class SetShare:
-    """Follows the load; windows that a restarted controller reads again tell nothing of it."""
+    """Follows the load; windows that a restarted controller reads again do not count."""
 
     def __init__(
         self, settings: ControllerSettings, plans: PlanStore, events: EventSink, metrics: LoopMetrics, term: int

@@ -32,7 +32,7 @@ class SettlePlans:
 
 
 class ShowState:
-    """Publishes the state; ``border_faults`` tells what went wrong in the ports, by name."""
+    """Publishes the state; ``border_faults`` returns faults of the ports, by name."""
 
     def __init__(
         self,

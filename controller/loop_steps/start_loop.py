@@ -1,4 +1,4 @@
-"""Start the loop, once: read members and the plans so far, and set up the planners that look on.
+"""Start the loop, once: read members and the plans so far, and set up the shadow planners.
 
 In: the plan store. Out: the fleet, the log of plans, shadows, an event.
 """
@@ -59,7 +59,7 @@ def _check_history(plan: Plan) -> None:
     if LIFE[plan.phase].is_moving and last is not plan.phase:
         told = "is empty" if last is None else f"ends with {last}"
         raise StackError(
-            f"The stored plan {plan.plan} is {plan.phase}, but its history {told}: it cannot be carried on. "
+            f"The stored plan {plan.plan} is {plan.phase}, but its history {told}: it cannot be resumed. "
             "Make sure at the brokers which overlay is in force, and write a record without value under its key, "
             "which takes it out."
         )

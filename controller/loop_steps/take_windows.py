@@ -61,7 +61,7 @@ class TakeWindows:
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
             if point is not None:
                 set_costs(self._metrics, point)
-            # A restarted controller reads old windows again; what was wrong with them has been told.
+            # A restarted controller reads old windows again; their faults have been reported.
             if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
                 event = self._teller.about_window(window, now_ms)
                 if event is not None:

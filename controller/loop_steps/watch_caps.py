@@ -1,7 +1,7 @@
-"""Watch for brokers that pass more notifications than their cap: told when it begins and when it is over.
+"""Watch for brokers that pass more notifications than their cap: reported at the start and at the end.
 
 In: windows with what brokers' own counters say, the inventory's caps of load. Out: an event for each broker. Moving
-anything away belongs to planners (`pack_drop` does whatever that costs) and to people.
+load away belongs to planners (`pack_drop` does so at any cost) and to people.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
 
-WINDOWS_IN_A_ROW = 2  # A burst of one window is none; what lasts is told with its second.
+WINDOWS_IN_A_ROW = 2  # A burst of one window does not count; a lasting one is reported at its second.
 
 
 class WatchCaps:
-    """Notes how many windows in a row each broker has been above its cap, and how many not since it was told so."""
+    """Counts how many windows in a row each broker has been above its cap, and how many below it since the report."""
 
     def __init__(self, settings: ControllerSettings, events: EventSink) -> None:
         self._window_age_ms_max = settings.decision.window_age_ms_max

@@ -1,4 +1,4 @@
-"""Watch for changes of traffic, window by window: from when on it is the new one, told once.
+"""Watch for changes of traffic, window by window: since when it has been different, reported once.
 
 In: windows. Out: in the state since when traffic is as it is, a metric, an event. How a change is
 found belongs to :mod:`controller.windows.find_changes`; who lets go of what was before, to those who did it.
@@ -35,7 +35,7 @@ class ChangeWatch:
         if found is None:
             return
         self._metrics.changes_found.labels(found.statistic).inc()
-        # A restarted controller reads old windows again; what they showed has been told.
+        # A restarted controller reads old windows again; what they showed has been reported.
         if now_ms - window.end_ms <= self._window_age_ms_max:
             self._events.emit(_event(found, now_ms))
 

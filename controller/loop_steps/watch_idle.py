@@ -1,4 +1,4 @@
-"""Watch for brokers that serve nobody, who could be taken out of the overlay: told when they change.
+"""Watch for brokers that serve nobody and could be taken out of the overlay: reported when the set changes.
 
 In: windows that know how many subscribers each broker has. Out: in the state the brokers that serve nobody, an event.
 Taking one out is a person's order (`regraft members drain`).
@@ -49,7 +49,7 @@ class WatchIdle:
         at_home = self._kind.with_homes(present, [window.over(present.brokers)]).home_of
         homes = {home for client, home in at_home.items() if client in window.homes}
         serving = {broker for broker, count in (window.subscribers_at or {}).items() if count} | homes
-        serving |= {broker for _, broker in window.local_deliveries}  # Whatever the register says.
+        serving |= {broker for _, broker in window.local_deliveries}  # Regardless of the register.
         self._idle_for = {
             broker: self._idle_for.get(broker, 0) + 1 for broker in present.brokers if broker not in serving
         }

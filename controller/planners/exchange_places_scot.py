@@ -27,7 +27,7 @@ class ExchangeSettings(PlannerSettings):
 
     ``exchanges_max``: exchanges in one plan; with each, some 2 * (regions + clusters) links change. ``looks_max``:
     exchanges that are priced in one call. Default 2,000, less than two seconds at 40 brokers. ``gain_share_min``: what
-    share of the cost each must save. Default 0.005: few exchanges, each of which tells, instead of many for crumbs.
+    share of the cost each must save. Default 0.005: few exchanges that matter instead of many for trifles.
     """
 
     exchanges_max: int = 6
@@ -49,7 +49,7 @@ class ExchangeSettings(PlannerSettings):
 def exchange_places_scot(
     state: ScotState, settings: ExchangeSettings, context: PlannerContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return exchanges of places, the best first, each of which saves its share on top of those before it.
+    """Return exchanges of places, best first, each saving its share on top of those before it.
 
     Two brokers exchange region and cluster, with all places where one stands in for others; publishers stay at their
     brokers, and so come to other places with them. Source: none, Shafique keeps the clusters that an overlay is made

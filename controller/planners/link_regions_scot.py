@@ -54,11 +54,11 @@ class RegionLinkSettings(PlannerSettings):
 def link_regions_scot(
     state: ScotState, settings: RegionLinkSettings, context: PlannerContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return exchanges of links between regions, the best first, each of which saves its share on top of the others.
+    """Return exchanges of links between regions, best first, each saving its share on top of the others.
 
     Each link is taken away in turn, and all links that join the two parts again are priced, in random order as far as
     the budget reaches. Source: none, Shafique keeps the tree; the cost is Jaeger07, Eq. 1-2, on the trees that static
-    routing makes of the overlay. Cost O(regions^3) looks, each of which prices all clusters, O(brokers * columns) on
+    routing makes of the overlay. Cost O(regions^3) evaluations, each pricing all clusters, O(brokers * columns) on
     words. Guarantee: with budget enough, and exchanges, no single exchange is left that saves its share.
     """
     if not state.can_move_publishers:
@@ -82,7 +82,7 @@ def link_regions_scot(
 
 
 def _exchanges(overlay: ScotConfiguration, links: RegionLinks) -> Iterator[RegionLinks]:
-    """Yield the links between regions after each exchange of one that leaves an overlay of this kind."""
+    """Yield the links between regions after each exchange of one link that keeps an overlay of this kind."""
     for removed in links:
         tree: nx.Graph[int] = nx.Graph(links)
         tree.remove_edge(*removed)

@@ -40,7 +40,8 @@ class PackingSettings(PlannerSettings):
     40 ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call,
     once for each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less
     than this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``:
-    single subscribers moved in one call, of those that brokers tell apart (``emulator.subscribers_told``). Default 8.
+    single subscribers moved in one call, of those that brokers report separately (``emulator.subscribers_told``).
+    Default 8.
     ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which looks at links and publishers
     afterwards. Default half of what it has.
     """
@@ -68,17 +69,16 @@ class PackingSettings(PlannerSettings):
 def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext, rng: random.Random) -> list[Proposal]:
     """Return moves of all subscribers of brokers, best first, of single ones, then swaps and moves of publishers.
 
-    Subscribers of a broker that passes more than its cap go first, to where that costs least, whatever it costs. Then
+    Subscribers of a broker above its cap go first, to the cheapest place at any cost. Then
     the move of all subscribers of one broker to another that saves most is taken, and all are priced again, until none
     saves, ``subscribers_max`` are used up or ``looks_max`` looks taken. Then single subscribers go one by one, of those
-    of which windows tell what they take. A move is priced by the links on its way, what
-    handing over costs at either broker, and the delay between the two for each hand-over. No broker passes more than
-    its cap by it. Links and publishers' homes are searched on what is reached.
-    Source: drop heuristics of facility location for the problem of Zhao11, on the one cost of the tree that is there.
-    Departures: most users of a broker move together, as windows do not tell what each takes; access is priced by
-    broker, not by user and broker; all traffic shares one tree. Cost O(brokers^2 * degree * words) for a look.
-    Guarantee: each proposal but those for a cap lowers the cost of the links and of access; none of the optimum.
-    Deterministic but for kicks drawn from ``rng``.
+    whose deliveries windows report. A move is priced by the links on its way, what handing over costs at either broker,
+    and the delay between the two for each hand-over. No broker passes more than its cap by it. Links and publishers'
+    homes are searched on what is reached. Source: drop heuristics of facility location for the problem of Zhao11, on
+    the one cost of the tree that is there. Departures: most users of a broker move together, as windows do not report
+    what each takes; access is priced by broker, not by user and broker; all traffic shares one tree. Cost O(brokers^2 *
+    degree * words) for a look. Guarantee: each proposal but those for a cap lowers the cost of the links and of access;
+    none of the optimum. Deterministic but for kicks drawn from ``rng``.
     """
     if not state.can_move_publishers:
         return []

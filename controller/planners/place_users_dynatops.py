@@ -30,7 +30,8 @@ from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "place_users_dynatops"
-BROKERS_PER_ASKING_USER = 10  # So many brokers of a cluster for each user that is answered by the same states.
+# Brokers of a cluster per user that is answered by the same states.
+BROKERS_PER_ASKING_USER = 10
 ASKING_MIN = 1_000  # Users that ask before it is looked how many moved; fewer take as long, by array steps.
 
 Ints = NDArray[np.integer]
@@ -42,7 +43,7 @@ class PlacementSettings(PlannerSettings):
     """Which broker suits a user.
 
     ``user_load_weight``: w_l of Zhao13, what a broker's load weighs against likeness of interests.
-    ``user_cluster_brokers``: c, how many brokers tell each other what their users want; the paper's 10.
+    ``user_cluster_brokers``: c, how many brokers share what their users want; the paper's 10.
     ``user_utility_min``: by how much a move must better a user's utility.
     ``users_moved_max``: users that move at once, at most controller.decision.users_per_plan_max.
     """
@@ -71,14 +72,13 @@ def place_users_dynatops(
     """Return the moves of users by Algorithm 1, all of one cluster as one proposal.
 
     All users are scored at once; those that would gain utility then ask again one after the other, the one that would
-    gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved, or as
-    many as a plan may hold. Clusters are ``user_cluster_brokers`` brokers that follow each other by name, the same at
-    each call. At most ``proposals_max`` proposals, by the utility that their users gain. Source: Zhao13, section 4.
-    Cost O(subscriptions * brokers of a cluster), and the ring's cost for each proposal. Guarantee: with
-    ``user_load_weight`` 0 and clusters of fewer than 20 brokers, each move lowers the number of topics that brokers
-    subscribe to; none for the one cost, which utility does not know (the judge does). Departures: users are asked after
-    a window instead of at each change of theirs; the readings of :mod:`controller.planners.steps.place_users`. Nothing
-    is drawn from ``rng``.
+    gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved, or the
+    plan is full. Clusters are ``user_cluster_brokers`` brokers that follow each other by name, the same at each call.
+    At most ``proposals_max`` proposals, by the utility that their users gain. Source: Zhao13, section 4. Cost
+    O(subscriptions * brokers of a cluster), and the ring's cost for each proposal. Guarantee: with ``user_load_weight``
+    0 and clusters of fewer than 20 brokers, each move lowers the number of topics that brokers subscribe to; none for
+    the one cost, which utility does not know (the judge does). Departures: users are asked after a window instead of at
+    each change of theirs; the readings of :mod:`controller.planners.steps.place_users`. Nothing is drawn from ``rng``.
     """
     ring = state.traffic
     if ring is None or not ring.interests.subscription_count:

@@ -27,7 +27,7 @@ Directed = tuple[str, str]  # The broker at whose end of a link the queue is, an
 class ReliefSettings(PlannerSettings):
     """When a link is a persistent hot spot.
 
-    ``congested_windows``: in so many windows in a row, the newest among them; with windows of 5 s half a minute, as
+    ``congested_windows``: in this many windows in a row, the newest among them; with windows of 5 s half a minute, as
     shorter congestion is left to the brokers. ``congestion_max``: above it a link's queue is congested, as for the veto
     (controller.decision.link_congestion_max). ``relief_share_min``: what share of its load on such links a publisher
     must take away by its move.
@@ -94,7 +94,7 @@ def _named(directed: frozenset[Directed]) -> str:
 
 
 def _congested(state: ScotState, settings: ReliefSettings, window_count: int) -> frozenset[Directed]:
-    """Return the link ends that have been congested in all of so many newest windows, as (broker, peer)."""
+    """Return the link ends that were congested in all of this many newest windows, as (broker, peer)."""
     if len(state.windows) < window_count:
         return frozenset()
     found: set[Directed] | None = None

@@ -50,14 +50,14 @@ class TraceSettings(OrderSettings):
             if getattr(self, name) < 1:
                 found.append(f"{name} is {getattr(self, name)}: at least 1, or nothing is known of a publisher")
         if not 0 < self.pop_window_s < math.inf:
-            found.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for so long")
+            found.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
         return found
 
 
 def relocate_publisher_pop(
     state: TreeState, settings: TraceSettings, context: TreeContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return a move to the closest broker for each publisher of which enough notifications were traced.
+    """Return a move to the closest broker for each publisher with enough traced notifications.
 
     Source: Cheung09, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
     O(brokers) for each traced notification and publisher. Guarantee: the broker it ends at is a median of the traced

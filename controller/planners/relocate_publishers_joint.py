@@ -1,6 +1,6 @@
 """Move all publishers at once by true cost, under caps of load: ours, in the place of POP and GRAPE of Cheung09.
 
-In: the state over a horizon. Out: a sequence of proposals, any prefix of which is worth doing and keeps the caps. The
+In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off and keeps the caps. The
 search itself belongs to :mod:`controller.planners.steps.search_homes`, the order of its moves to
 :mod:`controller.planners.steps.order_moves`.
 """

@@ -1,6 +1,6 @@
 """Search links and publishers' homes together by true cost: ours, in the place of one planner after the other.
 
-In: the state over a horizon. Out: a sequence of proposals, any prefix of which is worth doing. Whether a gain is worth
+In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off. Whether a gain is worth
 its price does not belong here.
 """
 
@@ -47,15 +47,14 @@ def search_overlay_cost(
 
     Descents move publishers to their best homes and swap links, in turn until neither helps: from the present overlay,
     from where links alone and where homes alone lead first, then from kicks of the best found. All stay within what one
-    plan may change (``links_max``, ``moves_max``) and within the caps of degree and load. What becomes of the best is
-    put in order, each change priced on the overlay that the earlier ones leave; what counts against it when one death
-    cuts off more (``context.frailty_weight``) is taken from its gain.
-    ``proposals_max`` bounds links and moves each, as it does for two planners in turn.
-    Source: the cost is Eq. 1-2 of Jaeger07. Cost O(brokers^2 * words) for a look at all links of up to some 300
-    brokers, O(brokers * words) for one at all homes; a larger overlay is looked at where it costs most first.
-    Guarantee: with links alone, then homes alone, or the other way round, within the same limits, no lower value is
-    reached; none of the optimum. Deterministic: budgets are counted in words looked at, kicks drawn from ``rng``.
-    Any-time: what was found when a budget ends is returned.
+    plan may change (``links_max``, ``moves_max``) and within the caps of degree and load. The best result is put in
+    order, each change priced on the overlay that the earlier ones leave; what counts against it if a single death cuts
+    off more (``context.frailty_weight``) is taken from its gain. ``proposals_max`` bounds links and moves each, as it
+    does for two planners in turn. Source: the cost is Eq. 1-2 of Jaeger07. Cost O(brokers^2 * words) for a look at all
+    links of up to some 300 brokers, O(brokers * words) for one at all homes; a larger overlay is looked at where it
+    costs most first. Guarantee: with links alone, then homes alone, or the other way round, within the same limits, no
+    lower value is reached; none of the optimum. Deterministic: budgets are counted in words looked at, kicks drawn from
+    ``rng``. Any-time: what was found when a budget ends is returned.
     """
     return overlay_proposals(PLANNER, state, context, rng, settings.search_words_max, settings.escape_words_max)
 

@@ -36,7 +36,7 @@ class LocalKnowledge:
     """What the brokers know of each other: c_ij and p_k, I_ij, and each broker's phi of Eq. 6.
 
     Row i is what broker i knows: with Bloom filters I_ij and I_ji differ. With ``caches`` the common interest of three
-    brokers is counted from what they told each other, without them it is the paper's estimate by phi.
+    brokers is counted from what they exchanged, without them it is the paper's estimate by phi.
     """
 
     link_cost: Costs
@@ -58,10 +58,10 @@ class InterestSettings(HorizonSettings):
 
     ``cache_ids_max``: of how many notifications a broker remembers that it had them, the newest; the paper's 8,192.
     Default none, all of the horizon.
-    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters in which they tell each other, the paper's 100,000 and
+    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters that they exchange, the paper's 100,000 and
     5. Default none bits, which compares exactly: here the controller knows all delivery sets anyway.
     ``path_interest``: what three brokers have in common, the paper's "estimate" by the mean over the neighbourhood, or
-    counted as a "conjunction" of what two of them told the third, which the paper leaves to future work.
+    counted as a "conjunction" of what two of them sent the third, which the paper leaves to future work.
     """
 
     cache_ids_max: int | None = None
@@ -98,9 +98,9 @@ def swap_links_ci(
     interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
     Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree dearer, so
     ``cost_before_per_s`` and ``cost_after_per_s`` carry the true cost (``overlay.cost``), on which all planners are
-    compared; the decision itself uses the paper's local criterion only. Departures, each with a setting that takes it
-    back: interests are exact counts over the whole horizon (``cache_ids_max``, ``bloom_bits``); swaps are ordered by
-    true gain (``order``); with ``degree_max`` set, only removals that keep the cap are compared. Beyond the paper:
+    compared; the decision itself uses the paper's local criterion only. Departures, each with a setting that reverts
+    it: interests are exact counts over the whole horizon (``cache_ids_max``, ``bloom_bits``); swaps are ordered by true
+    gain (``order``); with ``degree_max`` set, only removals that keep the cap are compared. Beyond the paper:
     ``path_interest`` "conjunction" (its section 6). Swaps of one call are independent of each other
     (:mod:`controller.planners.steps.rank_swaps`). ``rng`` gives the order of arrival, if that is asked for.
     """
@@ -117,7 +117,7 @@ def swap_links_ci(
 
 
 def local_knowledge(state: TreeState, settings: InterestSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
-    """Return what the brokers know from their caches, as the settings say how they tell it.
+    """Return what the brokers know from their caches, in the form that the settings choose.
 
     ``paths`` as from ``overlay.horizon_paths`` for the settings' horizon.
     """

@@ -46,13 +46,12 @@ def swap_links_cost(
 ) -> list[Proposal]:
     """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
 
-    Each look prices every swap of the tree at once (:mod:`overlay.walk_cuts`) and takes the best for each link that
-    could go; they are then made best first, each priced anew before, until what is left is worth a new look. Where no
-    single swap helps, random kicks with a descent after each look for a better tree within what one plan may exchange;
-    the whole way to it is one proposal, since no part of it need pay.
-    From a gain is taken what it counts that the worst single death cuts off more (``context.frailty_weight``); what
-    kicks find is asked for that as a whole.
-    Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
+    Each evaluation prices every swap of the tree at once (:mod:`overlay.walk_cuts`) and takes the best for each link
+    that could go; they are then made best first, each repriced first, until the rest is worth a new evaluation. Where
+    no single swap helps, random kicks with a descent after each look for a better tree within what one plan may
+    exchange; the whole way to it is one proposal, since no part of it need pay. From a gain is taken what it counts
+    that the worst single death cuts off more (``context.frailty_weight``); what kicks find is asked for that as a
+    whole. Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
     Cost O(brokers^2 * words) for a look, about one look for each few swaps. Guarantee: each proposal lowers the true
     cost over the horizon; without one left and the budget not used up, the tree is optimal among all trees one swap
     away, under a cap of load among those that are the best for a link. Deterministic: the budgets are counted in words

@@ -23,7 +23,7 @@ LOOK_S = 10.0  # Between two looks for topics of agents that have come: each ask
 
 
 class AnnouncementReader(TopicReader[Announcement]):
-    """A reader of announcements that finds the topics itself: nobody has told it of agents that are new."""
+    """A reader of announcements that finds the topics itself, as new agents are not configured."""
 
     def __init__(
         self, kafka: KafkaAccess, plans: KafkaPlanStore, since_ms: int, bury: Callable[[DeadLetter], None]
@@ -40,7 +40,7 @@ class AnnouncementReader(TopicReader[Announcement]):
         return super().poll()
 
     def begin_again(self) -> None:
-        """Look for the topics anew: one of an agent that has gone must not keep the others from being read."""
+        """Look for the topics again: that of a removed agent must not block reading the others."""
         super().begin_again()
         self.record_types, self._look_at_s = {}, 0.0
 

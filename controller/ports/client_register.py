@@ -87,7 +87,7 @@ class KafkaClientRegister:
         return () if self.fault else self._clients.came_from(home_from, home_to)
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
+        """Return the subscribers without topics that each form one of these parts, given by broker and number."""
         return {} if self.fault else self._clients.named(parts)
 
     @property

@@ -1,7 +1,7 @@
 """The controller's readers on Kafka, and the way out for what they cannot use.
 
-Nothing here decides anything. While Kafka is away readers return nothing and dead letters wait in a bounded buffer;
-both go on by themselves when it is back. What the controller writes belongs to :mod:`controller.ports.plan_store`.
+Nothing here decides anything. While Kafka is unavailable, readers return nothing and dead letters wait in a bounded
+buffer; both resume by themselves. What the controller writes belongs to :mod:`controller.ports.plan_store`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CALL_S = 1.0  # Longest wait for one answer of Kafka, so that the loop stays ali
 RETRY_S = 1.0  # Pause between attempts to find a topic.
 RECORDS_PER_POLL_MAX = 5000
 OUT_BUFFER_MAX = 20_000  # Dead letters that wait while Kafka is away.
-OUT_WAIT_S = 120.0  # One that could not be sent for so long is given up.
+OUT_WAIT_S = 120.0  # One that could not be sent for this long is given up.
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -66,7 +66,7 @@ class TopicReader(Generic[Record]):
 
     ``record_types`` is by topic name; ``since_ms`` is wall-clock time; ``assigned_count`` counts how often it
     has begun. A record that does not decode becomes a dead letter, is counted in ``undecodable`` by topic and is
-    skipped, and so does one of which ``fault`` (topic, record) says why it is not taken.
+    skipped, and so does one that ``fault`` (topic, record) rejects with a reason.
     """
 
     kafka: KafkaAccess
@@ -132,7 +132,7 @@ class TopicReader(Generic[Record]):
     def has_read_all(self) -> bool:
         """Return True if the end of each topic has once been reached since the start.
 
-        The end is told by the reader's position: marks of transactions take offsets, too, and are no messages.
+        The end is found by the reader's position: marks of transactions take offsets, too, and are no messages.
         """
         return self._assigned and not self._unread
 

@@ -1,4 +1,4 @@
-"""Who leads, by Kafka alone: of the members of one consumer group the one that holds the topic of terms.
+"""Leader election by Kafka alone: the leader is the member of one consumer group that holds the topic of terms.
 
 In: membership of the group. Out: a term with the store that writes in it, or who leads instead. The order matters:
 shut out the earlier leader, then read the plans to their end, then write the next term, then act. Reading first would
@@ -28,7 +28,7 @@ from regraft.schemas.topics import LEADER, topic_name
 log = structlog.get_logger(__name__)
 
 HEARTBEATS = 8  # A session's heartbeats: some may come late without an end of the session.
-HANG_MS = 120_000  # A leader whose loop does not turn for so long loses the lead, alive or not.
+HANG_MS = 120_000  # A leader whose loop does not turn for this long loses the lead, alive or not.
 RECORDS_PER_POLL_MAX = 100
 
 
@@ -45,9 +45,9 @@ class HeldTerm:
 
 
 class Leadership:
-    """One candidate. ``session_ms``: after so long without a word from a leader, dead or away, another may take over.
+    """One candidate. ``session_ms``: after this long without a sign of the leader, another may take over.
 
-    ``name`` tells people which process it is, ``agent_of`` the agent of each broker, for the store.
+    ``name`` identifies the process to people, ``agent_of`` the agent of each broker, for the store.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Leadership:
 
     @property
     def is_chosen(self) -> bool:
-        """Return True if the group has chosen this one, as far as it knows: one that was suspended learns it late."""
+        """Return True if the group has chosen this one, as far as it knows: after a suspension it learns late."""
         return self._is_chosen
 
     def check(self) -> None:
@@ -135,7 +135,7 @@ class Leadership:
         return None
 
     def note_term(self, term: int) -> None:
-        """Note a term that brokers obey: whatever became of its record, the next one is higher."""
+        """Note a term that brokers obey: even if its record was lost, the next one is higher."""
         self._term_min = max(self._term_min, term + 1)
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ class LoggedEvents:
 
 
 class MeasuredAudit:
-    """What came of orders, counted by outcome."""
+    """Outcomes of orders, counted."""
 
     def __init__(self, audit: AuditSink, metrics: LoopMetrics) -> None:
         self._audit = audit
@@ -124,7 +124,7 @@ class MeasuredPlans:
         self._asked: set[str] = set()  # The brokers asked in this phase of this plan.
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
-        """Store them and tell whether that was acknowledged."""
+        """Store them and return True once acknowledged."""
         if not self._plans.commit(plan, commands, members):
             self._metrics.plan_store_failures.inc()
             return False

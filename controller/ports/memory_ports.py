@@ -201,11 +201,11 @@ class MemoryClients:
 
     @property
     def is_waited_for(self) -> bool:
-        """Tell nobody to wait: who fills it does so before the next step."""
+        """Never ask to wait: it is filled before the next step."""
         return False
 
     def named(self, parts: Iterable[tuple[str, int]]) -> Mapping[str, tuple[str, int]]:
-        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
+        """Return the subscribers without topics that each form one of these parts, given by broker and number."""
         if self.connected is None:
             return self.registered.named(parts)
         self._look()
@@ -228,7 +228,7 @@ class MemoryClients:
 class MemoryOrders:
     """Orders that somebody puts in ``records``; those that stand at the start are known when ``is_known`` is set.
 
-    An order alone is one that its giver has signed.
+    An order alone counts as signed by its giver.
     """
 
     records: deque[Order | GivenOrder] = field(default_factory=deque)
@@ -244,7 +244,7 @@ class MemoryOrders:
 
 @dataclass
 class MemoryAudit:
-    """What came of orders, oldest first."""
+    """Outcomes of orders, oldest first."""
 
     entries: deque[AuditEntry] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
 

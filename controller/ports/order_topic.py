@@ -27,8 +27,8 @@ class KafkaOrders:
     """The orders topic; until it has been read once, ``is_known`` is False and nothing should be decided.
 
     It is read again from its beginning when the trusted keys change: what a key signed that is not trusted any more
-    stands no longer. Up to where it was told what came of orders is committed in Kafka once ``is_flushed`` says that
-    all that was told is stored, so that it is told once, through restarts.
+    stands no longer. The position up to which outcomes were reported is committed in Kafka once ``is_flushed`` says
+    that all reports are stored, so that each is reported once, through restarts.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class KafkaOrders:
 
     @property
     def version(self) -> int:
-        """Count how often the topic was begun anew."""
+        """Count how often the topic was read from its beginning again."""
         return self._begun_count
 
     def poll(self) -> list[GivenOrder]:
         """Return what has come since, at most a bounded number; does not wait.
 
         Raises UnreadableRecordError where an order that stands at the start cannot be read: it might forbid what would
-        be done next. One that comes later becomes a dead letter.
+        be done next. A later one becomes a dead letter.
         """
         self._commit()
         self._keys.refresh()

@@ -1,7 +1,7 @@
 """Plans, their commands, events and the audit of orders on Kafka, in transactions of one term.
 
 In: plans, commands, events, audit entries. Out: all of a phase stored, or nothing. The controllers of a namespace share
-one transactional id: a store that begins shuts the earlier one out, whatever that still believes. Who may begin is
+one transactional id: a new store fences the earlier one, even if that still believes it leads. Who may begin is
 decided by :mod:`controller.ports.leadership`.
 """
 
@@ -34,7 +34,7 @@ from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLA
 log = structlog.get_logger(__name__)
 
 TOLD_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
-LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term for ever.
+LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term forever.
 
 NAMED = (PLANS, MEMBERS, EVENTS, AUDIT, LEADER, SAMPLING)
 Batch = tuple[Plan | None, tuple[Command, ...], tuple[Member, ...]]
@@ -64,7 +64,7 @@ class KafkaPlanStore:
         self._under_way: Batch | None = None
         self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
         self._forgotten: list[str] = []
-        self._filled = (0, 0)  # Of what is told and of the forgotten plans, how many the transaction under way holds.
+        self._filled = (0, 0)  # How many reports and forgotten plans the transaction under way holds.
         self._read_ahead: list[Plan] | None = None
         self._can_ask = True
         self.lost: Counter[str] = Counter()
@@ -152,10 +152,10 @@ class KafkaPlanStore:
             return None
 
     def commit(self, plan: Plan | None, commands: Sequence[Command], members: Sequence[Member] = ()) -> bool:
-        """Store a plan's phase with its commands, and members; wait about CALL_S for that and tell whether it is done.
+        """Store a plan's phase with its commands, and members; wait about CALL_S for that; return True once it is done.
 
-        Called again with the same, it goes on with the transaction under way, so nothing is stored twice or out of
-        order. Raises DeposedError.
+        Called again with the same arguments, it continues the transaction under way, so nothing is stored twice or out
+        of order. Raises DeposedError.
         """
         asked = (plan, tuple(commands), tuple(members))
         earlier = self._under_way
@@ -168,7 +168,7 @@ class KafkaPlanStore:
         self._tell(self._names[EVENTS], event.subject, event)
 
     def keep(self, entry: AuditEntry) -> None:
-        """Send what came of an order with the next transaction."""
+        """Send the outcome of an order with the next transaction."""
         self._tell(self._names[AUDIT], entry.subject, entry)
 
     def forget(self, plan: str) -> None:

@@ -13,7 +13,7 @@ from regraft.schemas.plan_life import LIFE
 
 
 class PlanBinder:
-    """Binds the newest plan that is under way; one that waits for a person or is over is bound no more."""
+    """Binds the newest plan that is under way; one that waits for approval or is over is no longer bound."""
 
     def __init__(self) -> None:
         self._bound = ""

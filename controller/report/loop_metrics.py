@@ -1,4 +1,4 @@
-"""Prometheus metrics of the control loop, in a registry of their own so that several loops fit one process.
+"""Prometheus metrics of the control loop, in their own registry so that several loops fit one process.
 
 What the loop decides it counts here itself; what passes its ports is counted by :mod:`controller.ports.measure_ports`.
 """
@@ -22,7 +22,7 @@ class LoopMetrics:
         self.refusals = counter("refusals", "Refused proposals and states by verdict.", ["verdict"])
         self.commands = counter("commands", "Commands sent by phase.", ["phase"])
         self.events = counter("events", "Events emitted by kind.", ["kind"])
-        self.orders = counter("orders", "What came of orders, by kind and outcome.", ["kind", "outcome"])
+        self.orders = counter("orders", "Orders, by kind and outcome.", ["kind", "outcome"])
         self.cost_per_s = gauge(
             "cost_per_s",
             "Overlay cost of the last window; tree is present, bootstrap, shadow:<planner> or least (bound).",
@@ -46,7 +46,7 @@ class LoopMetrics:
         self._add_leadership()
 
     def _add_times(self) -> None:
-        """Make what tells how long steps and decisions take, and what follows from that."""
+        """Create the metrics of how long steps and decisions take, and what follows from that."""
         counter, histogram = self.stage.counter, self.stage.histogram
         self.command_latency_ms = histogram(
             "window_close_to_command_ms",
@@ -64,7 +64,7 @@ class LoopMetrics:
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
 
     def _add_members(self) -> None:
-        """Make what tells of members."""
+        """Create the metrics of members."""
         self.members = self.stage.gauge("members", "Known brokers by state.", ["state"])
         self.announced_brokers = self.stage.gauge(
             "announced_brokers", "Brokers that ask to join and wait for a person."
@@ -79,7 +79,7 @@ class LoopMetrics:
         )
 
     def _add_links(self) -> None:
-        """Make what tells of changes of traffic, of the links' costs and of the model made of them."""
+        """Create the metrics of changes of traffic, of link costs and of the cost model."""
         self.changes_found = self.stage.counter(
             "changes_found", "Changes of traffic found, by statistic.", ["statistic"]
         )
@@ -90,7 +90,7 @@ class LoopMetrics:
         )
 
     def _add_sampling(self) -> None:
-        """Make what tells how much of the telemetry is reported in full."""
+        """Create the metrics of how much telemetry is reported in full."""
         gauge = self.stage.gauge
         self.share_asked = gauge("share_asked", "Share of the notifications that brokers are asked to report in full.")
         self.window_share = gauge("window_share", "Share of the notifications that the newest window knows in full.")
@@ -99,7 +99,7 @@ class LoopMetrics:
         )
 
     def _add_leadership(self) -> None:
-        """Make what tells who leads, and who serves."""
+        """Create the metrics of who leads, and who serves."""
         counter, gauge = self.stage.counter, self.stage.gauge
         self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
         self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")

@@ -69,7 +69,7 @@ def _shown_repair(plan: Plan, members: dict[str, Member]) -> ShownRepair:
 def _traffic_at_risk_per_s(state: LoopState) -> float | None:
     """Return what passed the lost brokers that are in the overlay in force, by their counters of the last window.
 
-    Of one that was heard in no window that is still known nothing can be said.
+    Nothing is known of one that no remembered window heard.
     """
     lost = {one for one in state.plan_log.present.brokers if not state.fleet.members[one].state.is_serving}
     if not lost:

@@ -1,4 +1,4 @@
-"""Turn refusals and bad windows into events, few of them: only what differs from what was told last.
+"""Turn refusals and bad windows into events, few of them: only what differs from the last report.
 
 In: decisions and windows. Out: events. Counting every single refusal belongs to :mod:`controller.loop_state`.
 """
@@ -14,11 +14,11 @@ from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Verdict
 
-REPEAT_EVERY = 30  # The same thing is told again after so many times, so that it is not forgotten.
+REPEAT_EVERY = 30  # The same thing is reported again after this many times, so that it is not forgotten.
 
 
 class RefusalTeller:
-    """Remembers what was told last of each kind; ``overlay`` is any of the kind of overlay."""
+    """Remembers the last report of each kind; ``overlay`` is any of the kind of overlay."""
 
     def __init__(self, overlay: OverlayConfiguration) -> None:
         self._has_places = overlay.HAS_PLACES
@@ -44,7 +44,7 @@ class RefusalTeller:
             reason = decision.state_reason
             return self._event(EventKind.EPOCH_MISMATCH, reason, "epochs", reason, now_ms, Severity.CRITICAL)
         if decision.state_verdict is not None:
-            return None  # Incomplete windows are told by about_window, a running plan by its own events.
+            return None  # about_window reports incomplete windows, and a running plan has its own events.
         self._told.pop(EventKind.WINDOW_STALE, None)
         self._told.pop(EventKind.EPOCH_MISMATCH, None)
         if not decision.refused:

@@ -15,21 +15,21 @@ from regraft.schemas.state import LinkRtt, QueueState
 class ClosedWindow:
     """One window as the controller uses it.
 
-    ``fault`` is empty when the window is complete, else it says what is missing; ``short_brokers`` names the brokers of
-    which too few batches came. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1
-    when no broker was heard. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at
-    which each publisher published last in the window, ``untold`` are the publishers of which that is not known, as it
-    sends telemetry of version 1 or what it sent is lost. ``local_deliveries`` counts the hand-overs to local
-    subscribers by (publisher, broker). Where the kind of overlay needs the register, there is more: ``interests`` are
-    what users wanted where, not at the window's end but when it was put together, some seconds later; None where that
-    is not known. ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are the users
-    that were not where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is how far
-    each broker's clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker
-    heard in the window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be
-    among them. ``epoch_min`` and ``epoch_max`` are of those that the window is complete over. ``subscribers_at`` counts
-    the subscribers without topics at each broker that had any when the window was put together, None where nobody
-    knows. ``parts`` are what subscribers took that plans have brought to brokers lately, and those of single ones that
-    brokers tell apart; ``single`` names the latter, with the part that each is.
+    ``fault`` is empty when the window is complete, else it says what is missing; ``short_brokers`` names the brokers
+    with too few batches. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1 when no
+    broker was heard. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at which each
+    publisher published last in the window, ``untold`` are the publishers without a known home, as it sends telemetry of
+    version 1 or its telemetry is lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher,
+    broker). Where the kind of overlay needs the register, there is more: ``interests`` are what users wanted where, not
+    at the window's end but when it was put together, some seconds later; None where that is not known.
+    ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are the users that were not
+    where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is how far each broker's
+    clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker heard in the
+    window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be among them.
+    ``epoch_min`` and ``epoch_max`` are of those that the window is complete over. ``subscribers_at`` counts the
+    subscribers without topics at each broker that had any when the window was put together, None where nobody knows.
+    ``parts`` are the deliveries of subscribers that plans have moved lately, and of single ones that brokers report
+    separately; ``single`` names the latter, with the part that each is.
     """
 
     start_ms: int
@@ -130,7 +130,7 @@ class ClosedWindow:
         are at brokers stays. Raises as :meth:`with_subscribers_moved`.
         """
         if self.sets.delivered is None:
-            raise ValueError("what was only published is not told from what was delivered: subscribers cannot be moved")
+            raise ValueError("published and delivered are not reported apart: subscribers cannot be moved")
         delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
         handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
         for key, target in to.items():

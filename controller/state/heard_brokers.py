@@ -35,7 +35,7 @@ class HeardBrokers:
         return again
 
     def silent_ms(self, broker: str, since_ms: int) -> int:
-        """Return for how long nothing was heard of a broker of which something could have been since a time.
+        """Return for how long a broker has been silent that could have been heard since a time.
 
         Silence ends with the newest window, and begins at the earliest when the first window did.
         """

@@ -15,8 +15,8 @@ def deliveries_between_per_s(
 ) -> NDArray[np.float64]:
     """Return hand-overs a second at each broker (column) of what is published at each (row), by ``index``.
 
-    Publishers without a home are left out. What is counted in full, as hand-overs are, is over the whole length of the
-    windows, whatever share of notifications is sampled.
+    Publishers without a home are left out. Full counts, such as hand-overs, cover the whole length of the windows,
+    whatever share of notifications is sampled.
     """
     length_s = max(sum(window.sets.span_s / window.sets.share for window in windows), 1e-9)
     found = np.zeros((len(index), len(index)))

@@ -1,4 +1,4 @@
-"""What becomes of a member that dies, starts again, comes back, joins or leaves: its next record. Pure.
+"""The next record of a member that dies, restarts, comes back, joins or leaves. Pure.
 
 In: a record, and what has happened. Out: the record after it. Whether it has happened is seen elsewhere.
 """
@@ -23,7 +23,7 @@ def entered_state(member: Member, state: MemberState, reason: str, now_ms: int) 
 def died(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
     """Return the member dead, with when it may come back: the more deaths within the last hour, the later.
 
-    One that was being drained does not come back by itself.
+    A draining one does not come back by itself.
     """
     deaths = (*_late_deaths(member, now_ms), now_ms)
     pause_ms = min(settings.return_pause_ms * 2 ** min(len(deaths) - 1, 30), settings.return_pause_ms_max)

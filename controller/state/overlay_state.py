@@ -1,4 +1,4 @@
-"""OverlayState: the present configuration and the windows of the horizon, whatever the kind of overlay.
+"""OverlayState: the present configuration and the windows of the horizon, for any kind of overlay.
 
 What planners of one kind look at stands in the state of that kind, in :mod:`controller.kinds`.
 """
@@ -31,7 +31,7 @@ def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ..
 
 
 def count_slices(windows: Sequence[ClosedWindow]) -> int:
-    """Return into how many spans to cut each window: so many that there are SPANS_MIN, if publishers are busy.
+    """Return into how many spans to cut each window: enough for SPANS_MIN, if publishers are busy.
 
     Windows that hold a sample stay whole where there are several: what the sample leaves out differs between any two
     parts, however near in time, and the less there is in a part, the more. Taken for a process with a memory, that

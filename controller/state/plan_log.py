@@ -22,7 +22,7 @@ PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, here and by the top
 MOVES_KEPT_MAX = 100_000  # The same by the clients that all plans together moved: some tens of MB.
 HOMES_KEPT_MAX = 100_000  # Homes set by forgotten plans; where the client has been moved since, a kept plan says.
 CONFIGURATIONS_KEPT_MAX = 8  # Put together on demand, as each names all clients that were ever moved.
-PRICED_PLANS_MAX = 5  # Plans whose control messages tell the price of the next: recent ones, as interests drift.
+PRICED_PLANS_MAX = 5  # Plans whose control messages estimate the price of the next: recent ones, as interests drift.
 
 
 class PlanLog:
@@ -83,7 +83,7 @@ class PlanLog:
     def present(self) -> OverlayConfiguration:
         """The configuration in force: that of the last plan in force, else the bootstrap.
 
-        Its homes are those that plans have set; where the other clients are, telemetry and the register tell.
+        Its homes are those that plans have set; telemetry and the register show where the other clients are.
         """
         return self._configuration_at(self._epoch_present)
 
@@ -99,7 +99,7 @@ class PlanLog:
 
     @property
     def proposed(self) -> Plan | None:
-        """The plan that waits for a person; of several the one that takes another back, else the oldest."""
+        """The plan that waits for approval; of several the rollback, else the oldest."""
         waiting = (plan for plan in self.plans if plan.phase is PlanPhase.PROPOSED)
         return min(waiting, key=lambda plan: (not plan.undoes, plan.epoch_to), default=None)
 
@@ -143,11 +143,11 @@ class PlanLog:
         return self._configuration_at(epoch) if epoch in self._targets else None
 
     def undo_of(self, plan: str) -> Plan | None:
-        """Return the plan that takes this one back, if there is one."""
+        """Return the plan that undoes this one, if there is one."""
         return next((other for other in self._plans.values() if other.undoes == plan), None)
 
     def muted_until_ms(self, mute_ms: int, changed_ms: int = 0) -> dict[str, int]:
-        """Return until when each planner is muted, for those of which a plan had to be undone.
+        """Return until when each planner is muted, for those whose plan had to be undone.
 
         What was undone before traffic changed, at ``changed_ms``, says nothing of the traffic since.
         """

@@ -31,7 +31,7 @@ class PlannerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannerContext:
-    """What the controller tells every planner beside the state; kinds of overlay add their weights and caps.
+    """The context that every planner gets with the state; kinds of overlay add their weights and caps.
 
     ``proposals_max`` bounds one call. ``moves_max`` is how many clients one plan may move; a plan that moves more would
     be refused as a whole, again and again.
@@ -47,7 +47,7 @@ ContextT = TypeVar("ContextT", bound=PlannerContext)
 
 # Typed by the state it takes, so that a planner of another kind of overlay is a type error.
 PlannerOf = Callable[[StateT, SettingsT, ContextT, random.Random], list[Proposal]]
-# One that has its settings already, so that planners with different settings can stand in one chain.
+# A planner bound to its settings, so that planners with different settings fit one chain.
 Planner = Callable[[Any, Any, random.Random], list[Proposal]]
 
 

@@ -53,12 +53,12 @@ class TakenPart:
 
 @dataclass(frozen=True, eq=False)
 class WindowParts:
-    """All parts of a window's brokers that are told."""
+    """All reported parts of a window's brokers."""
 
     taken: Mapping[PartKey, TakenPart] = field(default_factory=dict)
 
     def are_told_at(self, broker: str) -> bool:
-        """Return True if a broker told parts of what it delivered."""
+        """Return True if a broker reported parts of its deliveries."""
         return any(told == broker for told, _ in self.taken)
 
     def over(self, brokers: Iterable[str]) -> WindowParts:
@@ -69,7 +69,8 @@ class WindowParts:
     def moved(self, delivered: Words, sets: DeliverySets, to: Mapping[PartKey, str]) -> tuple[Words, WindowParts]:
         """Return what would have been delivered with these parts at other brokers, and the parts as they then are.
 
-        ``delivered`` is by broker and column of the sets. What a broker delivered and told of no part is of the rest.
+        ``delivered`` is by broker and column of the sets. What a broker delivered outside its parts belongs to the
+        rest.
         Raises KeyError for an unknown broker.
         """
         row = {broker: place for place, broker in enumerate(sets.brokers)}

@@ -1,4 +1,4 @@
-"""Put state rows and window markers together to closed windows, whatever order and how often they arrive.
+"""Assemble state rows and window markers into closed windows, in whatever order and however often they arrive.
 
 In: StateRow and WindowClosed records. Out: ClosedWindow values in the order of their time, each once. Whether a window
 is good enough to act on is judged elsewhere; here it is only said what it lacks. Every buffer is bounded.
@@ -57,7 +57,7 @@ class WindowAssembler:
         self.refused: Counter[str] = Counter()
 
     def know(self, brokers: Sequence[str], awaited: Collection[str]) -> None:
-        """Know all these brokers from now on, sorted, and await those of them that are to be heard of."""
+        """Know all these brokers from now on, sorted, and await those expected to report."""
         if brokers != self._brokers:
             self._brokers, self._known = tuple(brokers), frozenset(brokers)
         self._awaited = frozenset(awaited)

@@ -1,4 +1,4 @@
-"""Tell when traffic has changed: a window that past windows, with their own spread, make very unlikely.
+"""Detect when traffic has changed: a window that past windows, with their own spread, make very unlikely.
 
 In: complete windows in the order of their time. Out: a ChangeFound with the time from which on traffic is the new one.
 What follows from it belongs to the control loop.
@@ -25,7 +25,7 @@ ALIKE_MAX = 0.8
 DISTANCE_MIN = 1e-3  # Of what counting alone makes.
 OVERSHOOT = 1.166  # By which a sum of normal values passes a limit on average (Siegmund, 1985).
 SERIES_COUNT = 4
-MEMBERS_SETTLE_WINDOWS = 4  # In so many the clients of a broker that died or came back have found their places.
+MEMBERS_SETTLE_WINDOWS = 4  # After this many the clients of a broker that died or came back have found their places.
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _correlation(values: Sequence[float]) -> float:
 
 @dataclass
 class _Series:
-    """One statistic, a value a window: cumulated sums (Page, 1954) of its scores, upwards and where told downwards."""
+    """One statistic, a value a window: cumulative sums (Page, 1954) of its scores, upwards and optionally downwards."""
 
     name: str
     has_two_sides: bool = False
@@ -132,9 +132,9 @@ class ChangeDetector:
     independent; the logarithm of the Hellinger distance between what was delivered in both windows, in units of what
     counting alone makes; the step of the logarithm of what a notification costs on one and the same overlay.
     ``windows_per_alarm`` is how many windows of quiet traffic there are for a false alarm, on average. ``by_broker``
-    says that deliveries are told by broker, which plans leave as it is where they do not move subscribers.
+    counts deliveries by broker, which plans do not change unless they move subscribers.
 
-    Windows through which a transition ran tell no changes of interest, as clients that it moved count as changes. That
+    Windows during a transition show no changes of interest, as the clients that it moves count as changes. That
     a broker has died, come back or joined is no change of traffic, though its clients are gone or there again: steps
     are not judged until MEMBERS_SETTLE_WINDOWS after the brokers that are heard, or their lives, are others.
 
@@ -158,9 +158,9 @@ class ChangeDetector:
     def add(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
         """Take a complete window; return the change that it shows.
 
-        One that goes on, as alarms follow within a few windows, is returned again only where the step is larger than
-        before, with a later ``since_ms``. ``cost_per_notification`` is that on an overlay that stays the same, None
-        when it is not known.
+        A change that continues, as alarms follow within a few windows, is returned again only if the step is larger
+        than before, with a later ``since_ms``. ``cost_per_notification`` is that on an overlay that stays the same,
+        None when it is not known.
         """
         if window.start_ms == self._mixed_end_ms:
             self.since_ms = window.start_ms
@@ -212,7 +212,7 @@ class ChangeDetector:
 
 
 def deliveries_in(window: ClosedWindow, *, by_broker: bool = True) -> dict[tuple[str, str], float]:
-    """Return how many notifications of each publisher were delivered at each broker, or published where not so told."""
+    """Return how many notifications of each publisher were delivered at each broker, or published if unknown."""
     sets = window.sets
     names = [publisher for publisher, _ in sets.columns]
     if not names:

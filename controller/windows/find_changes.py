@@ -36,7 +36,7 @@ class ChangeFinder:
     def _cost_per_notification(
         self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]
     ) -> float | None:
-        """Return it for the first overlay at the inventory's costs: that a link is measured anew changes no traffic."""
+        """Return it for the first overlay at the inventory's costs: remeasuring a link changes no traffic."""
         count = window.sets.notification_count
         if not count or not self._kind.can_be_costed(window):
             return None

@@ -1,9 +1,9 @@
 """Delivery rows of one window -> delivery sets, homes of publishers and hand-overs.
 
 In: delivery rows, packed or single, in any order; others are passed over. Out: :class:`WindowDeliveries`. Where brokers
-report a sample (:mod:`schemas.sampled_blocks`), only what is in that of the least share counts; what they tell of parts
-of their subscribers stands apart. Which rows a
-window has and whether they are all there belongs to :mod:`controller.windows.assemble_state`.
+report a sample (:mod:`schemas.sampled_blocks`), only what is in the sample of the least share counts; parts of their
+subscribers are kept separately. Which rows a window has and whether they are all there belongs to
+:mod:`controller.windows.assemble_state`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Longs = NDArray[np.int64]
 class WindowDeliveries:
     """What the delivery rows of a window say; ``local_deliveries`` leaves out the pairs without a hand-over.
 
-    ``untold`` are the publishers of which no broker says that it published their newest notification: their home's
-    telemetry is of version 1, which does not tell what was published from what was delivered, or is lost.
+    ``untold`` are the publishers whose newest notification no broker reports as published there: their home's telemetry
+    is lost, or of version 1, which does not separate published from delivered.
     """
 
     sets: DeliverySets
@@ -125,7 +125,7 @@ def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[s
 
 
 def _flagged_homes(sample: Sample, newest: Mapping[str, int], brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Return the home of each publisher of which nothing is in the sample, where one broker says that it published."""
+    """Return the home of each publisher with nothing in the sample, if one broker reports publishing it."""
     return {
         publisher: (-1, brokers[rows[0]])
         for publisher, rows in sample.published_at.items()

@@ -23,7 +23,7 @@ class LifetimeMeter:
     start with thousands of newcomers does not look like thousands of short lives.
     Bias and bounds: the relative standard error is 1 / sqrt(ends) for independent lives, and nothing is said below
     ENDS_MIN ends. A client that changes its interest in place counts as half an end, so where clients do only that the
-    result is up to twice too long. A client that moves counts as one that ended. Publishers that come and leave count
+    result is up to twice too long. A client that moves counts as ended. Publishers that come and leave count
     as subscriptions, few as they are. Cost O(1) a window; memory two numbers a window.
     On a ring a user has many subscriptions, and one change may end any number of them; there the register of clients
     counts exactly which topics users gave up, and changes are not looked at.
@@ -53,7 +53,7 @@ class LifetimeMeter:
 
     @property
     def mean_s(self) -> float | None:
-        """The mean lifetime in seconds; None as long as too few subscriptions have ended to tell."""
+        """The mean lifetime in seconds; None while too few subscriptions have ended."""
         ends = sum(self._ends)
         return sum(self._lived_s) / ends if ends >= ENDS_MIN else None
 

@@ -1,7 +1,7 @@
 """Measure what links cost: a robust estimate of each link's delay over windows, held against what it is taken to cost.
 
 In: round trips of closed windows, and the inventory as its file has it. Out: costs of the links that take another time
-than the inventory says. Which brokers probe which links is not decided here, nor what becomes of the costs.
+than the inventory says. Choosing which links are probed and using the costs do not belong here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from regraft.overlay.overlay_configuration import Link
 VALUES_KEPT = 3  # A single odd value is outvoted, and a change is seen with the second value after it.
 VALUES_MIN = 2
 SWINGS_MIN = 2.0  # How much more a link must differ than its last two values do from each other.
-LINKS_MAX = 50_000  # Of which values are kept; the one that was measured longest ago is forgotten.
+LINKS_MAX = 50_000  # Links whose values are kept; the one measured longest ago is forgotten.
 MEASURED_MS_MAX = 30 * 60_000  # How long a cost stands that nobody measures any more.
-UNIT_LINKS_MIN = 5  # So many links tell whether the inventory's costs are delays at all.
+UNIT_LINKS_MIN = 5  # This many links show whether the inventory's costs are delays at all.
 UNIT_FACTOR_MAX = 3.0
 
 
@@ -95,7 +95,7 @@ class LinkMeter:
         return {pair: (before.get(pair, cost), after.get(pair, cost)) for pair, cost in told.items()}
 
     def refit(self, links: Iterable[Link]) -> bool:
-        """Take what was measured of these links into use as it is; tell whether a cost changes."""
+        """Use these links' measurements as they are; return True if a cost changes."""
         before = self.costs
         for pair in links:
             found = self.estimate(pair)

@@ -66,7 +66,7 @@ class WindowReader:
         if self._waits_for_register(now_ms):
             return []
         found: list[ClosedWindow] = []
-        for _ in range(POLLS_MAX):  # All that has come: whoever leaves windows waiting decides on ever older ones.
+        for _ in range(POLLS_MAX):  # All that has come: leaving windows unread means deciding on ever older ones.
             records = self._ports.state.poll()
             for record in records:
                 self._assembler.add(record, now_ms)

@@ -20,7 +20,7 @@ from regraft.schemas.part_blocks import number_of_subscriber
 DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows yet to be closed.
 TOPIC_ATTRIBUTE, TOPIC_OPERATOR = "topic", "eq"  # A publisher's topic is its predicate "topic eq T".
 ITEM_BYTES = array("i").itemsize
-TOPICS_SPARE_MIN = 1_000  # Names of topics that nobody wants any more, kept before all are numbered anew.
+TOPICS_SPARE_MIN = 1_000  # How many names of unwanted topics are kept before all are renumbered.
 
 
 class _User(NamedTuple):
@@ -94,7 +94,7 @@ class RegisteredClients:
                     self._homes_before[name] = home_before
 
     def remove(self, name: str) -> None:
-        """Take out a client that has left; one that is not known changes nothing."""
+        """Remove a client that has left; an unknown one changes nothing."""
         topic = self._publishers.pop(name, None)
         self._set_subscriber(name, None)
         self._homes_before.pop(name, None)
@@ -111,7 +111,7 @@ class RegisteredClients:
         return tuple(sorted(name for name in came if self._subscribers.get(name) == home_to))
 
     def named(self, parts: Iterable[tuple[str, int]]) -> dict[str, tuple[str, int]]:
-        """Return the subscribers without topics of which each is one of these parts: a broker and a number."""
+        """Return the subscribers without topics that each form one of these parts, given by broker and number."""
         return {self._by_part[part]: part for part in parts if part in self._by_part}
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests:

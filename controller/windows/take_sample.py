@@ -1,6 +1,6 @@
 """Cells of a window -> those of the sample that all brokers report, its share, and what counts cells say beside it.
 
-In: cells by broker and column, of which some may be counts cells (:mod:`schemas.sampled_blocks`). Out: a Sample. The
+In: cells by broker and column, some of them counts cells (:mod:`schemas.sampled_blocks`). Out: a Sample. The
 hand-overs that counts cells count are in the sums of rows and need nothing here.
 """
 
@@ -32,7 +32,7 @@ class Sample:
 
 
 def take_sample(cells: MaskCells, columns: tuple[tuple[str, int], ...]) -> Sample:
-    """Return what is in all samples that any cell tells; all of it where none tells one.
+    """Return what is in all samples that cells name; everything if none names one.
 
     Of samples of as long runs that is the least one. Those of different runs have nothing to do with each other, and
     what is in both is the product of their shares.

@@ -133,7 +133,7 @@ export class OrderDesk {
     const digest = (this._store.parts.plans ?? []).findLast((plan) => plan.plan === subject)?.digest;
     const dialog = document.getElementById("order-dialog");
     const reason = element("textarea", { id: "order-reason", rows: 2, required: true, minlength: 3, maxlength: 500 });
-    const minutes = element("input", { id: "order-minutes", type: "number", min: 1, max: 44640, placeholder: "until taken back" });
+    const minutes = element("input", { id: "order-minutes", type: "number", min: 1, max: 44640, placeholder: "until revoked" });
     const evacuate = element("input", { id: "order-evacuate", type: "checkbox" });
     const fault = element("p", { class: "fault", role: "alert" });
     const act = element("button", { class: order.kind }, order.act);

@@ -81,7 +81,7 @@ function summaryContent(plan, store) {
   return [
     element("span", { class: "plan-name" }, plan.plan), phasePill(store, plan.phase),
     element("span", { class: "when" }, clockTime(plan.history[0]?.time_ms)),
-    element("span", { class: "what" }, plan.undoes ? `takes back ${plan.undoes}: ` : "", changesText(plan)),
+    element("span", { class: "what" }, plan.undoes ? `undoes ${plan.undoes}: ` : "", changesText(plan)),
     element("span", { class: "gain" }, `predicted −${amount(predicted)}/s (${share(predicted / plan.cost_before_per_s)})`),
     element("span", { class: "gain" }, observed === null ? "" : `observed ${observed >= 0 ? "−" : "+"}${amount(Math.abs(observed))}/s`),
     gainBars(predicted, observed),

@@ -45,7 +45,7 @@ export function showSide(store, desk, map) {
     showIfOther(facts, [counts && { ...counts, decision_ms: null }, window], () => [
       element("div", { class: "panel-head" }, element("h2", {}, "Loop")),
       counts ? definitionList([
-        ["Plans", `${counts.plans_completed} executed, ${counts.plans_aborted} aborted, ${counts.plans_undone} taken back`],
+        ["Plans", `${counts.plans_completed} executed, ${counts.plans_aborted} aborted, ${counts.plans_undone} rolled back`],
         ["Windows", `${counts.windows_closed} closed, ${counts.windows_incomplete} incomplete`],
         ["Looks back", horizon ? `${horizon.windows} windows${horizon.lifetime_s ? `; an interest lives ${amount(horizon.lifetime_s)} s` : ""}` : null],
         ["Longest queue", window ? amount(window.queue_length_max) : null],

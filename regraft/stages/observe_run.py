@@ -349,7 +349,7 @@ def _note(view: LiveView) -> str:
 
 def _reason(plan: ShownPlan) -> str:
     if plan.undoes:
-        return f"takes back {plan.undoes}"
+        return f"undoes {plan.undoes}"
     reasons = [proposal.reason for proposal in plan.proposals]
     if not reasons:
         return ""

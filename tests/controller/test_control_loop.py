@@ -256,7 +256,7 @@ def test_plan_that_made_things_worse_is_undone_once_and_its_planner_muted() -> N
     assert overlay.phases == [PlanPhase.COMPLETED, PlanPhase.COMPLETED]
     assert first.cost_observed_per_s is not None
     assert first.cost_observed_per_s > first.cost_predicted_per_s
-    assert "taken back by plan-2" in first.history[-1].reason
+    assert "rolled back by plan-2" in first.history[-1].reason
     assert overlay.ports.view.shown.refusals[Verdict.MUTED] >= 1
     assert len(overlay.events_of(EventKind.GAIN_MISSED)) == 1
     assert overlay.ports.view.shown.plans_undone == 1

@@ -183,7 +183,7 @@ def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
     assert overlay.phases == [PlanPhase.COMPLETED] * 2
     assert (undo.undoes, undo.epoch_to, undo.moves) == ("plan-1", 2, ())
     assert {one.broker: one.ring_id for one in undo.ring_target} == RING.id_of
-    assert "taken back by plan-2" in first.history[-1].reason
+    assert "rolled back by plan-2" in first.history[-1].reason
     shown = overlay.ports.view.shown
     assert dict(shown.configuration.ring) == RING.id_of
     assert (shown.plans_undone, shown.configuration.epoch) == (1, 2)
@@ -242,7 +242,7 @@ def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> Non
     overlay.silent_brokers = set()
     overlay.run_windows(4)
     assert overlay.phases == [PlanPhase.COMPLETED, PlanPhase.ABORTED]
-    assert overlay.plans[0].history[-1].reason == "made things worse, but was not taken back by plan-2"
+    assert overlay.plans[0].history[-1].reason == "made things worse, but was not rolled back by plan-2"
     assert dict(overlay.ports.view.shown.configuration.ring)["b00"] == 1
 
 

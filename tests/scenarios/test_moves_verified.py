@@ -100,7 +100,7 @@ def test_a_false_promise_of_moved_subscribers_is_found_out_and_taken_back() -> N
     assert undo.undoes == first.plan
     assert {(move.client, move.home_to) for move in undo.moves} == {(name, "b03") for name in MOVERS}
     missed = [event for event in line.loop.loop.state.events if event.kind is EventKind.GAIN_MISSED]
-    assert "it is taken back" in missed[0].text
+    assert "it is rolled back" in missed[0].text
     line.run_until(lambda: line.loop.plans[1].phase is PlanPhase.COMPLETED, "far")
     assert line.homes() == {"b03"}
     assert {line.loop.virtual.clients.connected[name].home for name in ("n1", "n2")} == {"b00"}

@@ -22,7 +22,7 @@ NAMED_MAX = 3  # Publishers named before the rest is only counted.
 
 @dataclass(frozen=True)
 class TopicTraffic:
-    """How often topics were published, and what could not be told: notifications of publishers without a topic."""
+    """How often topics were published, and what is unknown: notifications of publishers without a topic."""
 
     rates_per_s: Mapping[str, float]
     unknown_publishers: tuple[str, ...]

@@ -1,6 +1,6 @@
 """Move users away from brokers that are drained, whatever it costs: to brokers that subscribe to their topics already.
 
-In: the traffic of a ring, the brokers in maintenance, and those of them that are to be left. Out: one proposal, which
+In: the traffic of a ring, the brokers in maintenance, and those of them to evacuate. Out: one proposal, which
 the judge holds to the caps but not to a gain.
 """
 

@@ -12,7 +12,7 @@ from regraft.controller.state.find_homes import homes_in
 class FollowedUsers(FollowedHomes):
     """A user is where the shadow has moved it, else where it would be without the acting planner's moves.
 
-    One that goes elsewhere by itself is there on this ring, too.
+    A user that moves by itself has moved on this ring, too.
     """
 
     def __init__(self, start_epoch: int) -> None:

@@ -27,7 +27,7 @@ class ReachedRing:
 
     The newest interests hold for all windows: the register knows them exactly, so windows differ by the rates at which
     topics are published. ``cost_per_s`` is at the filtered rates that planners see. A reassignment of IDs prices all
-    topics anew; a move only those that a broker is the first to want, or wants no more.
+    topics anew; a move only those that a broker starts or stops wanting.
     """
 
     def __init__(self, state: RingState, delay_weight: float) -> None:
@@ -77,9 +77,9 @@ class ReachedRing:
     def after(self, proposal: Proposal) -> ReachedRing:
         """Return the ring after the proposal.
 
-        Raises NotATreeError when links are to be exchanged, RingIdError when IDs do not fit, HomeError for a user that
-        is not at the home it is to leave, or is to go to a broker that is not there. A user that the register does not
-        know has left, and does no harm.
+        Raises NotATreeError if links are to be exchanged, RingIdError if IDs do not fit, HomeError for a user that is
+        not at the home it leaves, or that would go to a missing broker. A user that the register does not know has
+        left, and does no harm.
         """
         if proposal.links_added or proposal.links_removed:
             raise NotATreeError("links of a ring follow from its IDs and cannot be exchanged")

@@ -21,7 +21,7 @@ from regraft.overlay.ring_costs import overlay_ring_cost
 from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove
 
-CANDIDATES_MAX = 8  # Free IDs that are priced for a broker that joins; each prices all topics anew.
+CANDIDATES_MAX = 8  # Free IDs that are priced for a joining broker; each reprices all topics.
 
 
 def repaired_ring(present: ChordConfiguration, task: RepairTask, user_load_max: float, delay_weight: float) -> Repair:

@@ -35,7 +35,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
     """
 
     NEEDS_REGISTER: ClassVar[bool] = True
-    LOST_MOVES_MAX: ClassVar[int] = 5_000  # A plan of so many has 257 kB with short names; Kafka takes 1 MB.
+    LOST_MOVES_MAX: ClassVar[int] = 5_000  # A plan with this many has 257 kB with short names; Kafka takes 1 MB.
 
     inventory: Inventory
     delay_weight: float
@@ -73,7 +73,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         return RingState.of(configuration, self.inventory, windows)
 
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> RingContext:
-        """Return what planners of a ring are told."""
+        """Return the context of planners on a ring."""
         return RingContext(
             proposals_max=proposals_max,
             moves_max=self.moves_max(settings),
@@ -150,7 +150,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
         return None
 
     def transition_messages_min(self, configuration: ChordConfiguration) -> int:
-        """Return a message each way over every link, to tell neighbours of an epoch and of its end."""
+        """Return a message each way over every link, to announce an epoch and its end to neighbours."""
         return 2 * len(configuration.links)
 
     def message_cost(self, configuration: ChordConfiguration) -> float:

@@ -116,7 +116,7 @@ def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedW
 
 @dataclass(frozen=True, kw_only=True)
 class RingContext(PlannerContext):
-    """What planners of a ring are told.
+    """The context of planners on a ring.
 
     ``delay_weight`` is w_d of Zhao13, what a hop of delay weighs against a message. ``user_load_max`` caps what a
     broker may serve, as a multiple of the mean.

@@ -33,7 +33,7 @@ class ScotLoads:
 
     @property
     def are_known(self) -> bool:
-        """Return True if there are caps to hold loads against, and windows that tell what was delivered."""
+        """Return True if there are caps to compare loads with, and windows that report deliveries."""
         windows = self.task.windows
         has_caps = self.task.fleet.load_max_per_s is not None
         return has_caps and bool(windows) and all(window.sets.delivered is not None for window in windows)
@@ -72,7 +72,7 @@ def homes_within_caps(
 
     Homes are tried from who stands in to those that are nearest to it, a few by each publisher, and by no more
     publishers than the task lets be priced; where none is within the caps, the publisher goes to who stands in, and
-    what passes a broker by no choice of homes stays. Without caps, or windows that tell loads, the moves stay as they
+    what passes a broker by no choice of homes stays. Without caps, or windows that report loads, the moves stay as they
     are.
     """
     if not loads.are_known:

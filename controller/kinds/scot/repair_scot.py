@@ -1,4 +1,4 @@
-"""Make a structured cyclic overlay over other brokers than the present one: whoever is gone is stood in for.
+"""Make a structured cyclic overlay over other brokers than the present one, with stand-ins for those gone.
 
 In: the present overlay and who joins, leaves or is lost. Out: the overlay over the others, each at the place it had.
 """
@@ -23,13 +23,13 @@ def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int)
     """Return the overlay over the brokers after the change; ``present`` names the homes of publishers.
 
     Who stays keeps its places, who comes back has its own again. The place of who is gone goes to a neighbour in its
-    cluster, which stands in for it. Who joins takes over a place from one that stands in, where the links of its region
-    cost it least; where nobody does, it begins a new region next to the broker that is nearest, and those of that
-    region stand in there for the other clusters. Each of these is one within ``degree_max`` links where there is one,
-    else who is least above. Clients of who is gone go to who has its place, publishers of which that would load
-    somebody above its cap nearby. What the traffic costs is not worked out: both costs are 0. A cluster of which nobody
-    is left, and to which nobody joins, is given up: the others are numbered anew, and clients go to the nearest broker
-    of the region. Raises ValueError when nobody is left.
+    cluster, which stands in for it. A joining broker takes over a place from a stand-in, where the links of its region
+    cost least; without a stand-in it starts a new region next to the nearest broker, and that region's brokers stand in
+    there for the other clusters. Each of these is one within ``degree_max`` links where there is one, else who is least
+    above. Clients of a lost broker go to the one that has its place; publishers that would load it above its cap go
+    nearby. What the traffic costs is not worked out: both costs are 0. A cluster with no broker left, and none joining,
+    is given up: the others are renumbered, and clients go to the nearest broker of the region. Raises ValueError when
+    nobody is left.
     """
     brokers = task.brokers_after(present)
     mended = _Mending.of(present, task.fleet, degree_max)

@@ -54,9 +54,9 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return PlannerContext(proposals_max=proposals_max, moves_max=self.moves_max(settings))
 
     def missing_in(self, state: ScotState) -> str:
-        """Return that what was published is not told from what was delivered, where that is so."""
+        """Return a fault if published and delivered are not reported apart."""
         is_known = all(self.can_be_costed(window) for window in state.windows)
-        return "" if is_known else "does not tell what was delivered from what was published"
+        return "" if is_known else "does not report what was delivered apart from what was published"
 
     def reached(self, state: ScotState) -> ReachedScot:
         """Return the overlay of the state."""
@@ -116,7 +116,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return publishers_leaving(state, avoided, left, moves_max)
 
     def repaired(self, present: ScotConfiguration, task: RepairTask) -> Repair:
-        """Return the overlay with neighbours standing in for who is gone, and new brokers at places of their own."""
+        """Return the overlay with neighbours standing in for lost brokers, and new brokers at their own places."""
         known = self.with_homes(present, task.windows) if task.windows else present
         return repaired_scot(known, task, self.degree_max)
 
@@ -135,7 +135,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return mean_breakdown(parts, [window.sets.span_s for window in windows])
 
     def can_be_costed(self, window: ClosedWindow) -> bool:
-        """Return True if the window tells what was delivered apart from what was published."""
+        """Return True if the window reports what was delivered apart from what was published."""
         return window.sets.delivered is not None
 
     def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:

@@ -1,7 +1,7 @@
 """Move clients away from brokers that are drained, whatever it costs: publishers to the cheapest homes elsewhere, all
 subscribers of a broker to the nearest one.
 
-In: the state of a tree, the brokers in maintenance, and those of them that are to be left. Out: proposals, which the
+In: the state of a tree, the brokers in maintenance, and those of them to evacuate. Out: proposals, which the
 judge holds to the shape and the caps but not to a gain.
 """
 
@@ -59,7 +59,7 @@ def publishers_leaving(
 def subscribers_leaving(state: TreeState, avoided: Collection[str], left: Collection[str]) -> list[Proposal]:
     """Return moves of all subscribers of each of the brokers ``left`` to the open one with the cheapest link to it.
 
-    None where the register of clients does not tell how many there are, where clients stay, or no broker is open.
+    None if the register of clients does not show how many there are, clients stay, or no broker is open.
     """
     counts, inventory = state.subscribers_at or {}, state.inventory
     open_homes = [broker for broker in inventory.brokers if broker not in avoided]

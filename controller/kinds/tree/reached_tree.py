@@ -34,7 +34,7 @@ class ReachedTree:
         self.state = state
         self._line, self._swaps = line, swaps
         tree = state.span_tree_costs if line is None else line.go_to(swaps)
-        # The tree goes on to other overlays: what is asked of this one is kept.
+        # The tree moves on to other overlays: keep what is asked of this one.
         self._spans_s = tree.sets.spans_s
         access_per_s, spans_s = state.access_by_span_per_s, tree.sets.spans_s
         self._costs_per_s = tree.costs_per_s + access_per_s
@@ -82,7 +82,7 @@ class ReachedTree:
         return reached._emptied(proposal) if proposal.subscribers_moved else reached
 
     def _is_single(self, move: ClientMove) -> bool:
-        """Return True if a move is of a single subscriber of which windows tell what it takes."""
+        """Return True if a move is of a single subscriber whose deliveries windows report."""
         return self.state.single.get(move.client) == move.home_from
 
     def _emptied(self, proposal: Proposal) -> ReachedTree:
@@ -90,7 +90,7 @@ class ReachedTree:
         if strangers := {*moved, *moved.values()} - set(self.configuration.brokers):
             raise KeyError(min(strangers))
         if any(window.sets.delivered is None for window in self.state.windows):
-            raise HomeError("what brokers delivered is not told from what they published: subscribers stay")
+            raise HomeError("brokers do not report delivered apart from published: subscribers stay")
         return ReachedTree(self.state.with_subscribers_moved(moved))
 
     def _linked(self, proposal: Proposal) -> ReachedTree:
@@ -120,7 +120,7 @@ class ReachedTree:
         target = Configuration.of(present.epoch, present.brokers, present.links, homes)
         reached = copy(self)
         reached.state = state.with_configuration(target)
-        # Links are priced at the homes of then: the next swaps need a tree of their own.
+        # Links are priced at the homes of that time: the next swaps need their own tree.
         reached._line, reached._swaps = None, ()
         reached._costs_per_s = self._costs_per_s - saved
         reached._cost_per_s = self._cost_per_s - float(saved @ self._spans_s / self._spans_s.sum())

@@ -29,8 +29,8 @@ def rehomed_publishers(
     Without a home, what they published only costs what it takes to bring it from one broker that wants it to the
     others. At most as many move as the task allows, the busiest first, each to its cheapest home that has room; to the
     cheapest of all where none has: any home is better than none. One that the windows do not know goes to the broker
-    nearest to its old one, as do those beyond what is to be priced. Brokers in maintenance take nobody, unless there is
-    no other, and where clients stay nobody moves. Cost O(brokers) for each publisher and home tried.
+    nearest to its old one, as do those beyond ``priced_max``. Brokers in maintenance take nobody, unless there is no
+    other, and where clients stay nobody moves. Cost O(brokers) for each publisher and home tried.
     """
     leaving = sorted(name for name, home in homes.items() if home in emptied)
     if not leaving or task.fleet.clients_stay:
@@ -117,13 +117,13 @@ def _nearest(tree: Configuration, home: str, is_open: NDArray[np.bool_], task: R
 def _priced(
     tree: Configuration, homes: Mapping[str, str], leaving: Sequence[str], task: RepairTask
 ) -> PublisherCosts | None:
-    """Return what publishers cost at each home of the tree, None where the windows do not tell.
+    """Return what publishers cost at each home of the tree, None if the windows do not show it.
 
     All of them where there are caps of load, which they share; else only those that have to leave.
     """
     if not task.windows or any(window.sets.delivered is None for window in task.windows):
         return None
-    provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Where they publish is what is to be priced.
+    provisional = {**homes, **dict.fromkeys(leaving, tree.brokers[0])}  # Their homes are what is being priced.
     spans = [window.sets for window in task.windows]
     if task.fleet.load_max_per_s is None:
         spans = [span.of_publishers(frozenset(leaving)) for span in spans]

@@ -1,4 +1,4 @@
-"""Make a tree over other brokers than the present one: mend what deaths cut, take brokers in, let others go.
+"""Make a tree over other brokers than the present one: repair what deaths cut, let brokers join and leave.
 
 In: the present tree and who joins, leaves or is lost. Out: the tree over the others, with every link that can stay.
 """
@@ -137,7 +137,7 @@ class _Mending:
 
     @cached_property
     def leaves(self) -> tuple[Link, ...]:
-        """A link for each new broker, to one that is in the tree by then: the cheapest that has room, else any."""
+        """A link for each new broker, to one already in the tree: the cheapest that has room, else any."""
         room = dict(self.room)
         for pair in self.joints:
             for end in pair:

@@ -38,7 +38,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     """
 
     NEEDS_REGISTER: ClassVar[bool] = False
-    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker is told of every move.
+    LOST_MOVES_MAX: ClassVar[int] = 500  # Every broker gets every move.
 
     inventory: Inventory
     degree_max: int
@@ -52,7 +52,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return TreeState(configuration, self.inventory, tuple(windows))
 
     def planner_context(self, proposals_max: int, settings: DecisionSettings) -> TreeContext:
-        """Return what planners of a tree are told."""
+        """Return the context of planners on a tree."""
         return TreeContext(
             proposals_max=proposals_max,
             moves_max=self.moves_max(settings),
@@ -124,7 +124,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
         """Return what no tree costs less than with subscribers where they are.
 
-        None where what was delivered is not told from what was published.
+        None if delivered and published are not reported apart.
         """
         sets = [window.sets for window in windows]
         is_known = bool(sets) and all(one.delivered is not None for one in sets)
@@ -151,7 +151,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return True
 
     def can_price_moves(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if all windows tell what was delivered apart from what was published."""
+        """Return True if all windows report what was delivered apart from what was published."""
         return all(window.sets.delivered is not None for window in windows)
 
     def counted_cost_per_s(self, window: ClosedWindow) -> float | None:

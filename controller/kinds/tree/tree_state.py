@@ -32,7 +32,7 @@ from regraft.overlay.weighted_sets import WeightedSets
 
 @dataclass(frozen=True, kw_only=True)
 class TreeContext(PlannerContext):
-    """What planners of a tree are told.
+    """The context of planners on a tree.
 
     ``links_max`` is how many links one plan may exchange. ``degree_max`` caps the links of a broker, None is the
     paper's unbounded rule. ``frailty_weight`` is that of the judge: what it counts, as a share of the cost, when one
@@ -154,9 +154,9 @@ class TreeState(OverlayState):
         return tree_cut_off(self.configuration, self.deliveries_per_s) if self.local_deliveries else None
 
     def caches(self, ids_max: int | None, shape: FilterShape | None) -> InterestCaches:
-        """Return what the brokers remember of the horizon and tell each other; found once for each pair of arguments.
+        """Return what the brokers remember of the horizon and exchange; computed once for each pair of arguments.
 
-        ``ids_max`` None remembers all of it; ``shape`` None tells it exactly instead of as Bloom filters.
+        ``ids_max`` None remembers all of it; ``shape`` None exchanges it exactly instead of as Bloom filters.
         """
         if (ids_max, shape) not in self._caches:
             sets = self.sets if ids_max is None else newest_ids(self.window_sets, ids_max)
@@ -187,7 +187,7 @@ class TreeState(OverlayState):
 
     @cached_property
     def single(self) -> Mapping[str, str]:
-        """The subscribers of which each window but the oldest tells what they alone took, with their homes."""
+        """The subscribers whose own deliveries each window but the oldest reports, with their homes."""
         here, others = self.newest.single, self.windows[1:-1]
         return {name: at[0] for name, at in here.items() if all(window.single.get(name) == at for window in others)}
 

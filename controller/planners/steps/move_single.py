@@ -1,7 +1,8 @@
-"""Single subscribers to where they cost least, of those of which windows tell what they alone take.
+"""Single subscribers to where they cost least, of those whose own deliveries windows report.
 
 In: the state of a tree, how many may move and how far. Out: proposals, each with the state after it. Which subscribers
-are told apart is the brokers' choice (:mod:`schemas.part_blocks`); moving all of a broker belongs to the planner.
+are reported separately is the brokers' choice (:mod:`schemas.part_blocks`); moving all of a broker belongs to the
+planner.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def single_moves(
     """Yield the move of a single subscriber that saves most, priced exactly, and again on what that leaves.
 
     Until none saves ``saving_share_min`` of the cost or ``count_max`` have moved, each once. No broker passes more than
-    its cap by a move. Cost O(subscribers told apart * brokers * degree * words) for each.
+    its cap by a move. Cost O(subscribers reported separately * brokers * degree * words) for each.
     """
     moved: set[str] = set()
     while len(moved) < count_max:

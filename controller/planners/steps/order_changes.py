@@ -1,4 +1,4 @@
-"""Swaps and moves that are good together -> steps, each of which helps by itself and keeps the caps.
+"""Swaps and moves that are good together -> steps, each helping by itself and keeping the caps.
 
 In: the present overlay and a better one. Out: groups of changes in an order, so that any first ones are worth doing.
 Finding the better one does not belong here.

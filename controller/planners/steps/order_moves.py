@@ -1,4 +1,4 @@
-"""Moves of publishers that are good together -> steps, each of which helps by itself and keeps the caps of load.
+"""Moves of publishers that are good together -> steps, each helping by itself and keeping the caps of load.
 
 In: where publishers are and where each is to go. Out: groups of them in an order. Finding homes does not belong here.
 """

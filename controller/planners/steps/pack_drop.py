@@ -24,7 +24,7 @@ class Budget:
     looks_left: int = LOOKS_MAX
 
     def take(self) -> bool:
-        """Use up one, and tell whether there was one."""
+        """Use up one; return True if there was one."""
         self.looks_left -= 1
         return self.looks_left >= 0
 

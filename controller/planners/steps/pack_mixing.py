@@ -65,7 +65,7 @@ def _grown(access_price: Floats, core_price: Floats, start: int) -> Homes:
     homes = np.full(len(access_price), start, dtype=np.intp)
     near, apart = core_price[start].copy(), np.arange(len(core_price)) != start
     inside = access_price[:, start].copy()  # From a broker of the tree to the receiver.
-    # Over one that is to join for it. It is not undone when that one joins for another: then ``inside`` is less.
+    # Through one that would join for it. It is not undone when that one joins for another: then ``inside`` is less.
     outside = np.where(apart, near + access_price, np.inf).min(axis=1)
     first = int(inside.argmin())  # The publisher chose its broker for the way to this one.
     free = np.delete(np.arange(len(access_price), dtype=np.intp), first)

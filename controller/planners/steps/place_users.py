@@ -1,6 +1,6 @@
 """Which broker a user should be at: utility of brokers, the answer to users that ask, and all users one by one.
 
-In: what the brokers of a cluster told each other, and users with their topics. Out: a home for each. When users ask,
+In: what the brokers of a cluster exchanged, and users with their topics. Out: a home for each. When users ask,
 what their moves cost and how they are executed does not belong here.
 
 Source: Zhao13, section 4 and Algorithm 1: utility = |S_b & s_u| / |s_u| - w_l * L_b. Readings:
@@ -13,7 +13,7 @@ Source: Zhao13, section 4 and Algorithm 1: utility = |S_b & s_u| / |s_u| - w_l *
   that the broker would begin to subscribe to, which is what a change of the user's topics costs at each broker. To
   users that want what they wanted before, their home is always perfect; for these leave them out (:class:`OwnPart`).
   Then a rise in similarity, times |s_u|, is the number of topics that brokers subscribe to less.
-- The asked broker, too, goes by what it last told, so that each broker of a cluster gives the same answer.
+- The asked broker, too, uses what it last sent, so that each broker of a cluster gives the same answer.
 - Among equals the present home stays; else the asked broker is taken, then those that follow it in the cluster.
 """
 
@@ -56,7 +56,7 @@ class PlacementRules:
 
 @dataclass(frozen=True, eq=False)
 class BrokerStates:
-    """What brokers tell the others of their cluster, as it is now.
+    """What brokers send the others of their cluster, as it is now.
 
     ``user_counts`` (topics, clusters, places): how many users of a broker want a topic. ``loads`` (clusters, places):
     how many subscriptions a broker's users have. Both are changed by :meth:`count_users`.
@@ -82,7 +82,7 @@ class BrokerStates:
         return states
 
     def copy(self) -> BrokerStates:
-        """Return what brokers tell at this moment."""
+        """Return what brokers send at this moment."""
         return replace(self, user_counts=self.user_counts.copy(), loads=self.loads.copy())
 
     def count_users(self, homes: Ints, sizes: Ints, wanted: Ints, sign: int) -> None:
@@ -98,7 +98,7 @@ class OwnPart:
     """What of the states is the asking users themselves.
 
     ``homes`` (users,) are where the states count each user, NO_HOME when they do not, ``sizes`` (users,) with how many
-    subscriptions. ``counted`` (subscriptions,) tells which of the topics it wants now, None that they are the same.
+    subscriptions. ``counted`` (subscriptions,) marks which of the topics it wants now, None if all.
     """
 
     homes: Ints
@@ -148,10 +148,10 @@ class AskingUsers:
 
 
 def choose_homes(states: BrokerStates, asking: AskingUsers, rules: PlacementRules) -> tuple[Ints, Floats]:
-    """Return the broker that each user is told, and by how much its utility rises there, 0 for one that stays.
+    """Return the broker assigned to each user, and by how much its utility rises there, 0 for one that stays.
 
-    For a user from outside the asked broker's cluster, which cannot stay, the rise is the utility itself. To whoever
-    wants nothing all brokers are equal. Cost O(subscriptions * brokers of a cluster).
+    For a user from outside the asked broker's cluster, which cannot stay, the rise is the utility itself. To a user
+    that wants nothing all brokers are equal. Cost O(subscriptions * brokers of a cluster).
     """
     seen, users = _Seen.of(states.clusters, asking), len(asking.asked)
     places, gains = np.empty(users, np.int64), np.empty(users)
@@ -170,7 +170,7 @@ def place_in_turn(
 ) -> tuple[Ints, Floats]:
     """Let users ask and move one after the other, and change ``states`` accordingly; return homes and rises in utility.
 
-    The brokers of a cluster tell each other their states each time that ``asking_at_once`` users have asked there.
+    The brokers of a cluster exchange their states after every ``asking_at_once`` users that have asked there.
     Clusters do not look at each other, so users of different ones are answered together, which changes no answer. Users
     must be at home in the cluster that they ask, or nowhere. Cost O(subscriptions * brokers of a cluster), in as many
     array steps as the largest cluster has users, divided by ``asking_at_once``.
@@ -255,7 +255,7 @@ class _Seen:
 
 
 def _choose(states: BrokerStates, seen: _Seen, rules: PlacementRules) -> tuple[Ints, Floats]:
-    """Return the place of the broker that each user is told, and the rise in utility."""
+    """Return the place of the broker assigned to each user, and the rise in utility."""
     members, rows = states.clusters.members, np.arange(len(seen.sizes))
     means = np.maximum(states.loads.sum(axis=1) / states.clusters.sizes, ROUNDING)
     utilities = _utilities(states, seen, rules.load_weight / means)

@@ -35,7 +35,7 @@ class FrailtyPrice:
         return cls(state.inventory.brokers, state.deliveries_per_s, weight * state.tree_costs.cost_per_s)
 
     def rise_per_s(self, before: tuple[Link, ...], after: Iterable[Link]) -> float:
-        """Return what a change of links counts, 0 for one that makes the tree no frailer. O(brokers^2)."""
+        """Return the frailty price of a change of links, 0 if the tree gets no frailer. O(brokers^2)."""
         if self._last[0] != before:
             self._last = before, self._worst_share(before)
         return self.per_share * max(self._worst_share(after) - self._last[1], 0.0)

@@ -1,6 +1,6 @@
 """Links and publishers' homes in one search: proposals in the order of what they save, for planners that search both.
 
-In: the state of a tree, budgets, limits, a generator. Out: a sequence of proposals, any prefix of which is worth doing.
+In: the state of a tree, budgets, limits, a generator. Out: a sequence of proposals; any prefix of it pays off.
 """
 
 from __future__ import annotations

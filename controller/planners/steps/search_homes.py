@@ -1,7 +1,7 @@
 """Search of homes for all publishers at once: single moves and chains of moves that only together keep the caps.
 
-In: a placement and what each home of each publisher is worth. Out: the placement, moved. Where to begin and what
-becomes of the result do not belong here.
+In: a placement and what each home of each publisher is worth. Out: the placement, moved. The start and the use of the
+result do not belong here.
 """
 
 from __future__ import annotations

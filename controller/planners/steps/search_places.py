@@ -44,7 +44,7 @@ def exchanged(regions: Regions, one: str, other: str) -> Regions:
 def search_places(
     prices: PlaceCosts, regions: Regions, links: RegionLinks, budget: PlaceBudget, rng: random.Random
 ) -> Iterator[PlaceExchange]:
-    """Yield exchanges, each of which saves its share on the overlay that the earlier ones leave.
+    """Yield exchanges, each saving its share on the overlay that the earlier ones leave.
 
     In rounds: all pairs of brokers are priced, as far as half of what is left of the budget reaches, in random order;
     those that save go by what they save, each priced again on what the round has found so far. It ends when a round

@@ -76,7 +76,7 @@ class Reassignment:
 
 @dataclass(frozen=True, eq=False)
 class ImprovementPath:
-    """Swaps one after the other, each of which lowers C: List of Algorithm 3.
+    """Swaps one after the other, each lowering C: List of Algorithm 3.
 
     ``costs`` and ``moved`` begin with the mapping that the path starts from: C, and how many brokers stand elsewhere
     than at present.
@@ -88,7 +88,7 @@ class ImprovementPath:
     moved: tuple[int, ...]
 
     def mapping(self, steps: int) -> Mapping:
-        """Return the mapping after so many swaps."""
+        """Return the mapping after this many swaps."""
         found = self.start.copy()
         for position, other in self.swaps[:steps]:
             found[[position, other]] = found[[other, position]]

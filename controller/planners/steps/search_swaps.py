@@ -91,7 +91,7 @@ def descend(
 def _taken(
     costs: TreeCosts, search: Search, queue: list[tuple[float, LinkSwap]], stale: set[int], swaps_max: int | None
 ) -> Iterator[tuple[LinkSwap, list[int]]]:
-    """Make the best swaps of a look, each priced anew before, until what is left is worth a new look.
+    """Make the best swaps of one evaluation, each repriced first, until the rest is worth a new evaluation.
 
     Yields each with the links on its cycle. Links whose swap was good but is not made are put into ``stale``.
     """

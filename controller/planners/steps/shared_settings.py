@@ -1,4 +1,4 @@
-"""Settings that several planners have; each planner has values of its own."""
+"""Settings that several planners have; each planner has its own values."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OrderSettings(PlannerSettings):
 class HorizonSettings(OrderSettings):
     """How far brokers know each other.
 
-    ``horizon_hops``: eta of Jaeger07 (its default 4), only brokers within so many hops are joined.
+    ``horizon_hops``: eta of Jaeger07 (its default 4), only brokers within this many hops are joined.
     """
 
     horizon_hops: int = 4

@@ -36,7 +36,9 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
     for window in reversed(windows):
         sets = window.sets
         if sets.delivered is None:
-            raise ValueError(f"window ending {window.end_ms} does not tell what was delivered from what was published")
+            raise ValueError(
+                f"window ending {window.end_ms} does not report what was delivered apart from what was published"
+            )
         for publisher, columns in columns_by_publisher(window.sets).items():
             room = left.setdefault(publisher, bound)
             if room <= 0:
@@ -60,7 +62,7 @@ def hop_delays(
     *,
     link_delays: bool,
 ) -> HopDelays:
-    """Return what a notification spends from broker to broker, as the windows' queues tell, in ms.
+    """Return how long a notification takes from broker to broker, by the windows' queues, in ms.
 
     At a broker: the mean wait before service, and matching as busy time per notification served; a broker that served
     none is taken to match like the mean of the others. On the way out: the mean wait for the link and, with
