@@ -86,7 +86,7 @@ class BloomFilter:
     def id_count(self) -> float:
         """How many identifiers were added, estimated from the set bits.
 
-        Source: Swamidass and Baldi, J. Chem. Inf. Model. 47, 2007: -(m / k) ln(1 - X / m). A full filter tells only
+        Source: Swamidass and Baldi, J. Chem. Inf. Model. 47, 2007: -(m / k) ln(1 - X / m). A full filter shows only
         that there were many; it counts as one bit short of full.
         """
         clear_share = max(1.0 - self.set_share, 1.0 / self.shape.bits)

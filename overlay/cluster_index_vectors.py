@@ -2,7 +2,7 @@
 
 A publisher's vector says which clusters want its notifications, and on a notification which of them its receiver is to
 see to. In: indices of clusters. Out: vectors as integers. Which cluster hosts the publisher is kept apart: the text
-sets its bit with an advertisement ("the CIB of the host is ON") and leaves it off in "P1 100", so it cannot tell.
+sets its bit with an advertisement ("the CIB of the host is ON") and leaves it off in "P1 100", so this stays open.
 """
 
 from __future__ import annotations

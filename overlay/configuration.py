@@ -79,7 +79,7 @@ class Configuration:
 
     @cached_property
     def home_of(self) -> dict[str, str]:
-        """The home of each publisher of which it is known."""
+        """The home of each publisher whose home is known."""
         return dict(self.homes)
 
     @cached_property

@@ -39,8 +39,8 @@ def exchange_joints(
 ) -> tuple[Link, ...]:
     """Return the links that take the place of ``joints``, sorted.
 
-    ``room`` (brokers,) is how many ends of such links each broker may have; one that has more keeps those, and gets no
-    other. Each link in turn, the dearest first, goes where it costs least while the others stay, until none can be
+    ``room`` (brokers,) is how many ends of such links each broker may have; one with more keeps them and gets no
+    others. Each link in turn, the dearest first, goes where it costs least while the others stay, until none can be
     bettered or ``words_max`` words have been swept over. Exact for a single link; of several, no one alone can be
     exchanged for a cheaper one, unless the bound is reached. Cost O(brokers * words + brokers^2) for each look.
     """
@@ -49,7 +49,7 @@ def exchange_joints(
     rest = np.asarray(room, dtype=np.int64).copy()
     for pair in found:
         rest[[row[end] for end in pair]] -= 1
-    settled, place = 0, 0  # So many looks in a row have found nothing.
+    settled, place = 0, 0  # This many attempts in a row have found nothing.
     for _ in range(max(words_max // max(sets.words.size, 1), len(found) == 1)):
         if settled == len(found):
             break

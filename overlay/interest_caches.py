@@ -1,4 +1,4 @@
-"""What brokers remember of their notifications and can tell each other: caches, and Bloom filters of caches.
+"""What brokers remember of their notifications and exchange: caches, and Bloom filters of caches.
 
 In: delivery sets. Out: the newest identifiers of each broker, and the common interest that each broker works out from
 its own cache and what the others broadcast. Which decisions rest on it does not belong here.
@@ -32,7 +32,7 @@ class InterestCaches:
     """Each broker's own identifiers, and those that its broadcast claims, as bits over the same columns.
 
     ``own`` and ``claimed`` have shape (brokers, columns), uint64. Masks claim exactly what is there; a Bloom filter
-    claims that and its false positives, of which only those matter that some broker has in its cache.
+    claims that and its false positives; only those that some broker has in its cache matter.
     """
 
     own: Words
@@ -93,9 +93,9 @@ class InterestCaches:
 def newest_ids(windows: Sequence[DeliverySets], ids_max: int) -> DeliverySets:
     """Return what each broker's cache holds after the windows (oldest first): its newest ``ids_max`` notifications.
 
-    ``span_s`` stays that of all windows. A window says when a notification was published only to its own length; in
-    the one that a full cache cuts, a publisher's sequence numbers count as spread evenly over it, and the later
-    place is the newer (ties: the publisher's name). Raises ValueError without a window or for ``ids_max`` below 1.
+    ``span_s`` stays that of all windows. A window says when a notification was published only to its own length; in the
+    window that a full cache cuts, a publisher's sequence numbers count as spread evenly over it, and the later place is
+    the newer (ties: the publisher's name). Raises ValueError without a window or for ``ids_max`` below 1.
     """
     if ids_max < 1:
         raise ValueError(f"ids_max is {ids_max}: a cache holds at least 1 identifier")

@@ -38,10 +38,10 @@ class Inventory:
     ``load_max_per_s`` (n,) is how many notifications a second may pass each broker, None for no cap. ``positions``
     (n, 2) is where brokers are on a map, x to the right and y upwards, as longitude and latitude; None where nobody
     knows. They are shown, and price the links of brokers that are added without costs.
-    ``agent_of`` names by broker who speaks for it in Kafka, in topics of its own; a broker that is not in it has no
-    agent and shares the topics with all such. ``clients_stay``: the brokers are real ones of a tree, whose clients stay
-    where they connect, so that no plan moves any. ``prices``: what traffic costs in money, None where nobody is billed
-    by it; ``link_cost`` then still tells delays, and :attr:`charged` is what decisions rest on.
+    ``agent_of`` names by broker the agent that represents it in Kafka, in its own topics; brokers without an agent
+    share topics. ``clients_stay``: the brokers are real ones of a tree, whose clients stay where they connect, so that
+    no plan moves any. ``prices``: what traffic costs in money, None where nobody is billed by it; ``link_cost`` then
+    still holds delays, and :attr:`charged` is what decisions rest on.
     """
 
     brokers: tuple[str, ...]

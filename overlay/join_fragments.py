@@ -179,7 +179,7 @@ class _Search:
         costs, links = self._costs.copy(), []
         for rest in range(self._count - 2, -1, -1):
             rooms = np.bincount(group, weights=room, minlength=self._count)
-            if rest:  # Joined, two groups lose two ends; one that is left without any would never be reached.
+            if rest:  # Joining costs two groups two ends; a group left without any could never be reached.
                 dead_end = rooms[group][:, None] + rooms[group][None, :] <= 2
                 usable = np.where(dead_end, np.inf, costs)
             else:

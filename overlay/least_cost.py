@@ -17,7 +17,7 @@ from regraft.overlay.inventory import Inventory
 
 SLACK_SHARE = 1e-9  # What sums of floats may be above the true ones.
 JOINED_MAX = 30_000  # Brokers joined, over all sets: some 0.2 s. What is not looked at lowers the bound, no more.
-WAYS_BROKERS_MAX = 400  # Shortest ways between so many brokers take 0.2 s, between 1,000 some seconds.
+WAYS_BROKERS_MAX = 400  # Shortest ways between this many brokers take 0.2 s, between 1,000 some seconds.
 
 Floats = NDArray[np.float64]
 

@@ -80,12 +80,12 @@ class FleetView:
 
     @cached_property
     def inventory(self) -> Inventory:
-        """The inventory of all known brokers, in whatever state they are. O(brokers^2) when a record has facts."""
+        """The inventory of all known brokers, in any state. O(brokers^2) when a record has facts."""
         return _corrected(self.inventory_told, self.measured)
 
     @cached_property
     def inventory_told(self) -> Inventory:
-        """The same with links as inventory and records say, whatever was measured; in money where that has prices."""
+        """The same with link costs from inventory and records, ignoring measurements; in money if there are prices."""
         told = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
         return (extended(self.first_fill, told) if told else self.first_fill).charged
 

@@ -19,8 +19,8 @@ Link = tuple[str, str]
 class BrokerChange:
     """Which brokers an overlay gains and gives up on its way to a later one.
 
-    ``lost`` are those whose life in the earlier overlay is over, dead or started again empty; ``left`` go alive. One
-    that is lost and joined comes back: no link of its earlier life is taken over.
+    ``lost`` are those whose life in the earlier overlay is over, dead or started again empty; ``left`` go alive. A
+    broker both lost and joined comes back: it keeps no link of its earlier life.
     """
 
     joined: frozenset[str] = frozenset()
@@ -30,7 +30,7 @@ class BrokerChange:
     def of(self, brokers: Iterable[str]) -> frozenset[str]:
         """Return the brokers of the later overlay.
 
-        Raises ValueError when one that is to go is not among ``brokers``, or one that is to join is and is not lost.
+        Raises ValueError if one to remove is not among ``brokers``, or one to join is among them and not lost.
         """
         present = frozenset(brokers)
         if strangers := (self.left | self.lost) - present:
@@ -80,12 +80,12 @@ class OverlayConfiguration(Protocol):
 
     @property
     def homes(self) -> tuple[tuple[str, str], ...]:
-        """(client, home) of each client of which it is known."""
+        """(client, home) of each client whose home is known."""
         ...
 
     @property
     def home_of(self) -> dict[str, str]:
-        """The home of each client of which it is known."""
+        """The home of each client whose home is known."""
         ...
 
     @property

@@ -21,8 +21,8 @@ from regraft.overlay.tree_costs import LinkSwap, TreeCosts
 class OverlayCosts:
     """A tree and homes (positions of brokers, by publisher) with their cost.
 
-    ``tree`` costs the links; whoever makes swaps on it says so (:meth:`links_changed`). Memory and set-up are those of
-    :class:`TreeCosts`, a move takes O(brokers * words of the publisher).
+    ``tree`` costs the links; callers that swap links on it must call :meth:`links_changed`. Memory and set-up are those
+    of :class:`TreeCosts`, a move takes O(brokers * words of the publisher).
     """
 
     def __init__(self, configuration: Configuration, inventory: Inventory, sets: PublisherSets) -> None:

@@ -1,6 +1,6 @@
 """The digest of a plan that commands carry: by it brokers and controllers mean the same plan. Pure.
 
-In: a plan and the overlay that it leads to. Out: a short text, of which brokers can check the part about the overlay.
+In: a plan and the overlay that it leads to. Out: a short text; brokers can check its part about the overlay.
 What a person approves is another one, ``Plan.approval_digest``.
 """
 

@@ -29,7 +29,7 @@ class Prices:
     """What a GB costs.
 
     ``link_per_gb`` (n, n, symmetric, 0 to itself) between brokers, ``access_per_gb`` (n,) to subscribers. Providers
-    charge whoever sends, so that a link costs differently each way; the mean of both is taken. What publishers send to
+    charge the sender, so a link's cost depends on the direction; the mean of both is taken. What publishers send to
     their broker is free. ``message_bytes`` is what a notification takes on the way on average. ``delay_price`` is what
     a second of a notification's way counts as, in millionths of ``currency``: it is no money, and keeps overlays that
     cost the same from being slow. ``delay_ms`` (n, n) is known where the costs of links are prices already.
@@ -80,7 +80,7 @@ class Prices:
         return replace(self, link_per_gb=links, access_per_gb=self.access_per_gb[rows], delay_ms=delays_ms)
 
     def extended_to(self, rows: NDArray[np.intp], count: int) -> Self:
-        """Return the prices of ``count`` brokers, of which these are at ``rows``: any others at the dearest known."""
+        """Return the prices of ``count`` brokers with these at ``rows`` and all others at the highest known."""
         links = np.full((count, count), float(self.link_per_gb.max(initial=0.0)))
         access = np.full(count, float(self.access_per_gb.max(initial=0.0)))
         links[np.ix_(rows, rows)], access[rows] = self.link_per_gb, self.access_per_gb

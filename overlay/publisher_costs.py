@@ -7,7 +7,7 @@ homes does not belong here.
 Between neighbours u and v of the tree, with N the notifications of a publisher and D(u->v) those of them wanted behind
 the link on v's side, moving its home from u to v lets D(v->u) cross the link instead of D(u->v), and u pass D(v->u)
 instead of N, v all N instead of D(u->v); nothing else changes. So one home is priced and the others follow link by
-link, instead of each anew.
+link, instead of pricing each from scratch.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class PublisherCosts:
 
     ``publishers`` and ``brokers`` are sorted and give the order of all arrays; ``spans_s`` (spans,) are the lengths of
     the spans. Source: Jaeger07, Eq. 1-2 for the cost, Cheung09, Algorithm 2 for the message rate. Set-up costs
-    O(brokers * columns), whatever the number of homes; what is asked afterwards O(brokers * publishers). Raises
-    ValueError without a span, with spans over other brokers, or when ``delivered`` of one is not known.
+    O(brokers * columns) for any number of homes, queries O(brokers * publishers). Raises ValueError without a span,
+    with spans over other brokers, or when ``delivered`` of one is not known.
     """
 
     def __init__(self, configuration: Configuration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
@@ -183,8 +183,8 @@ def _check(configuration: Configuration, inventory: Inventory, spans: Sequence[D
     unknown = sum(span.delivered is None for span in spans)
     if unknown:
         raise ValueError(
-            f"in {unknown} of {len(spans)} spans what was only published is not told from what was delivered, "
-            "so publishers have no price elsewhere: build the sets with published masks"
+            f"in {unknown} of {len(spans)} spans published and delivered are not reported apart, so "
+            f"publishers have no price elsewhere: build the sets with published masks"
         )
 
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 class HomeLoads(Protocol):
-    """What publishers load at any home, as :class:`overlay.publisher_costs.PublisherCosts` tells."""
+    """The load of publishers at any home, from :class:`overlay.publisher_costs.PublisherCosts`."""
 
     @property
     def tree(self) -> HungTree:

@@ -47,7 +47,7 @@ class PublisherSets:
         Raises ValueError without a span, or where what was delivered is not known apart.
         """
         if not spans or any(span.delivered is None for span in spans):
-            raise ValueError("no span, or one in which what was only published is not told from what was delivered")
+            raise ValueError("no span, or one in which published and delivered are not reported apart")
         brokers = spans[0].brokers
         publishers = tuple(sorted({name for span in spans for name, _ in span.columns if name in homes}))
         place_of = {name: place for place, name in enumerate(publishers)}
@@ -66,7 +66,7 @@ class PublisherSets:
 
     @classmethod
     def fixed(cls, sets: WeightedSets) -> PublisherSets:
-        """Return sets, over one span, of which no publisher may move."""
+        """Return sets over one span in which no publisher may move."""
         none = np.zeros(0, dtype=np.intp)
         return cls(
             sets.brokers,

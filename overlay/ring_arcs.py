@@ -4,7 +4,7 @@ In: a ring and roots. Out: ancestors, sizes of subtrees and sums along ways, as 
 not known here.
 
 A node forwards to its finger f what is for positions from f up to its next finger, so the part of a root's tree below a
-position is the arc of the ring that begins there: no order of its own has to be kept for it.
+position is the arc of the ring that begins there: it needs no separate order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a ring's topics cost, told link by link: the same total as :mod:`overlay.ring_costs`, for maps and tables.
+"""What a ring's topics cost, link by link: the same total as :mod:`overlay.ring_costs`, for maps and tables.
 
 In: a ring, interests, rates. Out: a CostBreakdown over the links that the topics' trees use.
 """
@@ -21,7 +21,7 @@ def ring_breakdown(
 
     A notification costs 1 on each link of its topic's tree, and the delay weight for each subscribed broker behind it:
     the sums are all messages, and the hops of all deliveries. So the total is that of
-    :func:`overlay.ring_costs.overlay_ring_cost`. Brokers cause nothing of their own. Cost O(topics * nodes * depth).
+    :func:`overlay.ring_costs.overlay_ring_cost`. Brokers add no cost. Cost O(topics * nodes * depth).
     """
     ring = configuration.ring
     wanted = at_positions(configuration, interests.user_counts > 0).astype(np.bool_)

@@ -72,7 +72,7 @@ def topic_costs(
 ) -> TopicCosts:
     """Return what one notification of each topic costs.
 
-    ``roots`` (topics,) are positions; ``wanted`` (nodes, topics) tells at which positions a broker subscribes.
+    ``roots`` (topics,) are positions; ``wanted`` (nodes, topics) marks the positions with a subscribing broker.
     ``hop_delays`` (nodes, nodes) is the delay of a hop between two positions, 1 when not given. Cost
     O(topics * nodes * depth).
     """

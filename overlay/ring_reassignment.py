@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Mapping = NDArray[np.int64]  # X of the paper: which broker stands at each position.
 
-EXACT_BITS = 52  # Whole numbers of so many bits and their sums are exact in 64-bit floats.
+EXACT_BITS = 52  # Integers of this many bits and their sums are exact in 64-bit floats.
 SUMS_MAX = 4  # How many whole costs are added up at most in one number.
 
 
@@ -36,7 +36,7 @@ class RingProblem:
     """SSBR: the mapping of brokers to ring positions that disseminates a period's events at least cost.
 
     Broker b is the one that stands at position b at present. ``roots`` (topics,) are positions; ``wanted`` (brokers,
-    topics) tells who subscribes; ``events`` (topics,) is N_p, what is published over the period; ``delay_weight`` is
+    topics) marks who subscribes; ``events`` (topics,) is N_p, what is published over the period; ``delay_weight`` is
     w_d, messages per hop. ``hop_delays`` (brokers, brokers) is the delay of a hop between two brokers, 1 when not
     given. A mapping holds at position v the broker that stands there. Costs are messages over the period. Raises
     ValueError when shapes do not fit.
@@ -136,7 +136,7 @@ class RingProblem:
         return hops * hops + self.topic_count * hops
 
     def reassignment_cost(self, moved: int) -> float:
-        """Return Cst when so many brokers move (Eq. 7), messages: nothing if none does.
+        """Return Cst for this many moved brokers (Eq. 7), in messages: 0 for none.
 
         Eq. 7 is printed damaged; section 5.1.2 says the bound of the protocol once: V + (log^2 V + P log V) * Gamma,
         logarithms to base 2 and without hidden constants.
@@ -161,8 +161,8 @@ class RingProblem:
     def _exact(self, weights: Floats) -> Floats:
         """Round weights to multiples of one power of two, so that no sum of costs depends on its order.
 
-        Two mappings that cost the same then have equal numbers, found in whatever way. What is lost is below 1e-9 of a
-        topic with the mean events.
+        Two mappings that cost the same then have equal numbers, however they were found. What is lost is below 1e-9 of
+        a topic with the mean events.
         """
         depth = int(self.ring.depths[self.roots].max(initial=0)) + 1
         bound = SUMS_MAX * self.broker_count * depth * (1 + self.delay_weight) * float(self.events.sum())

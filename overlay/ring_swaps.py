@@ -5,8 +5,8 @@ exactly. Which swap is made is not decided here.
 
 Only topics that one of the two brokers wants and the other does not change by a swap: there a subscriber moves from one
 position to the other. What that changes follows from three numbers of each topic at each position: how many nodes on
-the way to the root have no subscriber below them (one that came here would make them relays), how many have just one
-below (they relay for that one alone, or are it), and which one that is.
+the way to the root have no subscriber below them (a subscriber moved here would make them relays), how many have just
+one below (they relay for it alone, or are it), and which one it is.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RingSwaps:
         relay_weights, is_root = problem.relay_weights[:, None], self.arcs.depths == 0
         self._weights = problem.relay_weights
         self._delay_costs = (problem.delay_weights[:, None] * self.arcs.depths).ravel()
-        # Whoever subscribes is no relay, but the root is none anyway: a subscriber there saves one less than elsewhere.
+        # A subscriber is not a relay, and the root never is: a subscriber there saves one less than elsewhere.
         self._fixed = self._delay_costs + (relay_weights * is_root).ravel()
         self._relay_costs = (relay_weights * ~is_root).ravel()
         self._first_code = np.arange(problem.topic_count) * (problem.broker_count + 1)
@@ -144,7 +144,7 @@ class RingSwaps:
         np.negative(one[:half], out=one[:half])
         # Flat, each with its own value: in numpy 2.4 add.at reads beyond values that it has to spread over rows itself.
         np.add.at(self._codes, ways.ravel(), one[None].repeat(len(ways), axis=0).ravel())
-        # What is above both places has as many below as before, and changes only where that is the one that moves.
+        # Nodes above both places have as many below as before, and change only if that one is the one that moves.
         changing = np.minimum(before, self._codes.take(ways)) < TWO
         tops = ways[_count_true(changing[1:]), np.arange(len(places))] - self._first_code[topics]
         return tops, np.where(changing[0], self.arcs.sizes[self.arcs.rows[topics] + tops], 1)

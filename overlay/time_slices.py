@@ -25,8 +25,8 @@ def time_slices(sets: DeliverySets, count: int) -> tuple[DeliverySets, ...]:
     Numbers of notifications rise with time, but say nothing of when within the span each was published. A publisher
     with fewer notifications than slices is missing in some. Cost O(columns * brokers * count) on words.
 
-    Of a sample, whose blocks come or stay away as a whole, slices have whole blocks, dealt at random: how shares of
-    cost differ between them also tells how far the estimate is off (random groups; Wolter, 2007, chapter 2).
+    For a sample, whose blocks are present or missing as a whole, slices get whole blocks, dealt at random: how shares
+    of cost differ between them also tells how far the estimate is off (random groups; Wolter, 2007, chapter 2).
     """
     if count <= 1:
         return (sets,)

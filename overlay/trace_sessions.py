@@ -53,7 +53,7 @@ class SessionMetrics:
     Source: Cheung09, section 4.2. Cost O(brokers * columns) for all homes together, by re-rooting: between neighbours
     u and v, with D(u->v) the notifications wanted and M(u->v) the hand-overs behind the link on v's side, moving from u
     to v changes the messages by |D(v->u)| - |D(u->v)| and the sum of the delays by M(v->u) * hop(v->u) - M(u->v) *
-    hop(u->v). The paper computes each home anew, O(brokers^2).
+    hop(u->v). The paper computes each home from scratch, O(brokers^2).
     """
 
     def __init__(self, tree: HungTree, sessions: TraceSessions) -> None:
@@ -82,7 +82,7 @@ class SessionMetrics:
         return means if pings_ms is None else means + pings_ms
 
     def reached(self, place: int, home: int) -> NDArray[np.bool_]:
-        """Tell which brokers at least one notification of a session came to from ``home``, itself included."""
+        """Mark the brokers that at least one notification of a session reached from ``home``, itself included."""
         path = self.tree.path_to_root(home)
         found = self._below[place] > 0
         found[path[1:]] = self._above[place, path[:-1]] > 0

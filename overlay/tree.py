@@ -9,7 +9,7 @@ from regraft.overlay.overlay_configuration import Link
 
 
 def random_tree(brokers: Sequence[str], degree_max: int, rng: random.Random, epoch: int = 0) -> Configuration:
-    """Return a random tree: brokers join in random order, each at a random one that has room.
+    """Return a random tree: brokers join in random order, each at a random broker with room.
 
     Raises ValueError when ``degree_max`` is below 2 and there are more than two brokers.
     """

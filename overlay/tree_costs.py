@@ -185,7 +185,7 @@ class TreeCosts:
         return self._gains(self._cut_path(swap)) / self.sets.spans_s
 
     def apply(self, swap: LinkSwap) -> list[int]:
-        """Make the swap, and return the numbers of the links on the cycle, without the one that is removed.
+        """Make the swap, and return the numbers of the links on the cycle except the removed one.
 
         The added link has the number of the removed one. Raises NotATreeError as :meth:`gains_per_s`; then nothing has
         changed.
@@ -230,7 +230,7 @@ class TreeCosts:
         return starts, np.array(links_of, dtype=np.intp)
 
     def directed_ends(self) -> tuple[Places, Places]:
-        """Return the broker that each directed link leaves, and the one that it leads to."""
+        """Return the broker that each directed link leaves, and the one it leads to."""
         tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
         tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
         heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
@@ -344,7 +344,7 @@ class TreeCosts:
         return np.asarray(-change)
 
     def _set_sides_of_line(self, line: list[int]) -> None:
-        """Find anew what is wanted behind the links of a line of brokers, from what hangs off it."""
+        """Recompute what is wanted behind the links of a line of brokers, from what hangs off it."""
         on_line = set(line)
         branches = self.sets.words[line]
         for place, broker in enumerate(line):

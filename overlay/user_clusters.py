@@ -1,7 +1,7 @@
-"""Clusters of brokers that tell each other what their users want and how loaded they are.
+"""Clusters of brokers that share what their users want and how loaded they are.
 
-In: how many brokers there are and how many make a cluster. Out: which broker belongs to which cluster. What they tell
-each other, and what is made of it, does not belong here.
+In: how many brokers there are and how many make a cluster. Out: which broker belongs to which cluster. What they
+exchange, and its use, do not belong here.
 
 Source: Zhao13, section 4 (clusters) and 6.3.1 (by nearness).
 """
@@ -112,12 +112,12 @@ class UserClusters:
 
     @property
     def messages_per_exchange(self) -> int:
-        """How many messages it takes that each broker tells each other one of its cluster: c (c - 1) for c brokers."""
+        """How many messages each broker's report to every other one of its cluster takes: c (c - 1) for c brokers."""
         return int((self.sizes * (self.sizes - 1)).sum())
 
 
 def _even_parts(brokers: NDArray[np.integer], cluster_brokers: int) -> list[list[int]]:
-    """Cut into as few parts of at most ``cluster_brokers`` as there can be, the sizes of which differ by at most 1."""
+    """Cut into as few parts of at most ``cluster_brokers`` as possible, with sizes that differ by at most 1."""
     if cluster_brokers < 1:
         raise ValueError(f"cluster_brokers is {cluster_brokers}: at least 1, a broker by itself")
     count = -(-len(brokers) // cluster_brokers)

@@ -17,7 +17,7 @@ from regraft.overlay.inventory import Inventory
 
 
 def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration:
-    """Return the tree whose links cost least in sum, whatever is published.
+    """Return the tree whose links cost least in sum, regardless of traffic.
 
     Among trees of equal sum, Kruskal's method takes the first link in the brokers' order, so equal inventories give
     equal trees. Source: Jaeger07, section 3.1.2. Cost O(brokers^2 log brokers). Guarantee: the least sum of link
@@ -27,7 +27,7 @@ def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration
 
 
 def maximum_interest_tree(inventory: Inventory, interest: NDArray[np.int64], epoch: int = 0) -> Configuration:
-    """Return the tree whose links join the most common interest in sum, whatever they cost.
+    """Return the tree whose links join the most common interest in sum, regardless of their cost.
 
     ``interest`` (n, n) holds I_ij in the order of the inventory's brokers; ties as in :func:`minimum_spanning_tree`.
     Raises ValueError when it is over another number of brokers. Source: Jaeger07, section 3.1.2. Cost
