@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 
 def check_timestamps(settings: StreamingSettings) -> None:
-    """Raise StreamingJobError when senders give telemetry its Kafka time: clocks are to be held against Kafka's own."""
+    """Raise StreamingJobError if senders set telemetry's Kafka time: clocks must be compared with Kafka's own."""
     if settings.create_time or settings.bounds.future_ms_max is None:
         return
     for topic in source_topics(settings):
@@ -26,7 +26,7 @@ def check_timestamps(settings: StreamingSettings) -> None:
         elif found != LOG_APPEND_TIME:
             hint = alter_hint(settings.kafka, topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
             raise StreamingJobError(
-                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times are the senders' own and no wrong clock "
-                f"can be told: alter it ({hint}), or set streaming.create_time for a replay",
+                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times are the senders' own and a "
+                f"wrong clock cannot be detected: alter it ({hint}), or set streaming.create_time for a replay",
                 EXIT_REFUSED,
             )

@@ -33,7 +33,7 @@ STATE_COLUMNS = "packed binary"
 
 
 class ShardReport(msgspec.Struct, frozen=True):
-    """What a shard tells the driver of one micro-batch; ``open_rows`` and ``state_bytes`` are of its state after it.
+    """A shard's report to the driver on one micro-batch; ``open_rows`` and ``state_bytes`` are of its state after it.
 
     ``closed_ms``: windows that end until then are closed. ``latest_ms``: the latest time of any broker.
     ``settle_ms``, ``brokers_awaited`` and ``brokers_given_up`` as in :mod:`streaming.decide_closing`. ``took_ms``:
@@ -78,7 +78,7 @@ class KafkaRows:
         try:
             writer.write_rows(messages)
         except Exception:
-            _writers.pop(self).close()  # What it still holds must not be told as another task's failure.
+            _writers.pop(self).close()  # What it still holds must not be reported as another task's failure.
             raise
         return writer.waits - waits
 

@@ -25,7 +25,7 @@ from regraft.streaming.streaming_settings import QUERY_VERSION
 
 
 class ShardSummary(Struct, frozen=True):
-    """What a shard tells of its rows of one window: how many there are of each kind, and what takes all shards."""
+    """A shard's report on its rows of one window: how many there are of each kind, and what needs all shards."""
 
     window_start_ms: int
     row_counts: dict[str, int]
@@ -97,7 +97,7 @@ class WindowRows:
 
 
 def close_windows(merged: MergedWindows, window_ms: int, late_rows: int = 0) -> list[WindowRows]:
-    """Return rows and marker of each window of all brokers; ``late_rows`` is told by the first marker, once."""
+    """Return rows and marker of each window of all brokers; ``late_rows`` is reported by the first marker, once."""
     closed: list[WindowRows] = []
     for shard in shard_windows(merged, window_ms):
         joined = join_window([shard.summary], window_ms, 0 if closed else late_rows)
@@ -124,7 +124,7 @@ def shard_windows(merged: MergedWindows, window_ms: int) -> list[ShardWindow]:
 
 
 def join_window(shards: Sequence[ShardSummary], window_ms: int, late_rows: int = 0) -> JoinedWindow:
-    """Return the marker of a window from what all shards with rows in it tell of it."""
+    """Return the marker of a window from the reports of all shards with rows in it."""
     window = Window(shards[0].window_start_ms, shards[0].window_start_ms + window_ms)
     kinds = dict.fromkeys(kind for shard in shards for kind in shard.row_counts)
     counts = {kind: sum(shard.row_counts.get(kind, 0) for shard in shards) for kind in kinds}

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from regraft.streaming.read_telemetry import NEVER_MS
 
-SETTLED_WINDOWS = 12  # A window waits for as long as the slowest of so many.
-SETTLED_WINDOWS_MIN = 2  # Before so many have another behind them, nobody knows how long to wait: the grace decides.
+SETTLED_WINDOWS = 12  # A window waits for as long as the slowest of this many.
+SETTLED_WINDOWS_MIN = 2  # Before this many have a later one behind them, the right wait is unknown: the grace decides.
 PASSED_WINDOWS_MAX = 1_000
-MISSES_MAX = 3  # Who had not gone past so many windows in a row is awaited no more, until it has gone past one in time.
-FORGOTTEN_WINDOWS = 1_000  # Who was heard last so long ago is another broker when it comes.
+# A broker that was late for this many windows in a row is no longer awaited, until it has passed one in time.
+MISSES_MAX = 3
+FORGOTTEN_WINDOWS = 1_000  # A broker last heard this long ago counts as a new one when it returns.
 
 Longs = NDArray[np.int64]
 
@@ -35,7 +36,7 @@ class Closing(Struct, frozen=True):
     Kafka's of the latest record, 0 where it says nothing. ``reached_ms``: the latest of each awaited broker.
     ``misses``: how often in a row each of them was silent until the grace was over. ``passed_ms``: by the end of each
     open window, when Kafka took the first record from beyond it. ``settled_ms``: by the end of each of the newest
-    windows, how long after it a batch still told of deliveries in it.
+    windows, how long after it a batch still reported deliveries in it.
     """
 
     closed_ms: int = 0
@@ -62,7 +63,7 @@ class Closing(Struct, frozen=True):
 
     @property
     def settle_ms(self) -> int:
-        """How long after its end a window waits for what is told late, where all brokers have gone past it."""
+        """How long after its end a window waits for late reports once all brokers have passed it."""
         return max(self.settled_ms.values(), default=0)
 
 
@@ -137,7 +138,7 @@ def _passed(closing: Closing, timed: HeardRows, window_ms: int) -> dict[int, int
     order = np.argsort(timed.reached_ms, kind="stable")
     reached_ms = timed.reached_ms[order]
     first_ms = np.minimum.accumulate(timed.kafka_ms[order][::-1])[::-1]
-    # Whatever is before the last so many windows is closed with them.
+    # Anything before the last windows of this number is closed with them.
     begin_ms = closing.closed_ms or closing.latest_ms or int(reached_ms[0]) - window_ms
     earliest_ms = max(begin_ms, int(reached_ms[-1]) - PASSED_WINDOWS_MAX * window_ms)
     for end_ms in range(earliest_ms - earliest_ms % window_ms + window_ms, int(reached_ms[-1]) + 1, window_ms):

@@ -4,7 +4,7 @@ In: bytes in which bodies of one schema stand, and where each begins and ends. O
 each body that decodes, and which do not. fastavro reads the same and says why a body is wrong; a test holds one to the
 other. What records mean does not belong here.
 
-All records are walked side by side: each step reads the same field of every record, at a cursor of its own. What is not
+All records are walked side by side: each step reads the same field of every record, each at its own cursor. What is not
 wanted is stepped over: an Avro long ends at its first byte below 128, so any number of longs in a row is one look-up.
 """
 
@@ -95,7 +95,7 @@ class ColumnWalk:
         owners: list[Longs] = []
         found: list[list[_Values]] = []
         rows = np.arange(self.at.size, dtype=np.int64)
-        while rows.size:  # An array is a sequence of counted blocks, the last of which is empty.
+        while rows.size:  # An array is a sequence of counted blocks ending with an empty one.
             left = self._count(rows)
             rows, left = rows[left > 0], left[left > 0]
             owner = rows
@@ -137,7 +137,7 @@ class ColumnWalk:
         return []
 
     def _count(self, rows: Longs) -> Longs:
-        """Return how many items follow at the cursors of some bodies; a body that cannot have so many is bad."""
+        """Return how many items follow at the cursors of some bodies; a body that cannot have that many is bad."""
         count = self.longs(rows)
         with_size = rows[count < 0]
         if with_size.size:

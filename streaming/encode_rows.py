@@ -27,7 +27,7 @@ class EncodedShard:
 
 
 def encode_shard(shard: ShardWindow, number: int = 0, shards: int = 1) -> EncodedShard:
-    """Return the messages of shard ``number`` of so many, the same bytes for the same rows.
+    """Return the messages of shard ``number`` of ``shards``, the same bytes for the same rows.
 
     Packed records are numbered over all shards of a window without asking each other.
     """

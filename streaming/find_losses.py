@@ -51,7 +51,7 @@ def check_same_topics(start: Offsets, end: Offsets) -> None:
     """Raise TopicAnewError when a micro-batch ends before where it starts: what is there now is another topic."""
     for place, offset in start.items():
         if end.get(place, offset) < offset:
-            raise TopicAnewError(f"topic {place[0]} was made anew: the next start reads it from its beginning")
+            raise TopicAnewError(f"topic {place[0]} was recreated: the next start reads it from its beginning")
 
 
 def find_losses(kafka: KafkaAccess, start: Offsets, end: Offsets) -> list[Loss] | None:
@@ -78,7 +78,7 @@ def find_losses(kafka: KafkaAccess, start: Offsets, end: Offsets) -> list[Loss] 
 
 
 def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) -> AdaptationEvent:
-    """Return the event that tells of ``count`` lost records, the last before which was read at ``since_ms``."""
+    """Return the event that reports ``count`` lost records; the last one before them was read at ``since_ms``."""
     until_ms = max((loss.until_ms for loss in losses if loss.until_ms is not None), default=None)
     span = f"{_clock(since_ms)} to {_clock(until_ms)}"
     told = {place_text(loss.place, topic): loss.text for loss in losses[:PARTITIONS_TOLD_MAX]}

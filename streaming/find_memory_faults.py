@@ -21,18 +21,18 @@ END_S_MAX = 5.0  # Java answers nobody some time before it has ended.
 
 
 def heap_of(spark: SparkSession) -> str:
-    """Return the heap of the driver as Spark was told it, like 1024m."""
+    """Return the configured heap of Spark's driver, like 1024m."""
     return spark.sparkContext.getConf().get("spark.driver.memory", "1g") or "1g"
 
 
 def heaps_of(spark: SparkSession) -> dict[str, str]:
-    """Return the heap of the driver and, on a cluster, of each executor, as Spark was told them."""
+    """Return the configured heap of the driver and, on a cluster, of each executor."""
     executor = spark.sparkContext.getConf().get("spark.executor.memory")
     return {"driver_memory": heap_of(spark)} | ({"executor_memory": executor} if executor else {})
 
 
 def memory_fault(error: BaseException, heap: str, settings: StreamingSettings) -> StreamingJobError | None:
-    """Return one sentence for a Java that had too little memory or has ended; None where it goes on."""
+    """Return one sentence for a Java that had too little memory or has ended; None if it continues."""
     texts = str(error), str(error.__cause__ or "")
     if any(sign in text for sign in OUT_OF_MEMORY for text in texts):
         return _sentence("ran out of memory", heap, settings)
@@ -47,7 +47,7 @@ def _sentence(what: str, heap: str, settings: StreamingSettings) -> StreamingJob
     return StreamingJobError(
         f"Java {what}: it had a heap of {heap} for up to {batch_records_max(settings):,} records in a micro-batch; "
         "raise spark.driver_memory_mb, or lower streaming.records_per_trigger_max or streaming.records_per_broker_max, "
-        "and start again: the job goes on where it was",
+        "and start again: the job resumes where it was",
         EXIT_FAILED,
     )
 

@@ -3,7 +3,7 @@
 In and out: Spark's own protocol, as in ``pyspark.daemon``, which ``spark.python.daemon.module`` replaces by this.
 What workers do belongs to :mod:`streaming.close_shard`.
 
-Before each task Spark's worker looks at every zip and jar on its path anew, as a task may bring files along, and after
+Before each task Spark's worker rescans every zip and jar on its path, as a task may bring files along, and after
 it collects garbage, all modules included: together most of what a small micro-batch takes. This job brings no files.
 Modules are loaded here, once for all workers, and are no garbage.
 """
@@ -21,13 +21,13 @@ import regraft.streaming.close_shard  # noqa: F401 (what workers use; it is ther
 
 
 class PathWatch:
-    """Stands in for ``importlib`` where a task is set up: looks at files anew only where the path is another."""
+    """Stands in for ``importlib`` where a task is set up: rescans files only if the path has changed."""
 
     def __init__(self) -> None:
         self._path = list(sys.path)
 
     def invalidate_caches(self) -> None:
-        """Let imports look at the path anew, unless it is as at the last call."""
+        """Let imports rescan the path, unless it is unchanged since the last call."""
         if sys.path != self._path:
             self._path = list(sys.path)
             importlib.invalidate_caches()

@@ -1,6 +1,6 @@
 """Take what Spark reports of each micro-batch to the thread that runs the job.
 
-In: Spark's events, in a thread of its own. Out: the reports of one query in a bounded queue, and what is read of one.
+In: Spark's events, in a separate thread. Out: the reports of one query in a bounded queue, and what is read of one.
 What follows from a report belongs to :mod:`streaming.run_job`.
 """
 

@@ -17,7 +17,7 @@ DISK_FULL = ("No space left on device", "Disk quota exceeded")
 
 
 class StreamingJobError(RuntimeError):
-    """The job cannot start or go on; the message is one sentence for a person, ``exit_code`` one for a supervisor."""
+    """The job cannot start or resume; the message is one sentence for a person, ``exit_code`` one for a supervisor."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -46,8 +46,8 @@ def explained(text: str, settings: StreamingSettings) -> StreamingJobError:
     if any(sign in text for sign in DATA_LOST):
         named = [topic for topic in source_topics(settings) if topic in text] or [settings.source_topic]
         return StreamingJobError(
-            f"topic {max(named, key=len)} was deleted: create it again (`regraft topics --create`), and the job begins "
-            "anew with it",
+            f"topic {max(named, key=len)} was deleted: create it again (`regraft topics --create`), and "
+            f"the job starts over with it",
             EXIT_TOPIC_LOST,
         )
     if any(sign in text for sign in DISK_FULL):

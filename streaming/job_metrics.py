@@ -23,7 +23,7 @@ FURTHEST_BEHIND = "maxOffsetsBehindLatest"  # Spark's name of it, among what a s
 
 
 class JobMetrics:
-    """What the streaming job tells Prometheus."""
+    """The Prometheus metrics of the streaming job."""
 
     def __init__(self) -> None:
         self.stage = StageMetrics("streaming")
@@ -119,7 +119,7 @@ class JobMetrics:
         )
 
     def show_progress(self, progress: StreamingQueryProgress, held_ms: int) -> None:
-        """Take in what Spark reports of one micro-batch, which was held for so long before it ended."""
+        """Record what Spark reports of one micro-batch, and for how long it was held."""
         self.batches.inc()
         for part, duration_ms in progress.durationMs.items():
             self.batch_part_ms.labels(part).set(duration_ms - held_ms * (part in HELD_PARTS))
@@ -144,7 +144,7 @@ class JobMetrics:
         self.heap_bytes.set(factory.getMemoryMXBean().getHeapMemoryUsage().getUsed())
         live_bytes = 0
         for pool in factory.getMemoryPoolMXBeans():
-            # The old generation, whatever the collector calls it: what survives is there.
+            # The old generation, by the collector's own name: what survives is there.
             collected = pool.getCollectionUsage() if "Old" in pool.getName() or "Tenured" in pool.getName() else None
             live_bytes += 0 if collected is None else collected.getUsed()
         self.heap_live_bytes.set(live_bytes)
@@ -157,7 +157,7 @@ def _finite(value: float) -> float:
 class JobHealth:
     """How the job is, for /health and /ready; asked from other threads.
 
-    Ready once a micro-batch has ended; ill when the job's thread does not turn, or no micro-batch ends for so long.
+    Ready once a micro-batch has ended; unhealthy if the job's thread hangs, or no micro-batch ends for too long.
     """
 
     def __init__(self, batch_s_max: float, turn_s_max: float = TURN_SILENCE_S_MAX) -> None:

@@ -22,7 +22,7 @@ from regraft.streaming.source_topics import Offsets, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 
 EARLIEST = -2
-LETTERS_AT_ONCE_MAX = 100  # Each may have VALUE_BYTES_MAX bytes, and so many are in memory at once.
+LETTERS_AT_ONCE_MAX = 100  # Each may have VALUE_BYTES_MAX bytes, and this many are in memory at once.
 
 
 class Position(NamedTuple):

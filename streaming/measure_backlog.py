@@ -41,7 +41,7 @@ def records_behind(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offs
 def topics_anew(kafka: KafkaAccess, topics: Iterable[str], next_offsets: Offsets) -> list[str]:
     """Return the topics that end before what was read of them: they were deleted and made again.
 
-    One that is not there, or of which Kafka does not say, is not known to be so.
+    A partition that is missing, or that Kafka does not report, is not known to be read up to its end.
     """
     ends = _ends(kafka, topics) if next_offsets else None
     return topics_of(place for place, (_, high) in (ends or {}).items() if high < next_offsets.get(place, 0))

@@ -21,7 +21,7 @@ ASIDE = "before"
 
 
 class CheckpointMismatchError(RuntimeError):
-    """The directory holds the checkpoint of another query; the message says of which, and what to do."""
+    """The directory holds the checkpoint of another query; the message names it and says what to do."""
 
 
 def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
@@ -61,7 +61,7 @@ def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
 
 
 def _fetch_members(settings: StreamingSettings) -> None:
-    """Let this machine know the brokers that a checkpoint at a URI knows, whoever ran the job before."""
+    """Copy to this machine the brokers known to a checkpoint at a URI, wherever the job ran before."""
     copy = settings.members_copy
     if copy is None:
         return
@@ -98,7 +98,7 @@ def _identity(settings: StreamingSettings) -> dict[str, Any]:
 
 
 def set_aside(settings: StreamingSettings) -> CheckpointPath:
-    """Let the next query begin anew, keep the old checkpoint in place of an earlier one, and return where it is."""
+    """Let the next query start over, keep the old checkpoint in place of an earlier one, and return where it is."""
     directory = settings.query_directory
     name = f"{directory.name}.{ASIDE}"
     if isinstance(directory, HadoopPath):

@@ -2,7 +2,7 @@
 
 In: rows of ``read_telemetry.telemetry_rows``. Out: the parts of the windows that they close, and the state as bytes,
 which Spark keeps in its checkpoint. A shard has the parts of some brokers and hears of all of them, so that all shards
-close the same windows at once. Pure; what becomes of closed windows belongs to :mod:`streaming.close_shard`.
+close the same windows at once. Pure; the use of closed windows belongs to :mod:`streaming.close_shard`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _parts(start_ms: int, segments: list[PackedParts]) -> WindowParts:
 
 
 def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
-    """Return the bodies of PART_SCHEMA that stand in a row, each of so many bytes."""
+    """Return the bodies of PART_SCHEMA that lie back to back, with these lengths in bytes."""
     ends = np.cumsum(lengths)
     found = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
     assert found.places.size == lengths.size, "Spark wrote a part that is no part"

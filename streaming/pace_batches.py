@@ -3,11 +3,11 @@
 In: what each micro-batch reported, and this machine's clock. Out: a wait at the end of those that closed nothing. Which
 windows are closed belongs to :mod:`streaming.decide_closing`.
 
-A micro-batch that runs when a window becomes complete delays the one that closes it. So none is begun that would still
-run then, unless waiting would leave more telemetry to the one that closes than that saves. How long after its end and
-its settling a window is complete is learnt: later by a step whenever a micro-batch began then and found it incomplete,
-earlier by a tenth of it when it did not. So about one window in eleven costs a micro-batch more, whatever the clocks of
-brokers, Kafka and this machine are.
+A micro-batch that runs when a window becomes complete delays the one that closes it. So none starts that would still
+run then, unless waiting would leave more telemetry to the closing one than that saves. How long after its end and its
+settling a window is complete is learnt: later by a step whenever a micro-batch began then and found it incomplete,
+earlier by a tenth of it when it did not. So about one window in eleven costs one more micro-batch, whatever the clocks
+of brokers, Kafka and this machine show.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LATER_MS = 50.0
 EARLIER_MS = LATER_MS / 10
 EARLIER_AT_FIRST_MS = LATER_MS / 2  # Until the first that was begun too soon.
 SPREAD_MIN = 0.05  # Of the mean: below, what they read says nothing of how long they took.
-WORTHWHILE = 0.5  # A micro-batch more must spare the one that closes so much of the least that any takes.
+WORTHWHILE = 0.5  # An extra micro-batch must spare the closing one this share of the shortest duration.
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class BatchPace:
             self._recent_ms.append((self.began_ms - self._read_ms, now_ms - self.began_ms))
         end_ms = self.closed_ms + self.window_ms
         if self.closed_ms and self.began_ms >= self.due_ms and end_ms != self._tried_end_ms:
-            self._tried_end_ms = end_ms  # Whatever begins later says nothing of how soon it might have.
+            self._tried_end_ms = end_ms  # One that starts later does not show how soon it might have.
             is_late_enough = closed_ms >= end_ms
             change_ms = -self._earlier_ms if is_late_enough else LATER_MS
             self._earlier_ms = self._earlier_ms if is_late_enough else EARLIER_MS
@@ -129,5 +129,5 @@ class BatchHold:
         return self._held_ms.get(number, 0)
 
     def release(self) -> None:
-        """Let whoever waits go on, and nobody wait from now on."""
+        """Release all waiting callers, and let none wait from now on."""
         self._released.set()

@@ -11,7 +11,7 @@ import numpy as np
 from regraft.schemas.packed_deliveries import BLOCK_BYTES, ROW_BYTES, DeliveryColumns, PackedDeliveries
 from regraft.streaming.merge_parts import Longs, MergedDeliveries
 
-# A quarter of what Kafka's default takes in one record: no larger buffers are needed, and one that is lost costs less.
+# A quarter of Kafka's default record size: no larger buffers are needed, and a lost record costs less.
 PACKED_BYTES_MAX = 1 << 18
 
 

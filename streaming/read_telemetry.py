@@ -4,7 +4,7 @@ In: the columns of Spark's Kafka source. Out: ``telemetry_rows``, one row for ea
 batch that belongs to the window, and ``dead_letters``, the records that were refused, with the reason. A record that
 cannot be used becomes a dead letter and never ends the query. Aggregation does not belong here.
 
-A part is one Avro body of PART_SCHEMA, whatever version and framing its record had: Python takes bytes from Spark far
+A part is one Avro body of PART_SCHEMA, for any version and framing of its record: Python takes bytes from Spark far
 quicker than rows in rows, and all parts of a window are decoded at once, by columns.
 """
 
@@ -36,7 +36,7 @@ RECORD = "TelemetryBatch"
 NEVER_MS = -1
 KAFKA_ANSWER_MS_MAX = 15_000
 KAFKA_TRIES = 12
-TOLD = ("deliveries", "seconds")  # What a batch tells of times other than its own: single cells, or packed by second.
+TOLD = ("deliveries", "seconds")  # A batch's reports on times other than its own: single cells, or packed by second.
 
 _BATCH_SCHEMA: dict[str, Any] = json.loads(latest_schema(RECORD).text)
 # What a part says beside its batch; numbers, as nothing else is read by columns.
@@ -65,13 +65,13 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
         "kafka.max.partition.fetch.bytes": 8 << 20,
         "kafka.fetch.max.bytes": 64 << 20,
         "kafka.max.poll.records": 20_000,
-        # The client that asks how far topics go waits for a broker that has died until its time is up, although others
-        # lead by then: it is told to give up sooner, and asked more often, which is as patient in all.
+        # The client that asks for the ends of topics waits for a dead broker until its timeout, although others lead by
+        # then: a shorter timeout with more retries is as patient in total.
         "kafka.default.api.timeout.ms": KAFKA_ANSWER_MS_MAX,
         "kafka.request.timeout.ms": KAFKA_ANSWER_MS_MAX,
         "fetchOffset.numRetries": KAFKA_TRIES,
     }
-    # Each task makes the code of this query's expressions anew, which costs more than what a few records do.
+    # Each task regenerates the code of this query's expressions, which costs more than a few records do.
     tasks = max(settings.read_partitions_min, settings.shards)
     return spark.readStream.format("kafka").options(**options).load().coalesce(tasks)
 
@@ -79,12 +79,12 @@ def read_kafka(spark: SparkSession, settings: StreamingSettings) -> DataFrame:
 def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation: str | None = None) -> DataFrame:
     """Return window_start_ms, broker, reached_ms, kafka_ms, is_told and part: a row for each (batch, window).
 
-    A batch has a row in the window of its own time, in those of its deliveries, and in that in which Kafka took it,
-    where its delay counts; one whose clock is too far off has only the last. ``reached_ms`` is how far its broker is:
-    the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's; NEVER_MS where the clock
-    is too far off. ``kafka_ms`` is NEVER_MS where Kafka's time says nothing. ``is_told``: the part has deliveries.
-    ``part`` is a body of PART_SCHEMA (``merge_parts.WindowParts`` says what is in it). ``observation`` names the
-    metrics that a stream reports with its progress.
+    A batch has a row in the window of its own time, in those of its deliveries, and in that in which Kafka received it,
+    where its delay counts; a batch whose clock is too far off has only the last. ``reached_ms`` is how far its broker
+    is: the batch's own time or Kafka's, whichever is earlier, so no clock runs ahead of Kafka's; NEVER_MS where the
+    clock is too far off. ``kafka_ms`` is NEVER_MS where Kafka's time says nothing. ``is_told``: the part has
+    deliveries. ``part`` is a body of PART_SCHEMA (``merge_parts.WindowParts`` says what is in it). ``observation``
+    names the metrics that a stream reports with its progress.
     """
     judged = _judge(records, settings)
     if observation is not None:
@@ -198,7 +198,7 @@ def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
 
 
 def _decoded() -> Column:
-    """Return the record as the newest schema, whatever known version and framing wrote it.
+    """Return the record as the newest schema, from any known version and framing.
 
     A CASE runs one decoder only; PERMISSIVE gives nulls where the body does not fit.
     """
@@ -256,7 +256,7 @@ def _clock_reason(bounds: EventBounds) -> Column:
 
 
 def _near(name: str, bounds: EventBounds) -> Column:
-    """Return what was told whose second is near Kafka's time; most batches have nothing else and are not searched."""
+    """Return the reports whose second is near Kafka's time; most batches have nothing else and are not searched."""
     told, seconds, kafka_ms = F.col(f"batch.{name}"), F.col(f"batch.{name}.second"), F.col("time_ms")
     latest_ms = None if bounds.future_ms_max is None else kafka_ms + bounds.future_ms_max
     earliest_ms = None if bounds.past_ms_max is None else kafka_ms - bounds.past_ms_max
@@ -338,7 +338,7 @@ def _windows(window_ms: int) -> Column:
 
 
 def _of_window(name: str, window_ms: int) -> Column:
-    """Return what was told of the row's window; most batches lie in one window and are not searched."""
+    """Return the reports on the row's window; most batches lie in one window and are not searched."""
     told, seconds = F.col(name), F.col(f"{name}.second")
     here = F.col("window_ms")
     first = _second_window_start(F.array_min(seconds), window_ms)

@@ -81,7 +81,7 @@ def _texts_beyond(bounds: Sequence[FieldBound]) -> list[Refusal]:
 
 
 def _is_torn(second: Column) -> Column:
-    """Tell whether a packed second is not as its layout says (:mod:`schemas.packed_cells`)."""
+    """Mark batches with a packed second that violates its layout (:mod:`schemas.packed_cells`)."""
     names = second["publishers"]
     # By one character Java splits at once; `translate` and `replace` look at each byte by itself.
     count = F.size(F.split(names, LINE_END))

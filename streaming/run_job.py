@@ -1,4 +1,4 @@
-"""Run the query until told to stop: count late rows, keep dead letters, say how far it is, catch up evenly.
+"""Run the query until asked to stop: count late rows, keep dead letters, report progress, catch up evenly.
 
 While a backlog is read, partitions are read unevenly, so the query starts with the catch-up grace and is started
 again with the live grace on the same checkpoint once all partitions are read to their end. Falling behind by more than
@@ -157,7 +157,7 @@ class _Job:
         self.status = JobStatus(catching_up=behind is None or behind > self._batch_records_max)
 
     def run_query(self, stop: threading.Event) -> None:
-        """Run the query until told to stop, until the other grace is due, or until other brokers are known."""
+        """Run the query until asked to stop, until the other grace is due, or until the known brokers change."""
         settings = self._settings
         self._batch_records_max = batch_records_max(settings)
         self._stopping, self.reports.run_id = False, ""
@@ -194,7 +194,7 @@ class _Job:
         self._take_reports(0)
 
     def _take_batch(self, batch: ClosedBatch) -> None:
-        """Write the markers of what a micro-batch closed, and count what its shards tell."""
+        """Write the markers of what a micro-batch closed, and count what its shards report."""
         with self._writing:
             if self._stopping:
                 raise RuntimeError("the job is being stopped: this micro-batch runs again at the next start")
@@ -258,7 +258,7 @@ class _Job:
         failure = query.exception()
         if failure is not None:
             raise explained(str(failure), self._settings) from failure
-        with self._writing:  # Whatever would be written from here on is not, and is run again at the next start.
+        with self._writing:  # Nothing is written from here on; it runs again at the next start.
             self._stopping = True
         query.stop()
 
@@ -327,7 +327,7 @@ class _Job:
         self._writer.write_event(event)
 
     def _show(self, progress: StreamingQueryProgress, held_ms: int, observed: dict[str, int]) -> None:
-        """Tell Prometheus what a report says; it knows only of this process, the status of the whole job."""
+        """Update the metrics from a report; they cover only this process, the status the whole job."""
         metrics, self._health.has_batch = self._metrics, True
         metrics.show_progress(progress, held_ms)
         metrics.records.inc(observed.get("records", 0))
@@ -356,7 +356,7 @@ def _skew(sizes: Sequence[float]) -> float:
 
 
 def _check_topics(settings: StreamingSettings) -> None:
-    """Begin anew where a topic ends before what was read of it: it is another one under the same name.
+    """Start over if a topic ends before what was read of it: it is another one under the same name.
 
     Topics that have come are read from their beginning, those that have gone no more; the checkpoint stays.
     """

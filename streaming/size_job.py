@@ -13,13 +13,13 @@ import structlog
 from regraft.schemas.topics import TELEMETRY
 from regraft.streaming.streaming_settings import StreamingSettings
 
-# Of 1,000 brokers that say little the job takes 0.35 cores for each shard of so many, of 4,000 it takes 0.2; 50
-# deliveries in each batch would add 0.4. The rest of a core is for catching up.
+# With 1,000 quiet brokers the job takes 0.35 cores for each shard of this many, with 4,000 it takes 0.2; 50 deliveries
+# in each batch would add 0.4. The rest of a core is for catching up.
 BROKERS_PER_SHARD = 500
 SHARDS_MIN = 2  # Two cores are what the job has by default.
 
-# Measured in one process with 50 cells a record: 20,000 records fit into 1 GB, 120,000 ended a JVM of 2 GB and took one
-# that had 6 GB to 4.1 GB.
+# Measured in one process with 50 cells a record: 20,000 records fit into 1 GB; 120,000 killed a JVM of 2 GB and took
+# 4.1 GB of one with 6 GB.
 HEAP_MB_MIN = 1_024
 RECORDS_OF_LEAST_HEAP = 20_000
 HEAP_MB_PER_1000_RECORDS = 40
@@ -28,22 +28,22 @@ log = structlog.get_logger(__name__)
 
 
 def shards_of(brokers: int) -> int:
-    """Return into how many shards so many brokers are cut."""
+    """Return into how many shards this many brokers are cut."""
     return max(SHARDS_MIN, ceil(brokers / BROKERS_PER_SHARD))
 
 
 def telemetry_partitions_of(brokers: int) -> int:
-    """Return how many partitions a topic has in which so many brokers report: as many as shards read it."""
+    """Return how many partitions a topic with this many reporting brokers has: as many as shards read it."""
     return max(TELEMETRY.partitions, shards_of(brokers))
 
 
 def heap_mb(records: int) -> int:
-    """Return the heap for so many records in one micro-batch."""
+    """Return the heap for this many records in one micro-batch."""
     return HEAP_MB_MIN + max(records - RECORDS_OF_LEAST_HEAP, 0) * HEAP_MB_PER_1000_RECORDS // 1_000
 
 
 def executor_heap_mb(records: int, shards: int, cores: int) -> int:
-    """Return the heap of an executor that runs so many tasks at once, each with one shard of a micro-batch.
+    """Return the heap of an executor that runs this many tasks at once, each with one shard of a micro-batch.
 
     With 0 cores it may have all of them.
     """

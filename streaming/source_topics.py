@@ -1,4 +1,4 @@
-"""Which topics hold telemetry, and whose: one for each agent of the brokers, or the one that the settings name.
+"""Which topics hold telemetry, and whose: one for each agent of the brokers, or the one named in the settings.
 
 In: settings. Out: names of topics, and the brokers that may stand in each. What is wrong with a record belongs to
 :mod:`streaming.refuse_batches`.

@@ -59,7 +59,7 @@ SPARK_SETTINGS: dict[str, str] = {
     "spark.ui.retainedTasks": "200",
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
-    # On a cluster each executor writes a log of its own; in time it would fill the worker's disk.
+    # On a cluster each executor writes its own log, which would fill the worker's disk in time.
     "spark.executor.logs.rolling.strategy": "size",
     "spark.executor.logs.rolling.maxSize": str(16 << 20),
     "spark.executor.logs.rolling.maxRetainedFiles": "3",
@@ -77,7 +77,7 @@ URI = re.compile(r"[a-z][a-z0-9+.-]*:/{1,3}[^/].*")
 class EventBounds:
     """How far event times may lie after and before the time at which Kafka took the record, None for any distance.
 
-    Where ``future_ms_max`` is set, Kafka's time is one that event times can be held against.
+    If ``future_ms_max`` is set, event times can be checked against Kafka's time.
     """
 
     future_ms_max: int | None = None
@@ -86,12 +86,12 @@ class EventBounds:
 
 @dataclass(frozen=True, slots=True)
 class StreamingSettings:
-    """All that the query can be told.
+    """All settings of the query.
 
     ``bootstrap``: Kafka's servers as host:port, several with commas. ``namespace``: prefix of all topic names.
     ``checkpoint_directory``: where Spark keeps how far it is and its state.
     ``checkpoint_uri``: a place of Hadoop's file systems that takes the place of this directory, such as
-    hdfs://NAME/PATH; with executors on other machines the directory must be one that they share, or this be set.
+    hdfs://NAME/PATH; with executors on other machines, they must share the directory, or this must be set.
     ``window_ms``: length of a window of event time, a multiple of 1000; the controller decides once a window.
     ``grace_ms``: how long a window waits for late rows while the job keeps up.
     ``catch_up_grace_ms``: how long it waits while a backlog is read; there the partitions are read unevenly, and event
@@ -104,18 +104,18 @@ class StreamingSettings:
     one micro-batch catches up with the longer grace, and every state is stale meanwhile; so the bound must hold what
     comes while a query starts, up to 30 s on a busy machine: 4 records a second and broker, for 30 s. That is 4,800 for
     40 brokers, where 20,000 are 125 s, and 120,000 for 1,000, where 20,000 would be 5 s. 0 leaves it at the former.
-    ``shards``: into how many parts of the brokers state is cut, each of which is kept, merged and written by one task;
+    ``shards``: into how many parts by broker the state is cut, each kept, merged and written by one task;
     at most as many as the executors have cores. A checkpoint has those it was begun with. 0 takes these, and for a new
     one 1 for each 500 brokers of the inventory, 2 at least.
     ``read_partitions_min``: Spark tasks that read telemetry at once, where that is more than ``shards``; more than
     Kafka's partitions splits these up, of fewer each reads several.
     ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
     record; of the first no more than half the grace counts. None takes any time, as runs at another clock need; without
-    the first, whoever's clock is the fastest closes the windows of all.
+    the first, the fastest clock closes the windows of all.
     ``create_time``: take times that senders gave their records, as in a replay, which puts back those that Kafka gave;
     else a topic of telemetry that has such is refused, as a wrong clock could say anything.
     ``write_timeout_ms``: how long Kafka may acknowledge none of the rows that wait before the job ends; a slow one that
-    takes some is waited for.
+    accepts some is waited for.
     ``silence_ms_max``: how long no micro-batch may end before ``/health`` reports that the job hangs. A restart runs
     the same micro-batch again, so this must be longer than the slowest one takes.
     ``status_file``: JSON that says how far the job is; None writes none.
@@ -180,7 +180,7 @@ class StreamingSettings:
 
     @property
     def position_file(self) -> CheckpointPath:
-        """Where the job keeps, beside the checkpoint, how far it has told of what it read."""
+        """Where the job keeps, next to the checkpoint, how far it has reported its input."""
         return self.checkpoint / f"dead_letters.v{QUERY_VERSION}.json"
 
     @property

@@ -1,8 +1,7 @@
 """Decoded batches -> the parts that each window has of them, as the Spark query makes them, in this process.
 
 In: batches as columns (``decode_columns``), all cells unpacked (``unpack_cells``). Out: what ``merge_parts`` takes,
-which with ``close_windows`` gives the rows of the Spark job. Which records there are and what becomes of the windows
-does not belong here.
+which with ``close_windows`` gives the rows of the Spark job. Finding records and using windows do not belong here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from regraft.streaming.streaming_settings import SECOND_MS, EventBounds
 from regraft.streaming.unpack_cells import is_torn
 
 FIELDS = ("broker", "boot", "sequence", "time_ms", "epoch", "deliveries")  # What every batch must come with.
-READ = (*FIELDS, "seconds")  # What is to be read of a recording for these, where there is such.
+READ = (*FIELDS, "seconds")  # What to read of a recording for these, if it exists.
 
 _OWN_LISTS = {
     "queues": pa.struct(
@@ -40,7 +39,7 @@ _OWN_LISTS = {
 
 
 def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> NDArray[np.bool_]:
-    """Tell which batches the Spark job takes: all fields that are there within their bounds, clocks near Kafka's."""
+    """Mark the batches that the Spark job accepts: present fields within their bounds, clocks near Kafka's."""
     sane = np.ones(len(batches), dtype=np.bool_)
     names = {field.name for field in batches.type}
     for bound in field_bounds(TelemetryBatch):
@@ -53,14 +52,14 @@ def is_sane(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> ND
 
 
 def is_of(batches: pa.StructArray, brokers: Collection[str]) -> NDArray[np.bool_]:
-    """Tell which batches are of one of the brokers. The Spark job reads neighbours, too, and judges them likewise."""
+    """Mark the batches of one of the brokers. The Spark job reads neighbours, too, and judges them likewise."""
     encoded = batches.field("broker").dictionary_encode()
     known = np.array([name in brokers for name in encoded.dictionary.to_pylist()], dtype=np.bool_)
     return np.asarray(known[encoded.indices.to_numpy(zero_copy_only=False)])
 
 
 def _beyond(batches: pa.StructArray, bound: FieldBound) -> NDArray[np.bool_]:
-    """Tell which batches break a bound in any of their rows."""
+    """Mark the batches that break a bound in any of their rows."""
     column = batches.field(bound.path[0])
     if bound.is_list:
         return np.asarray(column.value_lengths().to_numpy(zero_copy_only=False) > bound.most)

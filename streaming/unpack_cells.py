@@ -49,7 +49,7 @@ def with_cells(batches: pa.StructArray) -> pa.StructArray:
 
 
 def is_torn(batches: pa.StructArray) -> NDArray[np.bool_]:
-    """Tell which batches have a packed second that is not as the layout says."""
+    """Mark the batches with a packed second that violates the layout."""
     found = np.zeros(len(batches), dtype=np.bool_)
     seconds = batches.field(SECONDS)
     groups = seconds.flatten()

@@ -1,6 +1,6 @@
 """Watch the topic of members for brokers that were added, and keep them where each start of the query looks.
 
-In: the topic of members. Out: a file beside the checkpoint with the agent of each broker that has facts of its own, and
+In: the topic of members. Out: a file next to the checkpoint with the agent of each broker that has its own facts, and
 whether it has changed. Refusing telemetry belongs to :mod:`streaming.refuse_batches`.
 """
 
@@ -20,7 +20,7 @@ from regraft.schemas.topics import MEMBERS, TELEMETRY, topic_name
 from regraft.streaming.source_topics import added_brokers
 from regraft.streaming.streaming_settings import StreamingSettings
 
-READ_S_MAX = 10.0  # At the start; whoever is added later is found while the query runs.
+READ_S_MAX = 10.0  # At the start; brokers added later are found while the query runs.
 LOOK_S = 5.0  # Between two looks for topics that are not there yet.
 CALL_S = 1.0
 RECORDS_PER_POLL_MAX = 1_000
@@ -59,7 +59,7 @@ class MemberWatcher:
         self._store()
 
     def poll(self) -> bool:
-        """Take in what has come since, without waiting; tell whether other brokers are known now."""
+        """Process new records without waiting; return True if the known brokers have changed."""
         if not self._is_watching:
             return False
         came = self._take(0)
@@ -72,7 +72,7 @@ class MemberWatcher:
             self._consumer.close()
 
     def _take(self, wait_s: float) -> bool:
-        """Take in what is there; tell whether a member came."""
+        """Process what is there; return True if a member came."""
         if self._consumer is None or not (self._is_assigned or self._assign()):
             return False
         messages = self._consumer.consume(RECORDS_PER_POLL_MAX, wait_s)
@@ -81,7 +81,7 @@ class MemberWatcher:
         return sum(self.take_one(message) for message in messages if message.error() is None) > 0
 
     def take_one(self, message: Message) -> bool:
-        """Take in one record of the topic; one that is no member is logged and changes nothing."""
+        """Process one record of the topic; one that is no member is logged and changes nothing."""
         try:
             member = decode(message.value(), Member)
         except UndecodableRecordError as error:
@@ -112,7 +112,7 @@ class MemberWatcher:
             return False
 
     def _store(self) -> bool:
-        """Keep who is known now beside the checkpoint; tell whether that is other than before."""
+        """Store the known brokers next to the checkpoint; return True if they have changed."""
         before = self._stored()
         if not self._is_at_end:  # Not all is known: nobody is forgotten for that.
             return False

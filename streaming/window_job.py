@@ -3,7 +3,7 @@
 Executors decode and judge records (Spark's own expressions), keep open windows as state, and merge, encode and write
 the rows of closed ones, by shards of brokers (:mod:`streaming.close_shard`). The driver writes the
 markers, when all rows are acknowledged. ``start_query`` starts it on a session that is passed
-in; running it until told to stop belongs to :mod:`streaming.run_job`.
+in; running it until asked to stop belongs to :mod:`streaming.run_job`.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def start_query(
     )
 
     def take_batch(batch: DataFrame, number: int) -> None:
-        # The one action, on all partitions, whatever comes: a batch that is not read whole loses its state silently.
+        # The only action, always on all partitions: a batch that is not read whole loses its state silently.
         packed = batch.toArrow().column("report").to_pylist()
         reports = [msgspec.msgpack.decode(report, type=ShardReport) for report in packed]
         take(joined(number, reports, settings.window_ms))
@@ -83,13 +83,13 @@ def start_query(
         .queryName(f"{settings.namespace}-windows")
         .option("checkpointLocation", str(settings.query_directory))
     )
-    # Not availableNow, which would go on with all that is there.
+    # Not availableNow, which would continue with all that is there.
     trigger: dict[str, Any] = {"once": True} if runs_once else {"processingTime": f"{settings.trigger_ms} milliseconds"}
     return writer.trigger(**trigger).start()
 
 
 def joined(number: int, reports: Sequence[ShardReport], window_ms: int) -> ClosedBatch:
-    """Return the windows that the shards of one micro-batch closed; late rows are told by the first, once."""
+    """Return the windows that the shards of one micro-batch closed; late rows are reported by the first, once."""
     of_window: dict[int, list[ShardSummary]] = {}
     for report in sorted(reports, key=lambda report: report.shard):
         for summary in report.windows:
@@ -111,7 +111,7 @@ def by_shard(rows: DataFrame, keys: Sequence[int]) -> DataFrame:
 
 
 def shard_keys(spark: SparkSession, shards: int) -> tuple[int, ...]:
-    """Return one key for each shard, of which Spark puts each into another partition of so many."""
+    """Return one key for each shard such that Spark puts each into a different partition."""
     numbers = F.col("id").cast("int")
     tried = spark.range(shards * KEYS_TRIED_PER_SHARD)
     rows = tried.groupBy(F.pmod(F.hash(numbers), F.lit(shards)).alias("place")).agg(F.min(numbers).alias("key"))

@@ -65,7 +65,7 @@ class StateWriter:
                 "queue.buffering.max.kbytes": 1 << 18,
                 # The last message of a large window waits behind all others: its own time says nothing, see Patience.
                 "delivery.timeout.ms": 0,
-                # A callback for each row would cost as much as the row; only failures are told.
+                # A callback for each row would cost as much as the row; only failures are reported.
                 "delivery.report.only.error": True,
             },
         )
