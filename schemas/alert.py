@@ -1,4 +1,4 @@
-"""Alert: something a rule found wrong with one subject, since when, and who has been told (compacted topic)."""
+"""Alert: something a rule found wrong with one subject, since when, and who was notified (compacted topic)."""
 
 from enum import StrEnum
 
@@ -16,10 +16,10 @@ class AlertStatus(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """How far the telling of one message to one target has come.
+    """The delivery state of one message to one target.
 
     ``sending`` is stored before the first attempt. An alert stage that finds it there at its start cannot know whether
-    the attempt reached the target: it makes it ``uncertain`` and, unless told otherwise, does not send again.
+    the attempt reached the target: it makes it ``uncertain`` and, by default, does not send again.
     """
 
     PENDING = "pending"
@@ -42,8 +42,8 @@ class Alert(Struct, frozen=True):
     """One rule and one subject; the newest record of both is what holds.
 
     ``value`` is what was measured when the status last changed, ``brokers`` are those concerned. ``told`` is the status
-    that was told last, empty when none was; ``told_ms`` says when and ``message`` by which message. ``silenced_by``
-    says why the status is kept to ourselves, empty when it is not.
+    that was sent last, empty if none was; ``told_ms`` says when and ``message`` by which message. ``silenced_by`` says
+    why the status is kept to ourselves, empty when it is not.
     """
 
     rule: Name
@@ -68,7 +68,7 @@ class Alert(Struct, frozen=True):
 
     @property
     def is_silenced(self) -> bool:
-        """Return True if something keeps the alert from being told now."""
+        """Return True if something keeps the alert from being sent now."""
         return bool(self.silenced_by)
 
     @property

@@ -1,6 +1,6 @@
 """Announcement: a broker that is no member asks to join, in the name of its agent.
 
-It is repeated until the topic of members says that the broker is one. What becomes of it is the controller's affair.
+It is repeated until the topic of members says that the broker is one. Acting on it belongs to the controller.
 """
 
 from collections.abc import Container
@@ -15,11 +15,11 @@ LINKS_MAX = 1_000  # That one announcement may name: the nearest are enough, and
 CAPABILITIES_MAX = 100
 ADDRESS_LENGTH_MAX = 256
 REPEAT_MS = 60_000
-STANDS_MS = 10 * REPEAT_MS  # One that was not repeated for so long is over: whoever wrote it has gone.
+STANDS_MS = 10 * REPEAT_MS  # One that was not repeated for this long is over: its writer is gone.
 
 
 class Announcement(Struct, frozen=True):
-    """One broker that runs and wants to be a member, with what ``facts`` say of it, at ``time_ms`` of its own clock."""
+    """One broker that runs and wants to be a member, with its ``facts``, at ``time_ms`` of its own clock."""
 
     broker: Name
     facts: BrokerFacts
@@ -69,7 +69,7 @@ def way_in(announcement: Announcement, brokers: Container[str], *, has_left: boo
 
 
 def may_ask(member: Member | None) -> bool:
-    """Return True if an announcement of a broker means something: it is no member, or was one that has left."""
+    """Return True if an announcement of a broker is relevant: it is no member, or was one that has left."""
     return member is None or member.state is MemberState.LEFT
 
 

@@ -1,4 +1,4 @@
-"""AuditEntry: one order and what came of it, kept for long."""
+"""AuditEntry: one order and its outcome, kept long."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,7 @@ from regraft.schemas.order import Order
 
 
 class AuditOutcome(StrEnum):
-    """What came of an order. Most have two: ``accepted`` first, and later what was done about the plan."""
+    """The outcome of an order. Most have two: ``accepted`` first, and later what was done about the plan."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -19,7 +19,7 @@ class AuditOutcome(StrEnum):
 
 
 class AuditEntry(Struct, frozen=True):
-    """Who ordered what, when and from where, and what came of it.
+    """Who ordered what, when and from where, and with what outcome.
 
     ``outcome`` and ``why`` are the controller's, who says so at ``time_ms``. ``ordered_ms`` is the time that the order
     itself names, ``written_ms`` that of its record in Kafka, ``offset`` its place in the topic of orders, -1 where it
@@ -48,8 +48,8 @@ class AuditEntry(Struct, frozen=True):
 class GivenOrder(Struct, frozen=True):
     """What was found in the topic of orders: an order, or a record that takes one out (None), under ``key``.
 
-    ``refusal`` says why it must not be followed, whatever it asks for; empty where it is its giver's own. ``is_new``
-    tells that nobody has been told yet what came of it.
+    ``refusal`` says why it must not be followed, whatever it asks for; empty if it is authentic. ``is_new`` marks one
+    whose outcome has not been reported yet.
     """
 
     order: Order | None

@@ -1,8 +1,8 @@
 """What is plausible in a record: the bounded types that its fields are made of, and a list of a record's bounds.
 
-A record says of each field what it may hold, by the types below; :func:`schemas.codec.decode` keeps them, and whoever
-reads by columns asks :func:`field_bounds`. Bounds are wide enough for all that is measured, and narrow enough that sums
-over a window stay within 64 bits. What lies outside is a fault of the sender, never a large measure.
+A record says of each field what it may hold, by the types below; :func:`schemas.codec.decode` keeps them, and readers
+of columns use :func:`field_bounds`. Bounds are wide enough for all that is measured, and narrow enough that sums over a
+window stay within 64 bits. What lies outside is a fault of the sender, never a large measure.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ Items = Annotated[tuple[Item, ...], Meta(max_length=ITEMS_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class FieldBound:
-    """What one field may hold: numbers from ``least`` to ``most``, or so many characters or items.
+    """What one field may hold: numbers from ``least`` to ``most``, or that many characters or items.
 
     ``path`` leads to it, through a list where there are two names. A text that ``is_clean`` has no UNCLEAN characters.
     """

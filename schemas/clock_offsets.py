@@ -1,6 +1,6 @@
-"""How far each broker's clock is from Kafka's, by what the marker of a window tells of delays.
+"""How far each broker's clock is from Kafka's, by the delays in the marker of a window.
 
-In: the clocks of a marker. Out: offsets in ms, and the words for one. Pure; who is told belongs to others.
+In: the clocks of a marker. Out: offsets in ms, and the words for one. Pure; reporting belongs to others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,8 @@ CLOCK_OFFSET_MS_MAX = 500  # What a clock must keep; NTP and chrony keep it with
 def clock_offsets_ms(clocks: Iterable[BrokerClock]) -> dict[str, int]:
     """Return by broker how far its clock is ahead of Kafka's, below 0 how far behind.
 
-    A batch that Kafka took before its own time proves a clock that is ahead by so much at least. One that came later
-    was also under way: of a delay, what half of all brokers have as well is no clock's, as after Kafka was away.
+    A batch that Kafka took before its own time proves a clock that is ahead by so much at least. A later batch was also
+    in transit: a delay that half of all brokers share is not a clock's, as after an outage of Kafka.
     """
     delays_ms = {clock.broker: clock.delay_ms_min for clock in clocks}
     usual_ms = max(median_low(delays_ms.values()), 0) if delays_ms else 0

@@ -56,7 +56,7 @@ def use_wire_ids(wire_ids: Mapping[int, int]) -> None:
 
 
 def accepted_ids(schema_id: int) -> tuple[int, ...]:
-    """Return the ids in the framing that mean this schema; the first is the one that is written."""
+    """Return the ids in the framing that mean this schema; the first is the one written."""
     if schema_id not in _wire_ids:
         return (schema_id,)
     taken = schema_id in _wire_ids.values()
@@ -64,7 +64,7 @@ def accepted_ids(schema_id: int) -> tuple[int, ...]:
 
 
 def newer_wire_ids(record: str) -> range:
-    """Return the ids in the framing by which a newer version of a record is known; a registry's ids do not tell."""
+    """Return the ids in the framing by which a newer version of a record is known; a registry's ids do not show it."""
     return range(0) if _wire_ids else newer_ids(record)
 
 

@@ -1,4 +1,4 @@
-"""What the controller tells one broker and what the broker answers (docs/protocol.md)."""
+"""Commands of the controller to one broker, and the broker's answers (docs/protocol.md)."""
 
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ class CommandPhase(StrEnum):
     ACTIVATE = "activate"
     RETIRE = "retire"
     ABORT = "abort"
-    INSTALL = "install"  # Begin anew outside the overlay of an epoch, whatever was held before.
+    INSTALL = "install"  # Start over outside the overlay of an epoch, discarding all state.
     REPORT = "report"  # Of no plan: say what you hold. It changes nothing but the term.
 
 
@@ -40,21 +40,21 @@ class Refusal(StrEnum):
     PLAN = "plan"  # The epoch, or the broker, belongs to another plan.
     EPOCH = "epoch"  # The broker holds another epoch than the plan begins from, or is past it.
     PHASE = "phase"  # What has to come first has not, or cannot.
-    OUTSIDE = "outside"  # The broker began anew: it is not in the overlay that the plan takes it to be in.
+    OUTSIDE = "outside"  # The broker restarted: it is not in the overlay that the plan assumes.
 
 
 class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, digest, phase, broker).
 
-    ``digest`` tells the plan from every other (:func:`overlay.plan_digest.plan_digest`), in every phase. A prepare
-    carries the change as links removed and added, ring IDs reassigned, clients moved, brokers that join and that leave
-    and, on a tree, ``subscribers_moved``; on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest holds that
-    of the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring it names
-    only the users that come to or leave this broker. Every command of a plan names the brokers that are lost, dead or
-    started again empty: what they would have had to send first is not waited for, and what comes of that life is not
-    taken. An install carries the whole overlay in force as links added, or IDs, and brokers joined, with the plan that
-    led there and its digest; who obeys it holds that epoch from outside and has forgotten all else. ``term`` is that of
-    the leader who sends it: brokers refuse a lower one than they have seen.
+    ``digest`` distinguishes the plan from every other (:func:`overlay.plan_digest.plan_digest`), in every phase. A
+    prepare carries the change as links removed and added, ring IDs reassigned, clients moved, brokers that join and
+    that leave and, on a tree, ``subscribers_moved``; on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest
+    holds that of the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring
+    it names only the users that come to or leave this broker. Every command of a plan names the brokers that are lost,
+    dead or started again empty: what they would have had to send first is not awaited, and messages of that life are
+    ignored. An install carries the whole overlay in force as links added, or IDs, and brokers joined, with the plan
+    that led there and its digest; who obeys it holds that epoch from outside and has forgotten all else. ``term`` is
+    that of the leader who sends it: brokers refuse a lower one than they have seen.
     """
 
     plan: Name

@@ -1,4 +1,4 @@
-"""AdaptationEvent: one thing worth telling a person."""
+"""AdaptationEvent: one thing worth reporting to a person."""
 
 from enum import StrEnum
 

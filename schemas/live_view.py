@@ -162,7 +162,7 @@ class ShownPlan(ShownChanges, frozen=True, kw_only=True):
 
 
 class ShownDecision(Struct, frozen=True, kw_only=True):
-    """What came of a window: a plan or None, and the first proposals that were refused.
+    """The outcome of a window: a plan or None, and the first refused proposals.
 
     ``state_verdict`` is set when the state as a whole was refused.
     """
@@ -298,7 +298,7 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
 
 
 class LiveView(ViewCounts, frozen=True, kw_only=True):
-    """All that is shown of a control loop. Each field that ViewCounts has not is a part with a key of its own.
+    """All that is shown of a control loop. Each field that ViewCounts lacks is a part with its own key.
 
     ``window`` and ``network`` are of the newest window, None before the first; ``plans`` are by epoch, ``cost`` and
     ``events`` oldest first; ``refusals`` are by verdict, ``faults`` by what went wrong on the borders; ``members`` is

@@ -64,11 +64,11 @@ class BrokerFacts(Struct, frozen=True):
 class Member(Struct, frozen=True):
     """One broker, the state it is in since ``since_ms``, and why, for people.
 
-    ``boot_ms`` is the start of the life that the state is about, 0 where it is not known. ``facts`` take the place of
-    what the inventory says of the broker; one that is not in the inventory has them. ``deaths_ms`` are the times of
-    its late deaths, oldest first, and ``returns_ms`` is when a dead one may come back, 0 for as soon as it is there,
-    TIME_MS_MAX for not by itself. ``ordered_ms`` is the time of the newest order about it that was followed, 0 for
-    none. ``term`` is that of the leader who wrote this record.
+    ``boot_ms`` is the start of the life that the state is about, 0 where it is not known. ``facts`` replace what the
+    inventory says of the broker; a broker outside the inventory has them. ``deaths_ms`` are the times of its late
+    deaths, oldest first, and ``returns_ms`` is when a dead one may come back, 0 for as soon as it is there, TIME_MS_MAX
+    for not by itself. ``ordered_ms`` is the time of the newest order about it that was followed, 0 for none. ``term``
+    is that of the leader who wrote this record.
     """
 
     broker: Name

@@ -1,4 +1,4 @@
-"""Order: what a person tells the controller, and what stands until it is taken back (compacted topic)."""
+"""Order: an instruction of a person to the controller, which holds until revoked (compacted topic)."""
 
 import json
 from enum import StrEnum
@@ -14,7 +14,7 @@ WHOLE_OVERLAY = "overlay"  # The subject of orders that concern all of it.
 
 
 class OrderKind(StrEnum):
-    """What is asked for. The newest order of a (scope, subject) is the one that stands."""
+    """What is asked for. The newest order of a (scope, subject) is the one in force."""
 
     APPROVE = "approve"
     REFUSE = "refuse"
@@ -51,13 +51,13 @@ _SCOPES = {
 class Order(Struct, frozen=True):
     """One order about one subject: a plan, a broker, or WHOLE_OVERLAY.
 
-    ``by`` says who gave it and ``reason`` why, both for people. An order ends by itself at ``until_ms`` (0: it stands
-    until it is taken back); only ``pause`` and ``maintain`` may. ``evacuate`` asks that clients move away from the
-    broker that is maintained. ``plan_digest`` says which plan an order about one means
-    (:attr:`schemas.plan.Plan.approval_digest`). ``facts`` say what is to be known of a broker that is added.
+    ``by`` says who gave it and ``reason`` why, both for people. An order expires at ``until_ms`` (0: it holds until
+    revoked); only ``pause`` and ``maintain`` may. ``evacuate`` asks that clients move away from the broker that is
+    maintained. ``plan_digest`` says which plan an order about one means (:attr:`schemas.plan.Plan.approval_digest`).
+    ``facts`` describe a broker that is added.
 
-    ``key_name`` names the key that signed it, ``nonce`` tells two orders of that key apart, and ``source`` is where it
-    was given: user and host, or a dashboard and the address that asked it. All of them are empty in an order that is
+    ``key_name`` names the key that signed it, ``nonce`` distinguishes orders of that key, and ``source`` is where it
+    was given: user and host, or a dashboard and the address that called it. All of them are empty in an order that is
     not signed, but for ``nonce`` and ``source``. ``signature`` is Ed25519, 64 bytes, over :meth:`signed_text`.
     """
 
@@ -83,8 +83,8 @@ class Order(Struct, frozen=True):
     def signed_text(self, namespace: str) -> bytes:
         """Return what is signed: all fields but the signature, for one namespace only.
 
-        JSON of the fields by name. One that stands at its default is left out, so a field that a later version adds
-        leaves the signatures of earlier orders as they are; so it is with the facts of a broker.
+        JSON of the fields by name. A field at its default is left out, so a field added by a later version leaves the
+        signatures of earlier orders valid; the same holds for the facts of a broker.
         """
         kept = {name: value for name, value in _told(self).items() if name != "signature"}
         return json.dumps([SIGNED_AS, namespace, kept], sort_keys=True, separators=(",", ":")).encode()

@@ -1,16 +1,16 @@
 """Which part of its subscribers took what a broker delivered, and how brokers say so in the cells of telemetry.
 
-A window has one mask for all subscribers of a broker, so it does not tell what a part of them would take elsewhere.
-Where that is asked for, the broker tells parts beside it: ordinary cells (:class:`schemas.telemetry.Delivery`) whose
+A window has one mask for all subscribers of a broker, so it does not show what a part of them would take elsewhere.
+On request, the broker reports parts as well: ordinary cells (:class:`schemas.telemetry.Delivery`) whose
 block, beyond what sequence numbers reach, names part, plane and block. How many subscribers of the part took a
 notification is a binary number, whose digit of value 2^plane is the notification's bit in the mask of that plane. So
 cells of parts are merged by OR, kept and packed like all others, and count exactly however often they come. They have
 no hand-overs and no bytes: these stand in the cells of the whole broker.
 
-The part REST is all subscribers of the broker that are in no other part of it, in plane 0 alone. Parts are told of
-subscribers that a plan has brought to a broker, for TOLD_MS after they have come: long enough to see what the plan
-saves; and, where brokers are told to, of single subscribers that take most. Two parts of one broker have the same
-number once in a million.
+The part REST is all subscribers of the broker that are in no other part of it, in plane 0 alone. Parts are reported for
+subscribers that a plan has moved to a broker, for TOLD_MS after their arrival: long enough to see what the plan saves;
+and, if configured, for the single subscribers that take most. Two parts of one broker have the same number once in a
+million.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PartBlock:
 
 
 def part_block(number: int, plane: int, block: int) -> int | None:
-    """Return the block of a part's cell, None where it cannot be told: beyond 69 billion notifications, 65,535 takers.
+    """Return the block of a part's cell, None if it has no number: beyond 69 billion notifications, 65,535 takers.
 
     ``block`` is one of sequence numbers.
     """

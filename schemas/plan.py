@@ -109,7 +109,7 @@ class Proposal(Struct, frozen=True):
     pay-back time of the settings. The proposals of one planner
     call are a sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None
     until the plan is verified. ``gain_error_per_s`` is the standard error of what it saves, by how windows differ, also
-    by what a sample of the telemetry leaves out of each; None where that was not asked or cannot be told.
+    by what a sample of the telemetry leaves out of each; None if that was not needed or is unknown.
     """
 
     planner: Name
@@ -165,7 +165,7 @@ class Plan(Struct, frozen=True):
     ``links_target`` is the whole target tree, ``ring_target`` the whole target ring, so that a plan alone says what is
     intended; one of them is empty. ``moves`` are the clients that change their home (on a tree publishers, and
     subscriptions by their names), ``subscribers_moved`` the brokers all of whose subscribers do, ``id_moves`` the
-    brokers that change their ID. ``undoes`` names the plan that this one takes back, else empty.
+    brokers that change their ID. ``undoes`` names the plan that this one rolls back, else empty.
     ``cost_observed_per_s`` is None until verified on later windows. ``refused`` are the proposals that did not become
     part of it, each with its reason; of very many only the first. ``term`` is that of the leader who wrote this
     version, ``begun_by`` names the controller that began to carry it out: two that do not know of each other may choose
@@ -210,10 +210,10 @@ class Plan(Struct, frozen=True):
 
     @property
     def approval_digest(self) -> str:
-        """Return what a person approves: it tells this plan from any other, in all its phases, and orders carry it.
+        """Return what a person approves: it identifies this plan in all its phases, and orders carry it.
 
         It covers when the plan was made, so nobody knows it before, and all that carrying it out changes. Commands
-        carry another one, by which brokers tell plans apart (:mod:`overlay.plan_digest`).
+        carry another one, by which brokers distinguish plans (:mod:`overlay.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0
         deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]

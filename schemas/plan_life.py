@@ -28,7 +28,7 @@ class PhaseFacts:
     """What holds while a plan is in one phase.
 
     ``next``: the phases it leads to, first the one where all goes well; none: the plan is over.
-    ``command``: what brokers are told, and again until they answer; None: they are not asked.
+    ``command``: what brokers are sent, and again until they answer; None: they are not asked.
     ``answer``: what each broker says when it has done its part.
     ``limit``: the setting that bounds the phase, empty without one.
     ``orders``: what a person may order about the plan.

@@ -1,7 +1,7 @@
 """The file-based schema registry: fixed ids, one ``.avsc`` file for each version of each record.
 
 Ids are ``record * 100 + version`` and never change or move. A new version is a new file and a new line in
-``SCHEMAS``; the last version of a record is the one that is written and read as.
+``SCHEMAS``; the last version of a record is the one used for writing and reading.
 """
 
 import json
@@ -94,7 +94,7 @@ def schema_by_id(schema_id: int) -> Schema:
 
 @cache
 def latest_schema(record: str) -> Schema:
-    """Return the newest version of a record's schema, the one that is written and read as."""
+    """Return the newest version of a record's schema, used for writing and reading."""
     versions = [schema_by_id(schema_id) for schema_id in sorted(SCHEMAS)]
     named = [schema for schema in versions if schema.record == record]
     if not named:

@@ -92,7 +92,9 @@ def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise RegistryError(f"{PASSWORD_FILE_VARIABLE} {file} cannot be read ({reason}): check its name") from None
-    if not password or not password.isprintable():  # What should name a variable may be the secret: it is not told.
+    if (
+        not password or not password.isprintable()
+    ):  # What should name a variable may be the secret itself: do not print it.
         place = f"{PASSWORD_FILE_VARIABLE} {file}" if file else f"the variable that {PASSWORD_VARIABLE_VARIABLE} names"
         raise RegistryError(f"{place} holds no password of one line: put it there, and nothing else")
     return user, password

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from regraft.schemas.bounds import Epoch, Length, Text, TimeMs
 from regraft.schemas.sampled_blocks import POWER_MAX
 
-SAMPLING_KEY = "sampling"  # One key: the compacted topic keeps the newest request for ever.
+SAMPLING_KEY = "sampling"  # One key: the compacted topic keeps the newest request forever.
 Power = Annotated[int, Meta(ge=0, le=POWER_MAX)]
 
 

@@ -6,7 +6,7 @@ sample without asking each other, and that of a smaller share lies within that o
 runs leave fewer cells of busy publishers, short ones show more of slow publishers.
 
 What a broker delivers of a publisher's other runs goes into one **counts cell** for each few seconds, an ordinary
-:class:`schemas.telemetry.Delivery` whose block tells power and run, beyond what sequence numbers reach. It has the
+:class:`schemas.telemetry.Delivery` whose block encodes power and run, beyond what sequence numbers reach. It has the
 hand-overs and bytes, no bit of what was delivered, and bit 0 of ``published`` where the broker published something. It
 is there, with counts of 0, also where all that a publisher published was in the sample: who reads a window thus knows
 its share. As cells they are merged, kept and packed like all others.
@@ -28,7 +28,7 @@ from regraft.schemas.telemetry import BLOCK_SIZE
 
 POWER_MAX = 10
 SHARE_MIN = 1 / (1 << POWER_MAX)
-RUNS = (64, 32, 16, 8, 4)  # How long runs may be; their places tell counts cells apart.
+RUNS = (64, 32, 16, 8, 4)  # How long runs may be; their places distinguish counts cells.
 COUNTS_BLOCK_MIN = BLOCK_MAX + 1 - len(RUNS) * (POWER_MAX + 1)
 PUBLISHED_FLAG = 1
 _WORD = (1 << 64) - 1
@@ -63,7 +63,7 @@ class Sampling:
 
     @classmethod
     def of(cls, share: float, counts_s: int, run: int = BLOCK_SIZE) -> Sampling:
-        """Return the sampling of a share; raise ValueError for one that is no power of 1/2 down to SHARE_MIN."""
+        """Return the sampling of a share; raise ValueError unless it is a power of 1/2 down to SHARE_MIN."""
         return cls(power_of(share), counts_s, run=run)
 
     @property
@@ -89,7 +89,7 @@ FULL = Sampling()
 
 
 def power_of(share: float) -> int:
-    """Return the power of a share; raise ValueError for one that is no power of 1/2 down to SHARE_MIN."""
+    """Return the power of a share; raise ValueError unless it is a power of 1/2 down to SHARE_MIN."""
     if fault := share_fault(share):
         raise ValueError(f"the share {fault}")
     return round(1 / share).bit_length() - 1
@@ -119,7 +119,7 @@ def sampling_faults(share: float, counts_s: int, run: int) -> list[str]:
 
 
 def rule_of_counts(block: int) -> SampleRule | None:
-    """Return the rule that a counts cell of this block tells, None for a block of sequence numbers."""
+    """Return the rule that a counts cell's block encodes, None for a block of sequence numbers."""
     if block < COUNTS_BLOCK_MIN:
         return None
     place, power = divmod(BLOCK_MAX - block, POWER_MAX + 1)

@@ -6,8 +6,8 @@ from msgspec import Struct
 class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A broker that does not simply serve, or that died lately: its fields are those of :class:`schemas.member.Member`.
 
-    ``in_overlay`` tells that the overlay in force has it, ``deaths`` counts the late ones. ``position`` is where one
-    that is not in the inventory's file stands on a map, None where nobody knows.
+    ``in_overlay`` means that the overlay in force has it, ``deaths`` counts the recent ones. ``position`` places a
+    broker outside the inventory's file on a map, None if unknown.
     """
 
     broker: str

@@ -169,7 +169,7 @@ class WindowClosed(Struct, frozen=True):
     """The marker written after all rows of a window.
 
     ``row_counts`` is the number of rows of each kind; ``late_rows`` counts the parts of batches
-    that came for closed windows, were dropped, and are told by no earlier marker. ``clocks`` is by
+    that came for closed windows, were dropped, and are in no earlier marker. ``clocks`` is by
     broker; empty in a record of version 1, and where event times cannot be held against Kafka's.
     """
 

@@ -1,6 +1,6 @@
 """Files that one process replaces while others read them: always the old or the new content, never a part.
 
-In: a path and text, or what becomes JSON. Out: the file. What a status says belongs to the stage that writes it.
+In: a path and text, or a value for JSON. Out: the file. What a status says belongs to the stage that writes it.
 """
 
 import os
@@ -59,7 +59,7 @@ def replace_file(path: ReplaceablePath, text: str) -> None:
 
 
 class StatusFile:
-    """A JSON file that says how far a stage is; a disk that is full is told once and does not stop the stage.
+    """A JSON file with a stage's progress; a full disk is reported once and does not stop the stage.
 
     ``failures`` counts the documents that could not be written.
     """

@@ -34,8 +34,8 @@ class Delivery(Struct, frozen=True):
     ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence // 64`` that was handed to local
     subscribers, ``published`` for each that a local client published here; both are signed 64-bit integers.
     ``local_deliveries`` and ``bytes`` are cumulative within the cell (broker, publisher, block, second), so a cell may
-    be sent early and again. A record of version 1 has 0 in ``published`` and both kinds of bits in ``mask``, so
-    ``mask | published`` is what V(n) is made of, whatever the version.
+    be sent early and again. A record of version 1 has 0 in ``published`` and both kinds of bits in ``mask``, so ``mask
+    | published`` is what V(n) is made of in any version.
     """
 
     publisher: Name
@@ -53,7 +53,7 @@ class QueueSample(Struct, frozen=True):
     ``peer`` names the neighbour for the outgoing end of a link and is empty for the broker's own service queue.
     For a link end ``messages_in`` counts what was handed to the link and ``messages_out`` what the peer received.
     ``notifications_out`` counts notifications only, ``messages_out`` also control messages and markers.
-    ``wait_ms`` adds up how long the messages of ``messages_out`` waited before they went on: in the service queue from
+    ``wait_ms`` adds up how long the messages of ``messages_out`` waited before they left: in the service queue from
     their arrival to the begin of their service, at a link end from being handed over until the last of their bytes was
     sent, so without the link's delay and 0 where the bandwidth is not limited. Records of version 1 have 0.
     """

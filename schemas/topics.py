@@ -10,11 +10,11 @@ from enum import StrEnum
 
 DAY_MS = 24 * 3_600_000
 LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
-CREATE_TIME = "CreateTime"  # The sender's, or whatever it says.
+CREATE_TIME = "CreateTime"  # The sender's, or any value it sets.
 
 
 class Role(StrEnum):
-    """Who uses topics; in Kafka each is a principal of its own, or several (one for each operator)."""
+    """Who uses topics; in Kafka each is a separate principal, or several (one for each operator)."""
 
     BROKERS = "brokers"
     STREAMING = "streaming"
@@ -33,11 +33,11 @@ DASHBOARD, OPERATOR, RECORDER = Role.DASHBOARD, Role.OPERATOR, Role.RECORDER
 class Topic:
     """One Kafka topic.
 
-    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept for ever). ``timestamps``
+    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept forever). ``timestamps``
     is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
-    ``compaction_lag_ms``: for so long a compacted topic keeps older records of a key, too. ``is_one_log``: records of
+    ``compaction_lag_ms``: for this long a compacted topic keeps older records of a key, too. ``is_one_log``: records of
     different keys have one order, or the topic is a lock, so it may not have more than its one partition.
-    ``is_by_agent``: each agent that speaks for brokers has a topic of its own, which no other one needs.
+    ``is_by_agent``: each agent of brokers has its own topic, which no other one needs.
     """
 
     suffix: str
@@ -129,7 +129,7 @@ ANNOUNCEMENTS = Topic(
     DAY_MS,
     is_by_agent=True,
 )
-# Kafka's time tells how old an order is, and the lag keeps one from being pushed out by a forged record at once.
+# Kafka's time shows how old an order is, and the lag keeps a forged record from displacing one at once.
 ORDERS = Topic(
     "orders",
     "Order",

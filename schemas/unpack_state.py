@@ -1,4 +1,4 @@
-"""State rows with packed deliveries -> the same with a row for each publisher and broker, for whoever goes row by row.
+"""State rows with packed deliveries -> the same with a row for each publisher and broker, for readers by row.
 
 In: the rows of one window, each once, in any order. Out: rows, and a marker that counts these. What a window has too
 few of is missing afterwards, too.
