@@ -1,7 +1,7 @@
 """Lay out the documents and what they link to, and build the site: ``python -m regraft.infra.build_site``.
 
 In: the documents of the checkout, as git knows them. Out: out/site/. It ends with code 1 where a link or an anchor
-leads nowhere. MkDocs does the rest, from an environment of its own (``make docs``).
+leads nowhere. MkDocs does the rest, in a separate environment (``make docs``).
 """
 
 from __future__ import annotations

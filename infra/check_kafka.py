@@ -122,7 +122,7 @@ def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault
 
 
 def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
-    """Tell which topics the login may neither read nor write; those that are missing have no rights to look at."""
+    """Return the topics that the login may neither read nor write; missing ones have no rights to check."""
     request = admin.describe_topics(
         TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout_s
     )
@@ -137,7 +137,7 @@ def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str],
             elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 barred.append(name)
             else:
-                return KafkaFault(f"{kafka.bootstrap} does not tell of {name} ({error.args[0].str()})", "Ask its log.")
+                return KafkaFault(f"{kafka.bootstrap} does not describe {name} ({error.args[0].str()})", "Ask its log.")
         else:
             if operations and not operations & {AclOperation.READ, AclOperation.WRITE, AclOperation.ALL}:
                 barred.append(name)

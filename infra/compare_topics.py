@@ -29,13 +29,13 @@ class Durability:
 
 
 def durability_of(broker_count: int) -> Durability:
-    """Return what so many brokers can promise: with three, no record that counted is lost with one of them."""
+    """Return what this many brokers can promise: with three, no acknowledged record is lost with one of them."""
     replicas = min(max(broker_count, 1), REPLICAS_WANTED)
     return Durability(replicas, 2 if replicas >= REPLICAS_WANTED else 1)
 
 
 def durability_note(broker_count: int) -> str:
-    """Say what is at risk with so many brokers, empty when nothing is."""
+    """Describe what is at risk with this many brokers, empty if nothing is."""
     found = durability_of(broker_count)
     if found.replicas >= REPLICAS_WANTED:
         return ""

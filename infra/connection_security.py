@@ -85,8 +85,10 @@ class ConnectionSecurity:
         if file is not None and variable is not None:
             yield f"{name}_file and {name}_variable are both given: give one of them"
             return
-        if variable is not None and not VARIABLE_NAME.fullmatch(variable):  # Perhaps the secret itself: it is not told.
-            yield f"{name}_variable is no name of an environment variable: name the one that holds the secret"
+        if variable is not None and not VARIABLE_NAME.fullmatch(
+            variable
+        ):  # It may be the secret itself: do not print it.
+            yield f"{name}_variable is not the name of an environment variable: name the one that holds the secret"
             return
         try:
             secret = _read_secret(file, variable)

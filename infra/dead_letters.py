@@ -48,9 +48,9 @@ def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]
 
 
 class RecordDecoder:
-    """Decodes messages; one that is no record is logged, counted in ``undecodable`` by topic, and a dead letter.
+    """Decodes messages; an invalid record is logged, counted in ``undecodable`` by topic, and becomes a dead letter.
 
-    So is a record of which ``fault`` (topic, record) says why it is not taken; empty takes it.
+    So does a record that ``fault`` (topic, record) rejects with a reason; an empty reason accepts it.
     """
 
     def __init__(self, bury: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:

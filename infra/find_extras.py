@@ -23,7 +23,7 @@ EXTRAS = {
 
 
 def missing_extras(names: Sequence[str]) -> list[str]:
-    """Return those of the extras of which a module is not installed, in their order."""
+    """Return the extras with a missing module, in order."""
     return [name for name in names if any(importlib.util.find_spec(module) is None for module in EXTRAS[name])]
 
 

@@ -55,7 +55,7 @@ class NoJavaError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class JavaRuntime:
-    """One Java home; ``version`` is the feature version, ``source`` tells where it was found."""
+    """One Java home; ``version`` is the feature version, ``source`` says where it was found."""
 
     home: Path
     version: int

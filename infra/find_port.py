@@ -1,6 +1,6 @@
 """Choose free loopback ports, and say clearly when a wanted one is taken.
 
-A port may be taken between the choice and its use: whoever starts a server on it tries again (start_on_port.py).
+A port may be taken between the choice and its use: a server that starts on it retries (start_on_port.py).
 """
 
 import socket

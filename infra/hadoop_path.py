@@ -1,4 +1,4 @@
-"""A file or directory where Hadoop's file systems keep it: hdfs://, s3a://, file:///, whatever Spark's Java knows.
+"""A file or directory where Hadoop's file systems keep it: hdfs://, s3a://, file:///, anything Spark's Java knows.
 
 In: a URI, and the Spark session of this process. Out: the part of ``pathlib.Path`` by which small files are read,
 replaced and listed, with OSError for what goes wrong. What is kept there belongs to who keeps it.
@@ -45,7 +45,7 @@ class HadoopPath:
         return HadoopPath(self.uri.rstrip("/").rpartition("/")[0])
 
     def with_name(self, name: str) -> HadoopPath:
-        """Return the place beside this one that has another name."""
+        """Return the sibling of this place with another name."""
         return self.parent / name
 
     def exists(self) -> bool:
@@ -86,7 +86,7 @@ class HadoopPath:
         return self.read_bytes().decode(encoding)
 
     def write_text(self, text: str, encoding: str = "utf-8") -> int:
-        """Write a file anew and return its length; a reader may see a part of it."""
+        """Rewrite a file and return its length; a reader may see a part of it."""
         content = text.encode(encoding)
         with self._opened() as (system, place):
             stream = system.create(place, True)

@@ -17,16 +17,16 @@ ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy
 ORDER_AHEAD_MS_MAX = 60_000  # By so much the clock of who orders may be ahead of Kafka's.
 NONCES_MAX = 10_000  # Orders of so short a time; more are refused, as a forgotten nonce could come again.
 NONCE_LENGTH_MAX = 64
-KEY_LENGTH_MAX = 256  # Of what is told of a record's key.
+KEY_LENGTH_MAX = 256  # How much of a record's key is reported.
 
 
 class OrderJudge:
     """Judges the records of one namespace in the order of their topic.
 
-    Time is that at which Kafka took the record, so a record is judged the same whenever it is read: an order that was
-    given in time goes on standing when its key ends. What a revoked or unknown key signed does not, whenever it did.
-    A copy of an order is known by its nonce, and later than ORDER_AGE_MS_MAX by its age; the topic keeps all records
-    for much longer than that, so a judge that starts anew has seen every nonce that could still come again.
+    Time is when Kafka received the record, so a record is judged the same whenever it is read: an order given in time
+    stays in force after its key expires. What a revoked or unknown key signed does not, whenever it did. A copy of an
+    order is known by its nonce, and later than ORDER_AGE_MS_MAX by its age; the topic keeps all records for much longer
+    than that, so a restarted judge has seen every nonce that could still be replayed.
     """
 
     def __init__(self, keys: TrustedKeys, namespace: str, *, allow_unsigned: bool = False) -> None:
@@ -36,7 +36,7 @@ class OrderJudge:
         self._nonces: dict[tuple[str, str], int] = {}  # When each was written, the oldest first.
 
     def forget(self) -> None:
-        """Begin anew, as the topic will be read from its beginning."""
+        """Start over, as the topic will be read from its beginning."""
         self._nonces.clear()
 
     def given(self, message: Message, order: Order | None) -> GivenOrder:
@@ -54,7 +54,7 @@ class OrderJudge:
     def refusal(self, order: Order, key: str, written_ms: int, *, is_by_kafka: bool) -> str:
         """Return why the order under ``key`` must not be followed, empty when it is its giver's own.
 
-        ``is_by_kafka`` says that ``written_ms`` is Kafka's time and not one that its writer chose.
+        ``is_by_kafka`` means that ``written_ms`` is Kafka's time, not the writer's.
         """
         if key != order.key:
             return f"its record has the key {key[:KEY_LENGTH_MAX]!r}, that of such an order is {order.key!r}"

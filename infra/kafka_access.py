@@ -151,7 +151,7 @@ class KafkaSecurity(ConnectionSecurity):
         values = dict(zip(names, (self.username, self.password), strict=True))
         if mechanism == OAUTHBEARER:
             values["scope"] = self.token_scope
-            if self.ca_file is not None:  # The login asks for its token by a TLS of its own.
+            if self.ca_file is not None:  # The login fetches its token over separate TLS.
                 values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file.absolute())}
         told = " ".join(f"{name}={_quoted(value)}" for name, value in values.items() if value is not None)
         return f"{JAAS_MODULES[mechanism]} required {told};"
@@ -186,7 +186,7 @@ def _given(options: dict[str, object]) -> dict[str, str]:
 
 
 def _quoted(value: str) -> str:
-    """Return a value of a JAAS configuration, in which quotes and backslashes are told by a backslash."""
+    """Return a value of a JAAS configuration, with quotes and backslashes escaped."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

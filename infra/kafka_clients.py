@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 Option = str | int | float | bool
 OnError = Callable[[KafkaError], None]
 
-LOG_PAUSE_S = 10.0  # While Kafka is away a process says so once in so long.
+LOG_PAUSE_S = 10.0  # While Kafka is unavailable, a process logs it at most this often.
 COMMON: Mapping[str, Option] = {
     "log_level": 0,  # librdkafka's own lines are no JSON, one for each refused connection: errors come by callback.
     "reconnect.backoff.max.ms": 1_000,  # After an outage nobody should wait longer than Kafka itself needs.
@@ -30,7 +30,7 @@ COMMON: Mapping[str, Option] = {
 
 
 def leave_to_caller(_: KafkaError) -> None:
-    """Drop an error of a client: what it stands in the way of ends with an error of its own, which is told once."""
+    """Drop an error of a client: the call that it affects ends with its own error, which is reported once."""
 
 
 def open_producer(
@@ -87,13 +87,13 @@ def open_admin(kafka: KafkaAccess, timeout_s: float, on_error: OnError = leave_t
 
 
 def close_producer(producer: Producer, wait_s_max: float) -> int:
-    """Wait at most so long for what is still to be sent, give up the rest, and return how many records that is.
+    """Wait at most this long for pending records, give up the rest, and return how many that were.
 
-    What is given up is logged, and each record's on_delivery is told.
+    Giving up is logged, and each record's on_delivery is called.
     """
     try:
         producer.flush(wait_s_max)
-    except KafkaException as error:  # A fatal one, told before: such a producer never sends again.
+    except KafkaException as error:  # A fatal one, reported before: such a producer never sends again.
         log.debug("producer_closed_broken", reason=error.args[0].str())
     left = len(producer)
     if left:
@@ -104,7 +104,7 @@ def close_producer(producer: Producer, wait_s_max: float) -> int:
 
 
 def report_error(client_id: str, error: KafkaError) -> None:
-    """Log an error of a client, at most one each LOG_PAUSE_S: all clients of a stage tell of the same outage."""
+    """Log an error of a client, at most one each LOG_PAUSE_S: all clients of a stage report the same outage."""
     _reporter(client_id)(error)
 
 

@@ -60,7 +60,7 @@ class KafkaCluster:
         """Kill a broker at once (SIGKILL); it is not started again."""
         pid = self.supervisor.pid(_name(node))
         if pid is None:
-            raise KafkaError(f"Kafka broker {node} does not run: kill one that does.")
+            raise KafkaError(f"Kafka broker {node} is not running: kill one that is.")
         psutil.Process(pid).kill()
 
     def brokers(self) -> int:
@@ -74,7 +74,7 @@ class KafkaCluster:
 def start_kafka_cluster(
     supervisor: Supervisor, run_dir: Path, *, brokers: int = 3, heap_mb: int = HEAP_MB
 ) -> KafkaCluster:
-    """Start so many brokers under ``supervisor`` with their data in ``run_dir`` and wait until all serve clients.
+    """Start this many brokers under ``supervisor`` with their data in ``run_dir`` and wait until all serve clients.
 
     Raises KafkaError or ServiceFailedError.
     """

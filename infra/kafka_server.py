@@ -178,7 +178,7 @@ def start_kafka_service(
 
 
 class RunningKafka:
-    """A broker with a supervisor of its own, for tests and tools; use as a context manager or call ``stop``."""
+    """A broker with its own supervisor, for tests and tools; use as a context manager or call ``stop``."""
 
     def __init__(self, supervisor: Supervisor, address: KafkaAddress, security: KafkaSecurity) -> None:
         self.supervisor = supervisor

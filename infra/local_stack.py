@@ -1,6 +1,6 @@
 """Compose Java, jars, Kafka, Valkey and further processes into one local stack under one supervisor.
 
-In: a run directory; ``REGRAFT_KAFKA_BOOTSTRAP`` and ``REGRAFT_REDIS_URL`` where the user brings servers of their own.
+In: a run directory; ``REGRAFT_KAFKA_BOOTSTRAP`` and ``REGRAFT_REDIS_URL`` if users bring their own servers.
 Out: addresses and the supervisor. Which processes of the stages run on it, its caller says by ``add``.
 """
 
@@ -40,7 +40,7 @@ class RunDirInUseError(StackError):
 class LocalStack:
     """Kafka and Valkey for one run; use as a context manager.
 
-    Two stacks in different directories do not meet: each has ports, data and logs of its own. Entered in the main
+    Two stacks in different directories do not meet: each has its own ports, data and logs. Entered in the main
     thread, it turns SIGTERM into an orderly end (SystemExit 143).
     """
 

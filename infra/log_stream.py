@@ -9,7 +9,7 @@ from typing import TextIO
 
 
 class LogStream:
-    """Writes to another stream, and goes on where that cannot; ``lost`` counts the lines since there was room last.
+    """Writes to another stream, and continues if that fails; ``lost`` counts the lines since there was room last.
 
     A stage whose log is on a full disk has better to do than to end of it. Once there is room, one line says how many
     are missing.

@@ -1,7 +1,7 @@
-"""Make the certificates of a local stack: an authority of its own, and what that issues for servers and clients.
+"""Make the certificates of a local stack: its own authority, and what that issues for servers and clients.
 
-In: names, times and a directory. Out: PEM files, keys for this user's eyes only. Real sites have authorities of their
-own; nothing here is for them.
+In: names, times and a directory. Out: PEM files, keys for this user's eyes only. Real sites have their own authorities;
+nothing here is for them.
 """
 
 from __future__ import annotations

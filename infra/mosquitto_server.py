@@ -50,7 +50,7 @@ def find_mosquitto() -> Path:
 
 
 def mosquitto_settings(port: int, more: str = "") -> str:
-    """Return the settings of a broker on this machine that tells a node what its clients want."""
+    """Return the settings of a broker on this machine that reports to a node what its clients want."""
     return SETTINGS.format(port=port, host=LOOPBACK) + more
 
 

@@ -55,12 +55,13 @@ class OrderSettings:
     """Who may give orders, and with which keys this machine gives them.
 
     ``trusted_keys_file``: the public keys whose orders are followed, TOML, one line each; `regraft keys create` prints
-    the line. None takes order-keys/trusted.toml in the run directory, which `regraft run` makes for whoever starts it.
+    the line. None takes order-keys/trusted.toml in the run directory, which `regraft run` makes for the user who starts
+    it.
     ``key_file``: the private key that signs the orders of commands. None takes order-keys/operator.key there.
     ``dashboard_key_file``: the private key that signs the orders from the dashboard. None takes
     order-keys/dashboard.key there. ``allow_unsigned``: whether orders that nobody signed are followed, too. Default
-    false: whoever can write to the topic could otherwise order anything in any name. The demo sets it, on a Kafka of
-    its own. ``directory``: where the keys lie that the others do not name.
+    false: whoever can write to the topic could otherwise order anything in any name. The demo sets it, on its own
+    Kafka. ``directory``: where the keys lie that the others do not name.
     """
 
     trusted_keys_file: Path | None = None
@@ -114,7 +115,7 @@ class SigningKey:
     private: Ed25519PrivateKey
 
     def sign(self, order: Order, namespace: str) -> Order:
-        """Return the order signed for one namespace, with a nonce of its own unless it has one."""
+        """Return the order signed for one namespace, with a new nonce unless it has one."""
         named = structs.replace(order, key_name=self.name, nonce=order.nonce or new_nonce())
         return structs.replace(named, signature=self.private.sign(named.signed_text(namespace)))
 
@@ -188,7 +189,7 @@ def _trusted_key(file: Path, name: str, entry: Any) -> TrustedKey:
         return OrderKeyError(f"The trusted key {name} in {file} {what}.")
 
     if not isinstance(entry, dict) or not set(entry) <= ENTRY_NAMES:
-        raise fault(f"is to be a table of {', '.join(sorted(ENTRY_NAMES))}")
+        raise fault(f"must be a table of {', '.join(sorted(ENTRY_NAMES))}")
     not_after, kinds = entry.get("not_after"), entry.get("orders", [str(kind) for kind in OrderKind])
     if not isinstance(not_after, datetime) or not_after.tzinfo is None:
         raise fault("needs an end, not_after = 2030-01-31T00:00:00Z for example")
@@ -211,7 +212,7 @@ class TrustedKeys:
     """The trusted keys of a file, read again when it changes; ``version`` counts what was read.
 
     While it cannot be used after it could, ``fault`` says why and the keys before are kept: what they ordered stands,
-    so no mistake in the file ends a pause. Nothing new is to be followed then.
+    so no mistake in the file ends a pause. No new order may be followed then.
     """
 
     def __init__(self, file: Path | None) -> None:
@@ -247,7 +248,7 @@ class TrustedKeys:
 def open_trusted_keys(orders: OrderSettings) -> TrustedKeys:
     """Return the keys that the settings trust; none where no file is named and none lies there.
 
-    Raises OrderKeyError for a file that cannot be used: what stands could not be told from what does not.
+    Raises OrderKeyError for an unusable file: orders in force could not be distinguished from others.
     """
     file = orders.trusted_file
     keys = TrustedKeys(file)
@@ -279,7 +280,7 @@ def make_local_keys(directory: Path, user: str, days: int) -> bool:
 
 
 def new_nonce() -> str:
-    """Return what tells two orders apart."""
+    """Return what distinguishes two orders."""
     return secrets.token_hex(NONCE_BYTES)
 
 

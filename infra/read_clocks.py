@@ -1,6 +1,6 @@
 """Read how brokers' clocks stand to Kafka's, from the newest marker of a window.
 
-In: a way to Kafka, a namespace. Out: offsets by broker. What is told of them belongs to others.
+In: a way to Kafka, a namespace. Out: offsets by broker. Reporting them belongs to others.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def read_messages(
 
 
 def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: float) -> list[Message]:
-    """Return the last messages of these topics, at most so many of each partition, by the time that Kafka has of them.
+    """Return the last messages of these topics, at most this many of each partition, in order of Kafka's time.
 
     Marks of transactions count, too, so there may be fewer. Raises UnreadableTopicError as ``read_messages`` does.
     """
@@ -96,7 +96,7 @@ def names_found(client: Consumer, topic: Topic, namespace: str, wait_s_max: floa
 
 
 def find_names(kafka: KafkaAccess, topic: Topic, namespace: str) -> list[str]:
-    """Return the same with a connection of its own. Raises UnreadableTopicError."""
+    """Return the same over a separate connection. Raises UnreadableTopicError."""
     with closing(_consumer(kafka)) as consumer:
         try:
             return names_found(consumer, topic, namespace, CALL_S)
@@ -112,7 +112,7 @@ def _up_to_end(
 ) -> Iterator[Message]:
     """Yield the messages from these starts, ``unread`` by (topic, partition).
 
-    What is left in ``unread`` was not read to its end in time. The end is told by the reader's position: marks of
+    What is left in ``unread`` was not read to its end in time. The end is found by the reader's position: marks of
     transactions take offsets, too, and are no messages.
     """
     consumer.assign(starts)

@@ -1,7 +1,7 @@
 """Read the newest record of each key from a compacted topic that nothing may be missing of.
 
-In: a topic. Out: its records, or nothing where its end is not reached in time; one that does not decode stops the
-reader. What they mean belongs to the readers.
+In: a topic. Out: its records, or nothing if its end is not reached in time; one that does not decode stops the reader.
+What they mean belongs to the readers.
 """
 
 from __future__ import annotations

@@ -58,11 +58,11 @@ class RecordWriter:
         self._producer.poll(0)
 
     def flush(self, wait_s_max: float) -> int:
-        """Wait for all acknowledgements, at most so long; return how many records are still without."""
+        """Wait for all acknowledgements, at most this long; return how many records still lack one."""
         return int(self._producer.flush(wait_s_max))
 
     def close(self, wait_s_max: float = 0.0) -> None:
-        """Wait at most so long for what is still to be sent; what is not sent by then is lost, and counted."""
+        """Wait at most this long for pending records; those not sent by then are lost, and counted."""
         close_producer(self._producer, wait_s_max)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:

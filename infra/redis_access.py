@@ -1,7 +1,7 @@
 """How a process reaches Valkey or Redis: a URL, and what of TLS and credentials does not stand in it.
 
-Out: the options that redis-py's clients want, in one place. Building clients, each with time-outs of its own, belongs
-to their users.
+Out: the options that redis-py's clients want, in one place. Building clients, each with its own time-outs, belongs to
+their users.
 """
 
 from __future__ import annotations

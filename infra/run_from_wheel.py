@@ -1,4 +1,4 @@
-"""Run Regraft on a local Spark cluster as it is installed elsewhere: from the wheel, in an environment of its own.
+"""Run Regraft on a local Spark cluster as it is installed elsewhere: from the wheel, in a separate environment.
 
     python -m regraft.infra.run_from_wheel --directory DIR [--wheel FILE] [--borrow] [--workers 2] COMMAND ...
 
@@ -38,7 +38,7 @@ def make_environment(directory: Path, wheel: Path, *, borrow: bool) -> Path:
     paths = sysconfig.get_paths(vars={"base": str(directory), "platbase": str(directory)})
     python = Path(paths["scripts"]) / "python"
     if borrow:
-        # Of a folder that a .pth file names no .pth file is read: the one that leads to the checkout has no effect.
+        # Python reads no .pth file in a folder named by another one: the one that leads to the checkout has no effect.
         (Path(paths["purelib"]) / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     else:
         install = [str(python), str(CHECKOUT / "infra" / "install_packages.py"), str(CHECKOUT / "requirements.lock")]

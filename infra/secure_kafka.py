@@ -1,4 +1,4 @@
-"""Secure the local Kafka: certificates of its own, users that log in by SCRAM-SHA-512, an authorizer.
+"""Secure the local Kafka: its own certificates, users that log in by SCRAM-SHA-512, an authorizer.
 
 In: a directory in the run directory. Out: what the server's configuration and its format need, and how clients log in.
 A user's password is in a file for this user's eyes only; settings name the file.

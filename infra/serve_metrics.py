@@ -1,7 +1,7 @@
-"""Serve a stage's metrics and health over HTTP: /metrics for Prometheus, /health and /ready for whoever restarts it.
+"""Serve a stage's metrics and health over HTTP: /metrics for Prometheus, /health and /ready for supervisors.
 
-In: a registry and a function that says how the stage is. Out: a small server in threads of its own, bounded in number
-and time. What is measured and what counts as ill belongs to the stage.
+In: a registry and a function that says how the stage is. Out: a small server in separate threads, bounded in number and
+time. What is measured and what counts as ill belongs to the stage.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def port_faults(port: int | None) -> list[str]:
 
 
 class _BoundedServer(socketserver.ThreadingMixIn, WSGIServer):
-    """One thread for each request, at most so many; a request beyond that is closed unanswered."""
+    """One thread for each request, at most this many; a request beyond that is closed unanswered."""
 
     daemon_threads = True
 
@@ -186,7 +186,7 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
 def _ask(health: Callable[[], Health]) -> Health:
     try:
         return health()
-    except Exception as error:  # whatever it is, the stage cannot say that it is well
+    except Exception as error:  # whatever it is, the stage cannot claim to be healthy
         return Health(is_ready=False, faults=(f"the stage cannot say how it is: {type(error).__name__}: {error}",))
 
 

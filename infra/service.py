@@ -11,7 +11,7 @@ from pathlib import Path
 class RestartPolicy:
     """How often a service that died is started again; the pause doubles from ``backoff_ms`` up to its maximum.
 
-    After ``healthy_s`` of being ready without a break, a service may be restarted ``restarts_max`` times anew.
+    After ``healthy_s`` of uninterrupted readiness, a service may again be restarted ``restarts_max`` times.
     """
 
     restarts_max: int = 5
@@ -40,10 +40,10 @@ def always_ready() -> bool:
 class Service:
     """One child process.
 
-    ``environment`` is added to that of the supervisor, of which only ``inherited`` is left where given: programs
-    of others need no secret of ours. ``ready`` is asked again and again (each call bounded, at most about 1 s) until it
-    is true. ``finishes`` tells that ending with code 0 is its task done, not a death. Output goes to ``log_file``,
-    appended; a log above ``log_bytes_max`` is moved aside at the next start.
+    ``environment`` is added to the supervisor's, which is reduced to ``inherited`` if given: third-party programs need
+    no secret of ours. ``ready`` is asked again and again (each call bounded, at most about 1 s) until it is true.
+    ``finishes`` means that exit code 0 is success, not a death. Output goes to ``log_file``, appended; a log above
+    ``log_bytes_max`` is moved aside at the next start.
     """
 
     name: str

@@ -26,7 +26,7 @@ from regraft.infra.supervise import Supervisor
 
 SPARK_HOME = Path(pyspark.__file__).parent
 SCALA_VERSION = "2.13"  # of the jars in it
-HEAP_MB = 192  # of the master and each worker; executors have heaps of their own.
+HEAP_MB = 192  # of the master and each worker; executors have their own heaps.
 POLL_S, STOP_S_MAX = 0.2, 120.0  # The last brokers of a run may take a minute to let all arrive.
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
@@ -34,7 +34,7 @@ MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.depl
 def start_spark_cluster(
     supervisor: Supervisor, run_dir: Path, *, workers: int = 2, cores: int = 1, memory_mb: int = 1_024
 ) -> str:
-    """Start a master and workers under ``supervisor``, each worker with so many cores and so much memory to give.
+    """Start a master and workers under ``supervisor``, each worker with this many cores and this much memory to offer.
 
     Returns the master's URL. Workers that end are started again. Raises ServiceFailedError.
     """

@@ -72,7 +72,7 @@ def base_configuration(
         "spark.driver.bindAddress": LOOPBACK if driver_host == LOOPBACK else "0.0.0.0",
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.local.dir": str(spark_dir / "local"),
-        "spark.pyspark.python": sys.executable,  # the workers' default is whatever python3 is on PATH
+        "spark.pyspark.python": sys.executable,  # the workers' default is the python3 on PATH
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.streaming.metricsEnabled": "true",

@@ -1,6 +1,6 @@
-"""The one family of errors by which infra tells a user, in one sentence, what is wrong and what to do.
+"""The one family of errors with which infra reports to a user, in one sentence, what is wrong and what to do.
 
-Only faults that a person can mend belong here; a broken invariant stays an ordinary exception.
+Only faults that a user can fix belong here; a broken invariant stays an ordinary exception.
 """
 
 

@@ -1,4 +1,4 @@
-"""The metrics of one stage: a registry of their own, and a description of each that can be printed without running it.
+"""The metrics of one stage: their own registry, and a description of each that can be printed without running it.
 
 In: names, labels, help texts. Out: prometheus_client's counters, gauges and histograms, named
 ``regraft_<stage>_<what>_<unit>``. Durations are in ms, as everywhere in the project; sizes in bytes.
@@ -25,7 +25,7 @@ class MetricInfo:
 
 
 class StageMetrics:
-    """Makes and describes metrics; several sets fit one process, as each has a registry of its own."""
+    """Makes and describes metrics; several sets fit one process, as each has its own registry."""
 
     def __init__(self, stage: str) -> None:
         self.registry = CollectorRegistry()

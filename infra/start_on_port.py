@@ -11,7 +11,7 @@ from regraft.infra.service import Service
 from regraft.infra.supervise import ServiceFailedError, Supervisor
 
 TRIES = 3
-BIND_FAULT = "address already in use"  # In whatever case.
+BIND_FAULT = "address already in use"  # In any case.
 
 Address = TypeVar("Address")
 

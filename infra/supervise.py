@@ -122,17 +122,17 @@ class Supervisor:
         for name in list(self._children):
             pid = self.pid(name)
             if pid is not None:
-                found[name] = by_session[pid]  # every service leads a session of its own
+                found[name] = by_session[pid]  # every service leads its own session
         return found
 
     def listen(self, listener: Callable[[ServiceEvent], None]) -> None:
-        """Tell one more listener of all that happens from now on, in the supervisor's thread: it must not wait."""
+        """Add a listener to all events from now on, called in the supervisor's thread: it must not block."""
         self._listeners.append(listener)
 
     def start(self, service: Service) -> None:
         """Start a service and wait until it is ready; raise ServiceFailedError when it ends or is too slow instead."""
         if service.name in self._children:
-            raise ValueError(f"A service named {service.name!r} is already supervised: give each a name of its own.")
+            raise ValueError(f"A service named {service.name!r} is already supervised: give each its own name.")
         child = _Child(service)
         self._children[service.name] = child
         self._call(lambda: self._spawn(child))
@@ -143,7 +143,7 @@ class Supervisor:
             raise ServiceFailedError(child.failure, _tail(service.log_file))
 
     def wait_ready(self, name: str, timeout_s: float) -> bool:
-        """Wait until a service, perhaps just restarted, is ready; tell whether it is."""
+        """Wait until a service, perhaps just restarted, is ready; return True if it is."""
         return self._children[name].ready.wait(timeout_s)
 
     def wait_end(self, name: str, timeout_s: float) -> int | None:

@@ -63,7 +63,7 @@ class TransactionWriter:
     def commit(self, fill: Callable[[Producer], None]) -> bool:
         """Write what ``fill`` produces, whole; False when that has to be tried again.
 
-        As long as it :attr:`is_committing`, what was filled in goes on and ``fill`` is not called. Raises
+        While it :attr:`is_committing`, the filled transaction continues and ``fill`` is not called. Raises
         WriterLostError.
         """
         try:
@@ -103,12 +103,12 @@ class TransactionWriter:
         close_producer(self._producer, 0.0)
 
     def _on_failure(self, error: KafkaException) -> None:
-        """Tell it, and choose the way on: again, abort, or give up."""
+        """Log it, and choose how to continue: retry, abort, or give up."""
         fault: KafkaError = error.args[0]
         self._count_failure(fault.str())
         if fault.fatal():
             was_away = time.monotonic() - self._stored_s > TRANSACTION_MS / 1000
-            # After so long Kafka itself gives up an open transaction.
+            # After this time Kafka itself aborts an open transaction.
             raise WriterLostError(fault.str(), is_taken_over=fault.code() in FENCED and not was_away) from error
         # A commit that was not answered is asked for again; of what was only half handed over nothing counts.
         is_commit_open = self._is_filled and fault.retriable() and not fault.txn_requires_abort()

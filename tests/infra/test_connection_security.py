@@ -60,7 +60,7 @@ def test_a_missing_password_is_a_fault_and_an_error_when_it_is_used(tmp_path: Pa
     assert "password_variable NOT_SET is not set" in ConnectionSecurity(password_variable="NOT_SET").faults()[0]
     (fault,) = ConnectionSecurity(password_variable="hunter2!").faults()
     assert "hunter2" not in fault
-    assert "no name of an environment variable" in fault
+    assert "not the name of an environment variable" in fault
 
 
 def test_faults_of_files_are_all_told_at_once(tmp_path: Path) -> None:

@@ -60,13 +60,13 @@ PUBLIC = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("ana = 1", "is to be a table of"),
+        ("ana = 1", "must be a table of"),
         (f'ana = {{ public = "{PUBLIC}" }}', "needs an end"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00 }}', "needs an end"),
         ('ana = { public = "xx", not_after = 2100-01-01T00:00:00Z }', "32 bytes in base64"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, orders = ["all"] }}', "has orders"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked = "no" }}', "true or false"),
-        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked_at = 1 }}', "is to be a table of"),
+        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked_at = 1 }}', "must be a table of"),
         ("ana", "not TOML"),
     ],
 )
