@@ -1,1 +1,1 @@
-"""State and events to alerts: rules with raise and clear, told once each, to people and to ``regraft.events``."""
+"""State and events to alerts: rules with raise and clear, each reported once, to people and to ``regraft.events``."""

@@ -1,9 +1,9 @@
-"""The desk between rules, memory and targets: what is to be stored before what is to be done. Pure, but for its logs.
+"""The desk between rules, memory and targets: what to store before what to do. Pure, but for its logs.
 
 In: changed alerts, the time, reports of deliveries. Out: a batch to store whole, and the actions that may follow only
-once it is stored: queue a message, let one be sent. So at every moment the stored alerts say what may have happened:
+once it is stored: queue a message, let one be sent. So the stored alerts always show what may have happened:
 
-- told, delivery pending: nothing was sent yet; a restart sends it;
+- reported, delivery pending: nothing was sent yet; a restart sends it;
 - sending: it may have been sent; a restart makes it uncertain, or sends it again where ``resend_uncertain`` says so;
 - sent, failed: it is over.
 
@@ -45,7 +45,7 @@ class DeliveryAction:
 
 @dataclass
 class DeskBatch:
-    """What is to be stored as one, and what follows. ``forgotten`` are keys of alerts to remove."""
+    """What to store as one, and what follows. ``forgotten`` are keys of alerts to remove."""
 
     alerts: dict[str, Alert] = field(default_factory=dict)
     forgotten: list[str] = field(default_factory=list)
@@ -87,7 +87,7 @@ class AlertDesk:
             )
 
     def tell(self, now_ms: int) -> list[AlertMessage]:
-        """Tell what is due now; return the messages."""
+        """Choose what to report now; return the messages."""
         book, engine = self._engine.book, self._engine
         found = tell(
             list(book.alerts.values()),
@@ -124,7 +124,7 @@ class AlertDesk:
             if tuple(deliveries) != alert.deliveries:
                 self._put(msgspec.structs.replace(alert, deliveries=tuple(deliveries)))
         for (name, target), alerts in waiting.items():
-            # The id is that of the message that was interrupted, also where an alert of its group is told anew by now.
+            # The id is that of the interrupted message, even if an alert of its group has been reported again.
             group = tuple(sorted(alerts, key=lambda one: one.subject))
             message = AlertMessage(name, group, max(alert.told_ms for alert in group))
             self.batch.offers.append(DeliveryAction(message, target))

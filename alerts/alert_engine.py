@@ -2,11 +2,11 @@
 
 In: decoded records, each once and in the order of its topic, with the time. Out: alerts that changed their status. An
 engine that is given the alerts of an earlier one, reads the last windows and events of its rules' memory again as
-*known*, and then the rest, raises and clears the same as one that was never interrupted. Who is told belongs to
+*known*, and then the rest, raises and clears the same as one that was never interrupted. Notification belongs to
 :mod:`alerts.tell_alerts`.
 
 Time is event time: a window counts at its end, an event when it happened. Only what nobody writes (a window that does
-not come, a phase that goes on) is found by ``tick``.
+not come, a phase that does not end) is found by ``tick``.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class AlertBook:
 class AlertEngine:
     """All rules of a book over one stream of records.
 
-    ``started_ms`` is the time from which on missing windows are counted. ``book`` holds the alerts; whoever tells them
-    puts the changed ones back. ``calm_windows`` is what the earlier engine had counted, see the property.
+    ``started_ms`` is the time from which on missing windows are counted. ``book`` holds the alerts; the notifier puts
+    the changed ones back. ``calm_windows`` is what the earlier engine had counted, see the property.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """One message about the alerts of one rule: its text for people, its JSON for programs, and the id it is known by.
 
-In: alerts. Out: a message. The id follows from what is told, so a message that is made again after a restart has the
-same one, and a receiver can tell that it had it.
+In: alerts. Out: a message. The id follows from the content, so a message that is made again after a restart has the
+same one, and a receiver recognises it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ID_CHARACTERS = 24
 
 @dataclass(frozen=True)
 class AlertMessage:
-    """What is told at once: alerts of one rule with one status, sorted by subject."""
+    """What is reported at once: alerts of one rule with one status, sorted by subject."""
 
     message: str
     alerts: tuple[Alert, ...]
@@ -34,7 +34,7 @@ class AlertMessage:
 
     @property
     def status(self) -> AlertStatus:
-        """Return what is told of them."""
+        """Return the text about them."""
         return self.alerts[0].status
 
     @property

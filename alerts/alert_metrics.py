@@ -17,7 +17,7 @@ class AlertMetrics:
         self.active = stage.gauge("active", "Alerts that stand, by rule and severity.", ["rule", "severity"])
         self.silenced = stage.gauge("silenced", "Alerts that stand and are kept back.")
         self.changes = stage.counter("changes", "Alerts raised and cleared, by rule.", ["rule", "status"])
-        self.messages = stage.counter("messages", "Messages told, by status.", ["status"])
+        self.messages = stage.counter("messages", "Messages sent, by status.", ["status"])
         self.deliveries = stage.counter("deliveries", "Ends of deliveries, by target and state.", ["target", "state"])
         self.waiting = stage.gauge("waiting_messages", "Messages that wait for a target.", ["target"])
         self.records = stage.counter("records", "Records read, by kind.", ["record"])

@@ -18,7 +18,7 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 @dataclass(frozen=True, kw_only=True)
 class AlertSettings:
-    """The alert stage: which rules, who is told, and when not.
+    """The alert stage: which rules, who is notified, and when not.
 
     ``bootstrap``: Kafka's bootstrap servers. ``security``: its TLS and SASL. ``namespace``: prefix of topics and
     live-view keys.
@@ -27,22 +27,23 @@ class AlertSettings:
     ``status_file``: JSON for people; None writes none. ``window_ms``: length of the windows, by which the stage knows
     how far back it must read after a restart. ``orders``: whose word on maintenance is heard.
     ``rules_file``: the rules, TOML; none takes those that ``regraft alerts rules`` prints.
-    ``targets``: apprise URLs of who is told, for example mailtos://user:password@example.org (apprise's documentation
-    lists all kinds); they hold secrets, so better give them by REGRAFT_ALERTS__TARGETS, a JSON list.
+    ``targets``: apprise URLs of recipients, for example mailtos://user:password@example.org (apprise's documentation
+    lists all kinds); they hold secrets, so prefer REGRAFT_ALERTS__TARGETS, a JSON list.
     ``webhooks``: http(s) addresses that get each message as JSON by POST, with its id as Idempotency-Key.
     ``quiet_hours``: when less urgent alerts wait, for example 22:00-07:00 Europe/Berlin; none for never.
     ``quiet_below``: alerts below this severity wait in the quiet hours: info, warning or critical.
     ``timeout_s``: how long a target may take to be reached, and again to answer. Default 5 s.
     ``attempts_max``: how often one message is tried with one target before it becomes a dead letter. ``backoff_s``,
     ``backoff_s_max``: pause before the second attempt, doubled from one to the next, and its bound. Default 4 attempts
-    in some 15 s: a target that is away for longer gets the next alerts, and the dead letter tells what it missed.
+    in some 15 s: a target that is unreachable for longer gets the next alerts, and the dead letter shows what it
+    missed.
     ``queue_max``: messages that may wait for one target; more are dead letters at once.
     ``resend_uncertain``: whether a message is sent again whose sending was under way when the stage was killed; false,
     so nothing is sent twice, or true for receivers that know a message by its Idempotency-Key, so none is missed.
     ``resume_ms_max``: how far back windows are read that closed while the stage was down. Default 1 hour: older ones
     are no news, and reading them all would take long.
     ``tick_ms``: pace of the loop. ``status_ms``: pace of status file and live view.
-    ``stop_ms_max``: how long a stage that is told to stop waits for what is being sent. Default 15 s.
+    ``stop_ms_max``: how long a stage that is asked to stop waits for messages being sent. Default 15 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape; none opens no port, the default host is this one.
     """
 

@@ -1,7 +1,7 @@
 """The topic of alerts: loaded whole at the start, then written in transactions.
 
 In: batches of alerts, events and dead letters, with the positions up to which the inputs were read. Out: all of it
-stored, or nothing. So a restarted stage goes on with just the records whose outcome is not stored. A second stage with
+stored, or nothing. So a restarted stage resumes with just the records whose outcome is not stored. A second stage with
 the same namespace shuts the first one out: Kafka lets only the newest producer of a transactional id write.
 """
 
@@ -102,8 +102,8 @@ class AlertStore:
         if not error.is_taken_over:
             return error
         return AlertStoreTakenError(
-            f"Another alert stage took over the alerts of {self._namespace} ({error}): run one only, "
-            "it goes on where this one stopped."
+            f"Another alert stage took over the alerts of {self._namespace} ({error}): run only one; it "
+            "resumes where this one stopped."
         )
 
     def _fill(self, producer: Producer, batch: DeskBatch, positions: Sequence[TopicPartition], group: Any) -> None:

@@ -51,7 +51,7 @@ class _Job:
 
 
 class MessageDelivery:
-    """All targets by name. Its threads end with the process, whatever a target does."""
+    """All targets by name. Its threads end with the process, even if a target hangs."""
 
     def __init__(self, senders: Mapping[str, MessageSender], limits: DeliveryLimits) -> None:
         self._limits = limits
@@ -69,7 +69,7 @@ class MessageDelivery:
         return {name: worker.jobs.qsize() for name, worker in self._workers.items()}
 
     def offer(self, message: AlertMessage, target: str) -> None:
-        """Queue a message for a target; one that has too many waiting reports FAILED at once."""
+        """Queue a message for a target; a target with too many waiting reports FAILED at once."""
         worker = self._workers.get(target)
         if worker is None:
             self._reports.put(DeliveryReport(message, target, DeliveryState.FAILED, "the target is not set any more"))
@@ -98,7 +98,7 @@ class MessageDelivery:
         self._stop.set()
 
     def wait(self, wait_s: float) -> bool:
-        """Wait at most so long for what is being sent; return whether all threads have ended."""
+        """Wait at most this long for messages being sent; return True if all threads have ended."""
         deadline_s = time.monotonic() + wait_s
         for worker in self._workers.values():
             worker.join(max(deadline_s - time.monotonic(), 0))
@@ -159,7 +159,7 @@ class _Worker(threading.Thread):
             self._report(job, DeliveryState.SENT, f"after {time.monotonic() - began_s:.1f} s")
 
     def _next_pause(self, error: Exception) -> bool | float:
-        """Tell whether to try again, or after how long the target wants that."""
+        """Return True to retry after the usual pause, False to give up, or the seconds that the target asks for."""
         if not isinstance(error, SendError):
             return False
         self._is_uncertain |= error.is_uncertain

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from regraft.schemas.alert import AlertStatus
 
-NAMES_MAX = 10  # So many are named, the rest are counted.
+NAMES_MAX = 10  # This many are named, the rest are counted.
 
 
 @dataclass(frozen=True)

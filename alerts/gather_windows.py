@@ -1,4 +1,4 @@
-"""Put windows together: the queue rows of a window and the marker that follows them, whatever order they are read in.
+"""Assemble windows: the queue rows of a window and the marker that follows them, read in any order.
 
 In: state rows, markers and the time. Out: each window once, in the order of their ends. Rows of other kinds say nothing
 to any rule and are left aside. What a window means for a rule belongs to :mod:`alerts.watch_windows`.
@@ -36,7 +36,7 @@ class SeenWindow:
 
     @property
     def broker_names(self) -> frozenset[str]:
-        """Return the brokers of which at least one batch came."""
+        """Return the brokers with at least one batch."""
         return frozenset(entry.broker for entry in self.brokers if entry.received)
 
 

@@ -1,4 +1,4 @@
-"""Name the targets of alerts without telling their secrets, and say what is wrong with their URLs.
+"""Name the targets of alerts without revealing their secrets, and say what is wrong with their URLs.
 
 In: URLs. Out: names such as ``slack#1a2b3c`` that logs, records and pages may hold. Tokens stand anywhere in such URLs,
 in the host too, so nothing of an apprise URL but its kind is shown; of a webhook also the host.
@@ -24,7 +24,7 @@ WEBHOOK_SCHEMES = ("http", "https")
 
 
 def name_target(url: str) -> str:
-    """Return the name of an apprise URL: its kind and a digest that tells two of a kind apart."""
+    """Return the name of an apprise URL: its kind and a digest that distinguishes two of a kind."""
     scheme = url.partition("://")[0]
     return f"{scheme.lower() if SCHEME.fullmatch(scheme) else 'target'}#{_digest(url)}"
 

@@ -1,7 +1,7 @@
 """Post messages to a webhook: HTTP POST with JSON.
 
 In: a URL and messages. Out: SendError or nothing. Any 2xx is an answer; its body is not looked at, so a target that
-answers with an endless one delays nobody. Redirects are not followed: alerts go where they were told to go.
+answers with an endless one delays nobody. Redirects are not followed: alerts go only to the configured address.
 """
 
 from __future__ import annotations

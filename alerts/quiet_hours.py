@@ -1,6 +1,6 @@
-"""Quiet hours: a span of each day in a time zone, in which what is not urgent is not told.
+"""Quiet hours: a span of each day in a time zone, in which only urgent alerts notify.
 
-In: a text like "22:00-07:00 Europe/Berlin". Out: whether a moment lies in it. What is told at their end belongs to
+In: a text like "22:00-07:00 Europe/Berlin". Out: whether a moment lies in it. Notification at their end belongs to
 :mod:`alerts.tell_alerts`.
 """
 

@@ -71,7 +71,7 @@ class InputGoneError(StackError):
 
 
 class TrustedKeysChangedError(RuntimeError):
-    """Other keys are trusted now, so what stands has to be read anew: begin with a new reader."""
+    """Other keys are trusted now, so orders in force must be read again: start with a new reader."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Lookback:
 
 
 class InputReader:
-    """One consumer of all inputs; while Kafka is away it returns nothing and goes on by itself.
+    """One consumer of all inputs; while Kafka is unavailable it returns nothing; it resumes by itself.
 
     ``remembered`` is what the last stage stored beside its positions, empty at the first start.
     """
@@ -208,7 +208,7 @@ class InputReader:
         if record is None:
             return None
         if isinstance(record, Order) and self._judge.given(message, record).refusal:
-            self.orders_refused += 1  # The controller tells of it.
+            self.orders_refused += 1  # The controller reports it.
             return None
         if isinstance(record, WindowClosed):
             self._markers.setdefault(record.window_start_ms, (place[1], offset))
@@ -228,7 +228,7 @@ class InputReader:
     def _start(self, part: TopicPartition, stored: TopicPartition, now_ms: int) -> TopicPartition:
         """Return where a partition is read from, and note below which offset its records were judged.
 
-        At the first start that is the end: nobody is told of what was before.
+        At the first start that is the end: what was before is not reported.
         """
         place = (part.topic, part.partition)
         low, high = self._consumer.get_watermark_offsets(part, timeout=CALL_S)

@@ -168,7 +168,7 @@ def _place(number: int, table: Mapping[str, Any], key: str, lines: _Lines) -> st
 
 
 class _Lines:
-    """Where the rules and their keys stand in the text, as far as a look at its lines can tell."""
+    """Where the rules and their keys stand in the text, as far as its lines show."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines()

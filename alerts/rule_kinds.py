@@ -31,7 +31,7 @@ class Rule:
     {subject}, {value}, {limit}, {detail} and {duration_s}, and of the rule's parameters {windows} (for_windows),
     {span_min} (span_s in minutes) and {clear_min} (clear_after_s).
     ``group``: whether alerts raised at once are one message.
-    ``quiet``: quiet hours of this rule, "22:00-07:00 Europe/Berlin", whatever its severity.
+    ``quiet``: quiet hours of this rule, "22:00-07:00 Europe/Berlin", at any severity.
     """
 
     SOURCES: ClassVar[tuple[str, ...]] = ()
@@ -137,9 +137,9 @@ class LevelRule(Rule):
 class GrowthRule(Rule):
     """A queue that grows from window to window.
 
-    ``for_windows``: so many windows in a row it got longer, ``factor``: and ended so many times as long, and
-    ``length_min``: at least so long. ``clear_for_windows``: windows in a row in which it did not grow. ``of``: queues
-    of brokers, of links or both.
+    ``for_windows``: for this many windows in a row it got longer; ``factor``: and ended this many times as long;
+    ``length_min``: and at least this long. ``clear_for_windows``: windows in a row in which it did not grow. ``of``:
+    queues of brokers, of links or both.
     """
 
     SOURCES = ("queue.growth",)
@@ -172,8 +172,8 @@ class GrowthRule(Rule):
 class SilentRule(Rule):
     """A broker from which no batch comes.
 
-    ``for_windows``: so many windows in a row hold none; ``clear_for_windows``: so many hold one again.
-    ``forget_after_s``: after so long it is taken to have left for good, and the alert is cleared.
+    ``for_windows``: this many windows in a row hold none; ``clear_for_windows``: this many hold one again.
+    ``forget_after_s``: after this time it is taken to have left for good, and the alert is cleared.
     """
 
     SOURCES = ("broker.silent",)
@@ -203,7 +203,7 @@ class SilentRule(Rule):
 class MissingRule(Rule):
     """Windows that do not come at all, by the clock.
 
-    ``for_s``: so long none was written; ``clear_for_windows``: so many were written again.
+    ``for_s``: for this long none was written; ``clear_for_windows``: this many were written again.
     """
 
     SOURCES = ("window.missing",)
@@ -228,17 +228,17 @@ class MissingRule(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class CountRule(Rule):
-    """Something that happens, so many times within a span.
+    """Something that happens this many times within a span.
 
-    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after so long without it.
-    ``plan.aborted``, ``plan.taken_back`` (it undoes another), ``plan.limit`` (proposals refused as a plan is full),
+    ``count``: how many times, ``span_s``: within how long. ``clear_after_s``: cleared after this long without it.
+    ``plan.aborted``, ``plan.taken_back`` (it rolls another back), ``plan.limit`` (proposals refused as a plan is full),
     ``gain.missed``, ``model.drift`` (costs are not what is measured), ``planner.failed``, ``epoch.mismatch``,
     ``deaths.doubted`` (too many brokers silent at once), ``order.forged`` (not its giver's own), ``telemetry.lost``
     (deleted unread), ``join.asked`` (a broker announces itself; it ends at once when that is a member or asks no more),
     ``share.lowered`` (brokers are asked to report less; it ends when all is asked for) and ``broker.overloaded`` (one
-    passes more than its cap; it ends when it no longer does) are told by stages,
-    ``service.restarted`` by who starts them; ``dead_letters`` counts records that could not be used, by topic, but for
-    those that a newer Regraft wrote: ``records.newer``.
+    passes more than its cap; it ends when it no longer does) are reported by stages, ``service.restarted`` by their
+    supervisor; ``dead_letters`` counts records that could not be used, by topic, but for those that a newer Regraft
+    wrote: ``records.newer``.
     """
 
     SOURCES = ("plan.aborted", "plan.taken_back", "plan.limit", "gain.missed", "model.drift", "planner.failed",
@@ -294,8 +294,8 @@ class StalledRule(Rule):
 class FlappingRule(Rule):
     """A link, client or ring ID that plans change back and forth.
 
-    ``flips``: so many times within ``span_s`` it comes back to what it was within that span. ``clear_after_s``: cleared
-    when it has not done so for so long.
+    ``flips``: this many times within ``span_s`` it returns to an earlier value of that span. ``clear_after_s``: cleared
+    when it has not done so for this long.
     """
 
     SOURCES = ("flapping",)
@@ -344,8 +344,8 @@ class FleetRule(Rule):
 class BlastRule(Rule):
     """Too many brokers concerned at once: by alerts about queues, by silence or by maintenance.
 
-    ``brokers_above``, ``share_above``: so many brokers, or that share of all, whichever is less; ``brokers_min``: with
-    fewer than these the share says nothing. ``clear_below``: cleared below this share of what raised it, for
+    ``brokers_above``, ``share_above``: this many brokers, or that share of all, whichever is less; ``brokers_min``:
+    with fewer than these the share says nothing. ``clear_below``: cleared below this share of what raised it, for
     ``clear_for_windows``. While it stands, alerts about single queues and brokers are kept back.
     """
 
@@ -363,7 +363,7 @@ class BlastRule(Rule):
         return self.clear_for_windows
 
     def brokers_limit(self, broker_count: int) -> float:
-        """Return the number of brokers above which it is raised, in an overlay of so many."""
+        """Return the number of brokers above which it is raised, in an overlay of this many."""
         return min(self.brokers_above, max(self.share_above * broker_count, self.brokers_min - 1))
 
     def faults(self) -> list[str]:

@@ -1,6 +1,6 @@
-"""Run the alert stage against Kafka until it is told to stop. The only place of this stage with a clock.
+"""Run the alert stage against Kafka until asked to stop. The only place of this stage with a clock.
 
-Each step reads what has come, judges it, chooses what is told, and stores all of that with the positions in one
+Each step reads new records, judges them, chooses what to report, and stores all of that with the positions in one
 transaction. Only what is stored is sent.
 """
 
@@ -50,7 +50,7 @@ class AlertSettingsError(StackError):
 
 
 def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
-    """Judge and tell until ``stop`` is set, then wait within a bound for what is being sent.
+    """Judge and notify until ``stop`` is set, then wait within a bound for messages being sent.
 
     Raises AlertSettingsError and RulesError with all faults at once, MetricsPortError when the metrics port is in use,
     AlertStoreTakenError when another alert stage took over and InputGoneError when a topic was deleted. Kafka, Valkey
@@ -74,7 +74,7 @@ def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
 def _run_once(
     settings: AlertSettings, rules: RuleBook, metrics: AlertMetrics, health: AlertHealth, stop: threading.Event
 ) -> None:
-    """Begin with what is stored and go on until ``stop`` is set, or raise that it has to be begun anew."""
+    """Start from what is stored and run until ``stop`` is set, or raise that it must start over."""
     with ExitStack() as held:
         reader = InputReader(settings.kafka, settings.namespace, lookback_of(settings, rules), settings.orders)
         held.callback(reader.close)
@@ -133,7 +133,7 @@ class AlertLoop:
         self._is_stopping = False
 
     def step(self, now_ms: int) -> bool:
-        """Read, judge, tell, store and let go out, once; return whether more is there to be read at once."""
+        """Read, judge, notify, store and send, once; return True if more can be read at once."""
         self._health.pulse.beat()
         count = 0
         if self._desk.batch.is_empty and not self._store.is_committing:
@@ -279,7 +279,7 @@ def _begin(
     health: AlertHealth,
     stop: threading.Event,
 ) -> AlertEngine | None:
-    """Wait for Kafka, then return the engine with what an earlier stage stored; None when told to stop before."""
+    """Wait for Kafka, then return the engine with what an earlier stage stored; None if asked to stop before."""
     while not stop.is_set():
         health.pulse.beat()
         # The earlier writer is shut out first: from then on what is read is what holds.

@@ -1,4 +1,4 @@
-"""Send messages by apprise: to whatever service its URL names.
+"""Send messages by apprise, to the service that its URL names.
 
 In: a URL and messages. Out: SendError or nothing. What apprise logs may hold tokens of the URL, so none of it is shown:
 of a failure only the HTTP status is taken over, where there is one.

@@ -1,8 +1,8 @@
-"""Choose what is told now: group it, and keep back what quiet hours, maintenance or a greater fault silence.
+"""Choose what to report now: group it, and keep back what quiet hours, maintenance or a greater fault silence.
 
-In: all alerts, the time, the brokers in maintenance. Out: messages, and the alerts as they are to be stored with them.
-Telling is level-triggered: what differs from what was told last is told once nothing silences it. So an alert that was
-raised and cleared in the quiet hours is told to nobody, and one that still stands at their end is told then, once.
+In: all alerts, the time, the brokers in maintenance. Out: messages, and the alerts to store with them.
+Notification is level-triggered: what differs from the last report is reported once nothing silences it. So an alert
+raised and cleared in the quiet hours is never reported, and one still active at their end is reported then, once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEVERITIES = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
 
 @dataclass(frozen=True)
 class Telling:
-    """What is told now, and the alerts that changed by that."""
+    """What to report now, and the alerts changed by that."""
 
     changed: tuple[Alert, ...]
     messages: tuple[AlertMessage, ...]
@@ -32,10 +32,10 @@ class Telling:
 
 @dataclass(frozen=True)
 class Silencer:
-    """Why an alert is not told now.
+    """Why an alert is not reported now.
 
-    ``quiet`` are the quiet hours of all rules, empty for none; alerts at least as severe as ``quiet_below`` are told
-    all the same. A rule's own quiet hours hold whatever its severity.
+    ``quiet`` are the quiet hours of all rules, empty for none; alerts at least as severe as ``quiet_below`` are
+    reported all the same. A rule's own quiet hours hold at any severity.
     """
 
     rules: Mapping[str, Rule]
@@ -43,7 +43,7 @@ class Silencer:
     quiet_below: Severity = Severity.CRITICAL
 
     def reason(self, alert: Alert, now_ms: int, maintained: Collection[str], *, is_blast: bool) -> str:
-        """Return why the alert is not to be told now, empty when nothing keeps it back."""
+        """Return why the alert must not be reported now, empty if nothing keeps it back."""
         rule = self.rules.get(alert.rule)
         on_single = rule is not None and is_single(rule.on)
         aside = sorted(set(alert.brokers) & set(maintained))
@@ -89,7 +89,7 @@ def tell(
 
 
 def _may_be_told(alert: Alert) -> bool:
-    """Return True if the alert stands, or its end is still to be told to those who know of it."""
+    """Return True if the alert is active, or its end must still be reported to those who know of it."""
     return alert.is_raised or alert.told == AlertStatus.RAISED
 
 

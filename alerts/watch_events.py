@@ -26,13 +26,13 @@ from regraft.schemas.topics import ALERTS
 ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
 ALL_ORDERS = "orders"
 SUBJECTS_MAX = 1_000
-COUNTED_MAX = 10_000  # Of one subject; beyond that the figure is "at least so many".
+COUNTED_MAX = 10_000  # Of one subject; beyond that the figure is a lower bound.
 DETAIL_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True)
 class Happening:
-    """One thing that counts: about what, when, and in which words. ``key`` is the same when it is told again."""
+    """One thing that counts: about what, when, and in which words. ``key`` is the same when it is reported again."""
 
     subject: str
     time_ms: int
@@ -151,14 +151,14 @@ def _never(_: msgspec.Struct) -> None:
 
 
 def _forged(record: msgspec.Struct) -> Happening | None:
-    """An order that was not its giver's own; one that came too late or made no sense is none."""
+    """A forged order; one that came too late or made no sense does not count."""
     if not isinstance(record, AdaptationEvent) or FORGED not in record.details:
         return None
     return Happening(ALL_ORDERS, record.time_ms, record.text)
 
 
 def _taken_back(record: msgspec.Struct) -> Happening | None:
-    """A committed plan that undoes another; its later phases are told again and count once."""
+    """A committed plan that undoes another; its later phases repeat this and count once."""
     if not isinstance(record, Plan) or not record.undoes or not LIFE[record.phase].is_committed:
         return None
     time_ms = committed_ms(record) or 0
@@ -166,7 +166,7 @@ def _taken_back(record: msgspec.Struct) -> Happening | None:
 
 
 def _limited(record: msgspec.Struct) -> Happening | None:
-    """Proposals left over because a plan may hold no more, told by an event or by the plan itself."""
+    """Proposals left over because the plan is full, reported by an event or by the plan itself."""
     verdict = Verdict.CHANGES_PER_PLAN
     if isinstance(record, AdaptationEvent):
         count = record.details.get(verdict, "0")

@@ -52,7 +52,7 @@ class FleetWatcher:
         return []
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
-        """Return what stands for long enough and is not told yet, and what no longer stands."""
+        """Return what has held long enough and is not reported yet, and what no longer holds."""
         standing, told = self._standing(), raised.subjects(self._rule.name)
         found = []
         for subject, why in sorted(standing.items()):

@@ -1,6 +1,6 @@
 """Follow plans: transitions that do not come on, and things that plans change back and forth.
 
-In: every version of every plan, what the controller tells, and the time. Out: findings.
+In: every version of every plan, the controller's events, and the time. Out: findings.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class StalledWatcher:
         if plan.plan not in raised.subjects(self._rule.name):
             return []
         if LIFE[plan.phase].is_moving and since_ms <= raised.changed_ms(self._rule.name, plan.plan):
-            return []  # The phase that it stalled in, told again.
+            return []  # The phase that it stalled in, reported again.
         time_ms = max(min(since_ms, now_ms), raised.changed_ms(self._rule.name, plan.plan))
         return [self._finding(plan.plan, AlertStatus.CLEARED, time_ms, 0.0, f"now {plan.phase}")]
 

@@ -1,7 +1,7 @@
 """Look at windows one by one: levels, growth, silence. What is remembered is bounded by what rules look back on.
 
 In: windows in order, and which alerts stand. Out: findings. A watcher that has seen the last windows of its rule's span
-says the same as one that has seen all before, so a restarted alert stage reads these again and goes on.
+says the same as one that has seen all before, so a restarted alert stage reads these again and continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weigh how much of the overlay is concerned at once, so that a great fault is told once and not a hundred times.
+"""Weigh how much of the overlay is affected at once, so that a large fault is reported once and not a hundred times.
 
 In: a window, the alerts that stand, the brokers in maintenance. Out: findings of the one rule about it. Keeping the
 single alerts back belongs to :mod:`alerts.tell_alerts`.
@@ -31,7 +31,7 @@ class BlastWeigher:
     def weigh(
         self, end_ms: int, concerned: Collection[str], broker_count: int, *, is_raised: bool
     ) -> list[Finding]:  # fmt: skip
-        """Take a window with so many brokers, of which some are concerned, into account."""
+        """Take a window with this many brokers, some of them affected, into account."""
         limit, value = self.rule.brokers_limit(broker_count), len(concerned)
         is_calm = value < self.rule.clear_below * limit
         self.calm_windows = min(self.calm_windows + 1, self.rule.clear_for_windows) if is_calm else 0
