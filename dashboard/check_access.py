@@ -1,7 +1,7 @@
 """Say who asks, and whether they may: orders need a token, and so does reading where the settings say so.
 
-In: the header or cookie of a call. Out: the holder of its token, or a TokenRefusedError for the caller. What a token is
-belongs to ``operator_tokens``, which of them were taken back to ``revoked_tokens``.
+In: the header or cookie of a call. Out: the holder of its token, or a TokenRefusedError for the caller. Tokens belong
+to ``operator_tokens``, their revocation to ``revoked_tokens``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class AccessCheck:
         return self._holder(_bearer(authorization) or cookie, "Reading needs a token", (SCOPE, READ_SCOPE))
 
     def still_holds(self, who: Operator | None) -> bool:
-        """Return True if a reader's token has neither ended nor been taken back since."""
+        """Return True if a reader's token has neither expired nor been revoked since."""
         try:
             return who is None or (time.time() * 1000 < who.until_ms and who.token_id not in self._revoked)
         except RevokedFileError:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of the dashboard, in a registry of their own."""
+"""Prometheus metrics of the dashboard, in their own registry."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ class DashboardMetrics:
         self.undecodable = stage.gauge("undecodable", "Parts of the live view that cannot be read now.")
         self.poll_ms = stage.histogram("poll_ms", "How long one look at the live view took, failures included.")
         self.orders = stage.counter(
-            "orders", "Orders by kind and what came of them here: stored, refused or failed.", ["kind", "outcome"]
+            "orders", "Orders by kind and outcome here: stored, refused or failed.", ["kind", "outcome"]
         )
         self.strangers = stage.counter("tokens_refused", "Calls refused for their token.", ["why"])

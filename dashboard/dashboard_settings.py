@@ -24,7 +24,7 @@ class DashboardSettings:
     ``namespace``: prefix of topics and live-view keys.
     ``redis_url``: where the live view is read. ``redis_security``: its TLS and credentials.
     ``inventory_path``: the brokers and what they cost each other, for their
-    places on the map. ``status_file``: JSON for whoever started it; None writes none.
+    places on the map. ``status_file``: JSON for the process that started it; None writes none.
     ``host``, ``port``: where the page is served. Default: this machine only, 8090.
     ``host_names``: under which names browsers may ask for it; * allows any. Others are refused, or a page of somebody
     else could read it through a name that points here. Default: the names of this machine's loopback.
@@ -32,8 +32,8 @@ class DashboardSettings:
     They are read at the start. Default: none, plain HTTP, for this machine only or behind a proxy that has them.
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
-    ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: whoever reaches the
-    page may look. ``token_hours_max``: how long a token may live. Default 24, a day's work.
+    ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: anyone who can
+    reach the page may read it. ``token_hours_max``: how long a token may live. Default 24, a day's work.
     ``revoked_file``: ids of revoked tokens, one a line, checked on each call. Default:
     revoked-tokens.txt in run.directory, beside the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
@@ -133,7 +133,7 @@ def _proxy_faults(proxy: str) -> list[str]:
 
 
 def secret_faults(secret: str, where: str) -> list[str]:
-    """Return what is wrong with a secret that stands in ``where``, without telling it."""
+    """Return what is wrong with a secret that is kept in ``where``, without revealing it."""
     size = len(secret.encode())
     if size >= SECRET_BYTES_MIN:
         return []

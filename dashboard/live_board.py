@@ -26,7 +26,7 @@ class WholePart:
     version: int = 0
 
     def replace(self, value: Any, version: int) -> bool:
-        """Take a value; tell whether it is another one."""
+        """Take a value; return True if it has changed."""
         if value == self.value:
             return False
         self.value, self.version = value, version
@@ -58,7 +58,7 @@ class SeriesPart:
         return self._entries
 
     def replace(self, value: Sequence[Any], version: int) -> bool:
-        """Take the newest list; tell whether anything in it is new."""
+        """Take the newest list; return True if anything in it is new."""
         new = list(value)
         cut = self._cut_to(new)
         if cut is None:
@@ -109,7 +109,7 @@ Part = WholePart | SeriesPart
 
 
 class LiveBoard:
-    """All parts under one growing version number; ``boot`` tells this board from that of an earlier process."""
+    """All parts under one growing version number; ``boot`` distinguishes this board from that of an earlier process."""
 
     def __init__(self, series: Mapping[str, Key]) -> None:
         self.boot = secrets.token_hex(4)

@@ -34,7 +34,7 @@ class TokenSecretError(StackError):
 class TokenRefusedError(Exception):
     """Say why a token does not let its holder do what was asked for.
 
-    ``status`` is the HTTP status: 401 for a token that is none, 403 for one that is not for this. ``why`` is one word
+    ``status`` is the HTTP status: 401 for an invalid token, 403 for one without the right. ``why`` is one word
     for programs.
     """
 
@@ -99,8 +99,8 @@ def id_of(text: str) -> str:
             raise TokenSecretError(f"This is no token ({error}): give a token, or the id of one.") from error
     if ID_FORM.fullmatch(found) is None:
         raise TokenSecretError(
-            f"A token's id has {2 * ID_BYTES} digits of 0-9 and a-f: give one, as `regraft dashboard token` told it, "
-            "or the token itself."
+            f"A token's id has {2 * ID_BYTES} digits of 0-9 and a-f: give one as printed by `regraft "
+            f"dashboard token`, or the token itself."
         )
     return found
 
@@ -115,8 +115,8 @@ def check_token(
 ) -> Operator:
     """Return who holds the token, one of these scopes. Raises TokenRefusedError.
 
-    Only our own algorithm is taken, whatever the token says of itself; one that lives longer than tokens may is refused
-    though its signature is right, and so is one whose id is ``revoked``.
+    Only our own algorithm is accepted, whatever the token claims; a token with too long a lifetime is refused though
+    its signature is right, and so is one whose id is ``revoked``.
     """
     if len(token) > TOKEN_LENGTH_MAX:
         raise TokenRefusedError(401, "malformed", f"The token is longer than {TOKEN_LENGTH_MAX} characters.")

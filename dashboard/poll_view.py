@@ -28,7 +28,7 @@ class ViewSource(Protocol):
     """The one call of redis-py that the poller needs; the client must have socket time-outs and no retries."""
 
     def mget(self, keys: Sequence[str]) -> Awaitable[list[Any]]:
-        """Return the texts of the keys, None for one that is not there."""
+        """Return the texts of the keys, None for a missing one."""
         ...
 
 
@@ -94,7 +94,7 @@ class ViewPoller:
         return int((time.monotonic() - self._asked_s) * 1000)
 
     def server_part(self) -> dict[str, Any]:
-        """Return what pages are told of the view itself."""
+        """Return what pages get about the view itself."""
         return {
             "view": self.state,
             "since_ms": self._since_ms,

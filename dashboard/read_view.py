@@ -42,8 +42,8 @@ SERIES: dict[str, Key] = {
 class ViewReader:
     """Decodes what changed since the last look; a text that cannot be read leaves the part as it was.
 
-    ``faults`` has a sentence for each part whose newest text cannot be read, and one for a view of a newer version, of
-    which nothing is read. ``news_ms`` is the controller's own time of its newest view.
+    ``faults`` has a sentence for each part whose newest text cannot be read, and one for a view of a newer version,
+    which is not read at all. ``news_ms`` is the controller's own time of its newest view.
     """
 
     def __init__(self, windows_max: int) -> None:
@@ -83,7 +83,7 @@ class ViewReader:
         except NewerViewError as error:
             self.faults[VERSION] = f"the live view cannot be read: {error}"
         except LiveViewError:
-            return False  # No JSON, which is told where the part is read.
+            return False  # Not JSON, which is reported where the part is read.
         return VERSION in self.faults
 
     def _windows_until_now(self) -> Sequence[Any]:

@@ -1,6 +1,6 @@
-"""The tokens that were taken back before their end: a file of their ids, one a line, read again when it has changed.
+"""The tokens revoked before they expire: a file of their ids, one a line, read again when it has changed.
 
-In: a path. Out: whether a token is taken back. What a token is belongs to ``operator_tokens``.
+In: a path. Out: whether a token is revoked. Tokens themselves belong to ``operator_tokens``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regraft.infra.stack_error import StackError
 
-REVOKED_BYTES_MAX = 1_000_000  # Some 20,000 tokens, each of which ends within a month by itself.
+REVOKED_BYTES_MAX = 1_000_000  # Some 20,000 tokens, each expiring within a month.
 
 
 class RevokedFileError(StackError):
@@ -19,9 +19,9 @@ class RevokedFileError(StackError):
 
 
 class RevokedTokens:
-    """The ids in a file; one that is not there yet holds none.
+    """The ids in a file; a missing one holds none.
 
-    One that vanishes takes nothing back: what it held last stays revoked until this process ends.
+    A file that vanishes reinstates nothing: the ids it held last stay revoked until this process ends.
     """
 
     def __init__(self, file: Path) -> None:
@@ -30,7 +30,7 @@ class RevokedTokens:
         self._ids: frozenset[str] = frozenset()
 
     def __contains__(self, token_id: object) -> bool:
-        """Return True if a token is taken back. Raises RevokedFileError when the file is there and cannot be read."""
+        """Return True if a token is revoked. Raises RevokedFileError if the file exists and cannot be read."""
         self._refresh(self._file)
         return token_id in self._ids
 
@@ -55,7 +55,7 @@ class RevokedTokens:
 
 
 def revoke_token(file: Path, token_id: str) -> bool:
-    """Add an id to the file and tell whether it was not in there yet. Raises RevokedFileError."""
+    """Add an id to the file; return True if it was not in there yet. Raises RevokedFileError."""
     if token_id in RevokedTokens(file):
         return False
     line = f"{token_id} {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n"

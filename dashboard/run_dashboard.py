@@ -1,4 +1,4 @@
-"""Serve the dashboard until it is told to stop.
+"""Serve the dashboard until asked to stop.
 
 In: settings. Out: pages over HTTP and a status file. The only place of this stage that opens a port.
 """
@@ -77,7 +77,7 @@ def _check_certificate(settings: DashboardSettings) -> None:
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=_no_passphrase)
     except OSError as error:  # An SSLError is one, too.
         files = f"certificate {settings.certificate_file}, key {settings.key_file}"
-        raise DashboardError(f"The dashboard cannot be served over TLS ({error}; {files}): mend the files.") from error
+        raise DashboardError(f"The dashboard cannot be served over TLS ({error}; {files}): fix the files.") from error
 
 
 def _no_passphrase() -> str:
@@ -131,7 +131,7 @@ def _server_options(app: FastAPI, settings: DashboardSettings) -> uvicorn.Config
 
 
 def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, stop: threading.Event) -> None:
-    """Run the server in a thread of its own, so that it takes no signals; this one keeps the status file."""
+    """Run the server in a separate thread, so that it takes no signals; this one keeps the status file."""
     server = uvicorn.Server(_server_options(app, settings))
     loop = asyncio.new_event_loop()
     faults: list[BaseException] = []

@@ -17,7 +17,7 @@ COOKIE_PATH = "/api"
 
 
 def reader_of(access: AccessCheck) -> Callable[..., Operator | None]:
-    """Return the dependency that lets readers in, and tells who they are."""
+    """Return the dependency that admits readers, and identifies them."""
 
     def reader(request: Request, authorization: Annotated[str | None, Header()] = None) -> Operator | None:
         return access.reader(authorization, request.cookies.get(access.cookie))

@@ -1,7 +1,7 @@
 """Check what an operator asks for against what the page shows, and hand it to Kafka.
 
-In: a request and who asks. Out: the order that was stored, or a sentence saying why not. The controller decides what
-comes of it; here only what cannot be meant is refused.
+In: a request and who asks. Out: the order that was stored, or a sentence saying why not. The controller judges it; only
+orders that make no sense are refused here.
 """
 
 from __future__ import annotations
@@ -133,5 +133,5 @@ class OrderDesk:
         if against := against_order(kind, subject, found.phase):
             raise OrderRefusedError(409, f"{against}.")
         if request.plan_digest not in ("", found.digest):
-            raise OrderRefusedError(409, f"{subject} is another plan than the one that you were shown: look again.")
+            raise OrderRefusedError(409, f"{subject} is not the plan that you were shown: review it again.")
         return found.digest

@@ -1,4 +1,4 @@
-"""Tell pages what holds in each phase of a plan, so that no page keeps a list of phases.
+"""Send pages what holds in each phase of a plan, so that no page keeps a list of phases.
 
 In: the table of a plan's life. Out: a part of the board, the same as long as the server runs. Which pictures and words
 a page has for it is the page's affair.

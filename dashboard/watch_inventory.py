@@ -48,7 +48,7 @@ class InventoryWatcher:
             return
         try:
             part = await asyncio.to_thread(_map_part, self._path)
-        # Whatever an inventory of somebody else's making raises, the page goes on without places.
+        # Whatever a foreign inventory raises, the page continues without places.
         except (InventoryError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
             await self._tell_fault(str(error))
             return

@@ -130,7 +130,7 @@ async def follow_board(
         seen = board.version
         yield _event(kind, text, metrics, retry=RETRY_MS if kind == "snapshot" else None)
         if kind == "snapshot":
-            yield _event("beat", _beat(), metrics)  # tells the page our clock
+            yield _event("beat", _beat(), metrics)  # gives the page our clock
         kind = "change"
         while board.version == seen and not board.is_closed and may_read():
             await board.wait_beyond(seen, BEAT_S)
@@ -154,7 +154,7 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
     async def give_order(
         request: OrderRequest, asked: Request, who: Annotated[Operator, Depends(operator)]
     ) -> dict[str, Any]:
-        """Store an order for the controller; what comes of it is told as an event."""
+        """Store an order for the controller; an event reports its outcome."""
         asker = asked.client.host if asked.client is not None else "unknown"
         try:
             order = await parts.desk.give(request, who.name, f"dashboard on {platform.node()}, asked from {asker}")

@@ -1,7 +1,7 @@
-"""What each window told of rate, completeness and latency, as a bounded series.
+"""Rate, completeness and latency of each window, as a bounded series.
 
 In: the parts ``window``, ``cost`` and ``counts`` of the live view as they come. Out: one point for each window. Windows
-from before the dashboard looked have only what the costs and the latencies still tell.
+from before the dashboard started have only what the costs and latencies still show.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class WindowSeries:
         self._points: dict[int, WindowPoint] = {}
 
     def add(self, window: ShownWindow | None, cost: Sequence[CostPoint], latencies_ms: Sequence[int]) -> None:
-        """Take the newest window and, of earlier ones, what the series of costs and of latencies tell.
+        """Take the newest window and, of earlier ones, what the series of costs and latencies show.
 
         Both series end with the newest window, but a window without a cost has no point in the former; so the latencies
-        are told by counting back from the newest end, which holds while windows follow each other without a gap.
+        are dated by counting back from the newest end, which holds while windows follow each other without a gap.
         """
         if window is None:
             return
