@@ -30,8 +30,7 @@ def backtest(
         typer.Option(
             "--planner",
             metavar="NAME",
-            help="Planner to run, several joined by +; repeat to compare; auto compares all. Default: "
-            "the recorded one.",
+            help="Planner to run, joined by +; repeat to compare; auto compares all. Default: as recorded.",
         ),
     ] = None,
     assignments: Annotated[

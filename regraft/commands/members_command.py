@@ -93,8 +93,7 @@ def add(
         typer.Option("--link", metavar="PEER=COST", help="Cost of a link to another broker; repeat for more."),
     ] = None,
     position: Annotated[
-        str | None,
-        typer.Option("--position", metavar="X,Y", help="Its position, which prices the links that are not given."),
+        str | None, typer.Option("--position", metavar="X,Y", help="Its position; prices links that are not given.")
     ] = None,
     processing: Annotated[
         float | None,
@@ -104,11 +103,9 @@ def add(
         float, typer.Option("--load-max", metavar="PER_S", min=0, help="Most notifications per second; 0: no cap.")
     ] = 0.0,
     agent: Annotated[str, typer.Option("--agent", help="The agent that represents it in Kafka.")] = "",
-    address: Annotated[
-        str, typer.Option("--address", metavar="HOST:PORT", help="Where it listens; for information.")
-    ] = "",
+    address: Annotated[str, typer.Option("--address", metavar="HOST:PORT", help="Where it listens; a note.")] = "",
     capabilities: Annotated[
-        list[str] | None, typer.Option("--capability", metavar="WORD", help="For information; repeat for more.")
+        list[str] | None, typer.Option("--capability", metavar="WORD", help="A note for people; repeat for more.")
     ] = None,
     by: By = "",
     bootstrap: Bootstrap = None,

@@ -580,7 +580,7 @@ def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start() -> No
     for history, told in (((), "its history is empty"), (plan.history[:1], "its history ends with preparing")):
         stored[plan.plan] = msgspec.structs.replace(plan, phase=PlanPhase.RETIRING, history=history)
         overlay.new_loop()
-        with pytest.raises(StackError, match=f"{plan.plan} is retiring, but {told}: it cannot be carried on"):
+        with pytest.raises(StackError, match=f"{plan.plan} is retiring, but {told}: it cannot be resumed"):
             overlay.tick()
 
 

@@ -84,7 +84,7 @@ def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
         (["add", "x1", "--link", "b00=near"], "write PEER=COST"),
         (["add", "x1", "--link", "b00=-1"], "not plausible"),
         (["add", "x1", "--link", "b00=1", "--link", "b00=2"], "names b00 twice"),
-        (["add", "x1", "--link", "b77=1"], "no broker b77 to link it to"),
+        (["add", "x1", "--link", "b77=1"], "no broker b77 to link to"),
         (["add", "x1", "--position", "1"], "write X,Y"),
         (["add", "x1", "--position", "1,2", "--agent", "a.b"], "--agent is"),
         (["drain", "b00", "--reason", " "], "give --reason"),

@@ -105,7 +105,7 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
         (["record", "--out", "rec.avro", "--rotate-mb", "0"], "rotate_mb is 0"),
         (["record", "--out", "rec.avro", "--compress-level", "99"], "compress_level is 99"),
         (["replay", str(SMALL), "--speed", "fast"], "--speed fast: a number above 0, or max"),
-        (["replay", str(SMALL), "--from", "noon"], "--from noon: seconds after the begin"),
+        (["replay", str(SMALL), "--from", "noon"], "--from noon: seconds from the start"),
         (["replay", str(SMALL), "--all", "--run"], "--all and --run"),
         (["recording", str(SMALL), "--set", "recordings.block_mb_max=1"], "block_mb_max is 1: at least 16"),
         (
