@@ -45,9 +45,9 @@ class Workload(Protocol):
 class EmulatedKind:
     """One kind of overlay as the emulator runs it.
 
-    ``place`` puts brokers on measured hosts, told their number, the cap of links and what draws. ``told`` takes the
-    workload's settings out of the emulator's. ``workload`` makes the clients; ``counts`` is what the status file says
-    of them.
+    ``place`` puts brokers on measured hosts, given their number, the cap of links and the random source. ``told`` takes
+    the workload's settings out of the emulator's. ``workload`` makes the clients; ``counts`` is what the status file
+    says of them.
     """
 
     place: Callable[[int, int, random.Random], Inventory]

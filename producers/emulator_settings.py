@@ -25,7 +25,7 @@ BROKERS = (EMULATED, *REAL_BROKERS)
 
 @dataclass(frozen=True, slots=True)
 class EmulatorSettings:
-    """All that the emulator can be told; brokers, links and service times are in the inventory.
+    """All settings of the emulator; brokers, links and service times are in the inventory.
 
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
     ``brokers``: emulated ones, or nats or mqtt for real NATS servers or Mosquittos on this machine with a node next to
@@ -55,16 +55,16 @@ class EmulatorSettings:
     ``outage_notice_ms``: how long until neighbours notice a death, at least.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
-    ``security``: Kafka's TLS and SASL. ``agents``: for whose brokers it sends telemetry and answers commands, by the
-    agents of the inventory, as one that is away leaves its brokers silent; none names all. ``detours``: on a structured
-    cyclic overlay, whether notifications go around congested links: always, never, or alternate, in every second burst.
-    ``subscribers_told``: single subscribers of each broker of which it tells what they take apart from the others,
-    those that take most, so that they can move by themselves; each is some more cells. Default 0. ``sample_share``: the
-    share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less
-    telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many that follow each other of a publisher
-    are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer runs save more
-    of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds
-    what was delivered of the others is counted together, a divisor of the window.
+    ``security``: Kafka's TLS and SASL. ``agents``: the agents of the inventory for whose brokers it sends telemetry and
+    answers commands, as an absent agent leaves its brokers silent; empty means all. ``detours``: on a structured cyclic
+    overlay, whether notifications go around congested links: always, never, or alternate, in every second burst.
+    ``subscribers_told``: how many single subscribers of each broker it reports separately, those that take most, so
+    that they can move by themselves; each costs some more cells. Default 0. ``sample_share``: the share of all
+    notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less telemetry, costs
+    become estimates (docs/sampling.md). ``sample_run``: how many that follow each other of a publisher are in it
+    together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer runs save more of busy
+    publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds what was delivered of the
+    others is counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -131,7 +131,7 @@ class EmulatorSettings:
                 ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from the model"),
                 ("candidate_probes_per_s", self.candidate_probes_per_s, 0.0, "0 for no such probes"),
-                ("subscribers_told", self.subscribers_told, 0, "0 tells none apart"),
+                ("subscribers_told", self.subscribers_told, 0, "0 reports none separately"),
                 ("settle_s", self.settle_s, 10.0, "notifications cross many links"),
                 ("drain_s_max", self.drain_s_max, 1.0, "the last notifications need time to arrive"),
                 ("kafka_outage_s_max", self.kafka_outage_s_max, 10.0, "Kafka takes seconds to come back"),

@@ -147,7 +147,7 @@ def _client_counts(overlay: EmulatedOverlay) -> dict[str, int]:
 
 
 class WallClockEmulator:
-    """The model on the run's clock, one run: ``run`` until told to stop and quiet, then ``finish``."""
+    """The model on the run's clock, one run: ``run`` until asked to stop and quiet, then ``finish``."""
 
     def __init__(
         self,

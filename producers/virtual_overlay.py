@@ -59,8 +59,8 @@ class VirtualSettings:
     sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
     ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least. ``candidate_probes_per_s``:
     probes of links that are not in the overlay, of all brokers together. ``newcomers``: brokers that come later and
-    announce themselves. ``sampling``: which blocks brokers report in full. ``subscribers_told``: single subscribers of
-    each broker that are told apart.
+    announce themselves. ``sampling``: which blocks brokers report in full. ``subscribers_told``: how many single
+    subscribers of each broker are reported separately.
     """
 
     seed: int = 1
@@ -177,7 +177,7 @@ class VirtualOverlay:
         self.env.timeout(delay_ms).callbacks.append(lambda _: self.overlay.obey(command))
 
     def step(self) -> bool:
-        """Advance to the next event; tell whether there was one."""
+        """Advance to the next event; return True if there was one."""
         if self.env.peek() == float("inf"):
             return False
         self.env.step()

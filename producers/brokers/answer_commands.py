@@ -1,4 +1,4 @@
-"""What a broker answers the controller, and what it counts of its own messages to neighbours for that.
+"""What a broker answers the controller, and its count of its own messages to neighbours for that.
 
 In: commands, and the state of the broker (:mod:`producers.brokers.two_epochs`). Out: answers.
 """

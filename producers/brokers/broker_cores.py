@@ -32,7 +32,7 @@ CORES: dict[str, MakeCore] = {
 def core_of(
     broker: str, configuration: OverlayConfiguration, boot_ms: int, *, is_outside: bool = False
 ) -> BrokerProtocol:
-    """Return the protocol core of a broker that begins with a configuration of whatever kind.
+    """Return the protocol core of a broker that begins with a configuration of any kind.
 
     It begins outside the overlay when that does not have it, or with ``is_outside`` (it was in it in an earlier life).
     """

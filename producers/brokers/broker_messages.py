@@ -30,8 +30,9 @@ UNSTAMPED_EPOCH = -1
 class Notification:
     """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
 
-    On a ring ``from_rendezvous`` tells a copy on its way down the topic's tree from one to the root. On a structured
-    cyclic one ``vector`` has the clusters that the receiver is to see to, ``is_detour`` a way other than the static.
+    On a ring ``from_rendezvous`` distinguishes a copy on its way down the topic's tree from one to the root. On a
+    structured cyclic one ``vector`` has the clusters that the receiver is to see to, ``is_detour`` a way other than the
+    static.
     """
 
     publisher: str
@@ -51,7 +52,7 @@ class Subscribe:
     """Install a subscription in the tables of ``epoch``, with the sender as the way to its home.
 
     ``epoch_issued_max`` is the newest epoch in which its home issued it; tables of later epochs are derived from this
-    one, those up to it are built by messages of their own.
+    one, those up to it are built by their own messages.
     """
 
     epoch: int
@@ -149,8 +150,8 @@ class SubscribeRequest:
 class CancelRequest:
     """A local client has ended a subscription: what was published before is still owed.
 
-    Nobody can tell that from what is published while the end is on its way to the publishers, but by comparing the
-    clocks of two machines; so that may be handed over, too.
+    Only a comparison of two machines' clocks could separate that from what is published while the end is on its way to
+    the publishers; so that may be handed over, too.
     """
 
     subscription: str
@@ -201,7 +202,7 @@ class ReadyRequest:
 
 
 def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
-    """Return which stay of which publisher a request is about."""
+    """Return the stay and the publisher that a request is about."""
     return request.publisher, request.connection
 
 
@@ -304,7 +305,7 @@ class AdvertiseConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class PublisherLeaves:
-    """The publisher is to hand over nothing more here, say so by a LeaveRequest, and go on at ``home_to``."""
+    """The publisher must hand over nothing more here, confirm by a LeaveRequest, and continue at ``home_to``."""
 
     publisher: str
     home_to: str

@@ -1,4 +1,4 @@
-"""What a broker's protocol core is to whoever drives it: the emulator, tests that try every order, a node on a network.
+"""What a broker's protocol core is to its driver: the emulator, tests that try every order, a node on a network.
 
 In: one message at a time (from a neighbour, a local client or the controller) and the time. Out: effects. A core owns
 no queue, no link and no clock. What it asks of its surroundings: messages of one link arrive in the order they were
@@ -38,21 +38,21 @@ class BrokerProtocol(Protocol):
     held_count_max: int
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
-        """Take the configuration that it begins with for the one that a plan led to, in a term or an earlier one.
+        """Accept the configuration that it begins with as the one that a plan led to, in this or an earlier term.
 
         It then answers for that plan as if it had carried it out, and obeys no leader of a lower term.
         """
         ...
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own.
+        """Process one message and return what to do, in order. ``source`` is a neighbour or None for our own.
 
         Raises ProtocolError for a message that cannot be.
         """
         ...
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Take note that a neighbour is gone for good, after all that it had sent; return what is to be done."""
+        """Note that a neighbour is gone for good, after all that it had sent; return what to do."""
         ...
 
     @property

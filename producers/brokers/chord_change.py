@@ -62,7 +62,7 @@ class RingChange:
         self.broker = core.broker
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Go on without a neighbour that is dead, behind all that it had sent."""
+        """Continue without a dead neighbour, after all that it had sent."""
         effects: list[Effect] = []
         for tables in self._core.epochs():
             effects += self._deaths.lose_in(tables, peer, now_ms)
@@ -98,7 +98,7 @@ class RingChange:
         return ""
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
-        """Begin the plan: derive and join trees of the new epoch, and tell the users that are to move."""
+        """Begin the plan: derive and join trees of the new epoch, and notify the users to be moved."""
         assert isinstance(target, ChordConfiguration)
         under_way = self._moves.plan_of(command)
         going = {name for name, move in under_way.moves.items() if move.home_from == self.broker}
@@ -126,7 +126,7 @@ class RingChange:
     def _derive(self, old: ChordTables, tables: ChordTables) -> None:
         """Take over our places in trees, and children, where the way from the rendezvous is the same in both epochs.
 
-        Neighbours do likewise, so no message is needed. Whoever has no use for its place in the new epoch leaves it.
+        Neighbours do likewise, so no message is needed. A broker without use for its place in the new epoch leaves it.
         """
         for topic, entry in old.topics.items():
             if tables.same_way(old, topic, self.broker):
@@ -164,11 +164,11 @@ class RingChange:
     # --- switching ---------------------------------------------------------------------------------------------------
 
     def begin_switch(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
-        """Switch at once: users go on at their new homes without leaving the old ones first."""
+        """Switch at once: users continue at their new homes without leaving the old ones first."""
         return self._core.switch(under_way, now_ms)
 
     def taken_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Tell the users that have come that this is their home."""
+        """Notify the users that have come that this is their home."""
         return self._moves.take_over(under_way)
 
     def must_hold(self, delivery: Deliver) -> bool:
@@ -193,7 +193,7 @@ class RingChange:
         return self._endings.kept_notifications()
 
     def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Let go on whatever waits at this broker as a rendezvous."""
+        """Release everything that waits at this broker as a rendezvous."""
         return self._endings.release_waiting(under_way)
 
     # --- draining ----------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class RingChange:
             local.has_come = False
 
     def forget_epoch(self, gone: ChordTables, under_way: RingPlanUnderWay | None, now_ms: float) -> list[Effect]:
-        """Confirm and forget what waited for the epoch; after an abort, tell users that they stay."""
+        """Confirm and forget what waited for the epoch; after an abort, notify users that they stay."""
         if gone.epoch < self._core.epoch:
             self._ring.retire(gone)
         effects: list[Effect] = []
@@ -258,7 +258,7 @@ class RingChange:
         return any(entry is not None and local.subscription in entry.subscriptions for entry in entries)
 
     def is_of_plan(self, message: Message, under_way: RingPlanUnderWay) -> bool:
-        """Return True for END and for whatever builds the new trees."""
+        """Return True for END and for messages that build the new trees."""
         if isinstance(message, EndPublisher | EndTopic):
             return True
         return not isinstance(message, Notification) and getattr(message, "epoch", None) == under_way.epoch_to

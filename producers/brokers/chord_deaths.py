@@ -1,14 +1,14 @@
 """Brokers of a Chord ring that die: nothing is waited for that was to cross them, and all that had crossed them first.
 
 In: that a broker is dead, from its link or from the controller, and what its neighbours pass on. Out: effects. A link
-tells of a death behind all that the dead broker had sent, so its neighbours know where that ends, and they alone. Each
-says so with EndBehind to those whom the ways over the dead broker led to next, and they to the next: the ways from one
-broker to all others are a tree, so that is one message for each broker. EndBehind follows the same ways as what had
-crossed the dead broker, towards a rendezvous or down from one, and links keep order: whoever has it has all of that.
+reports a death after all that the dead broker had sent, so only its neighbours know where that ends. Each says so with
+EndBehind to those whom the ways over the dead broker led to next, and they to the next: the ways from one broker to all
+others are a tree, so that is one message for each broker. EndBehind follows the same ways as what had crossed the dead
+broker, towards a rendezvous or down from one, and links keep order: a broker that has it has all of that.
 
-Where two brokers of one way are dead, EndBehind of the earlier one ends at the later one, whose own goes on; either
-will do. So nobody needs to know who is dead to know what has ended: it is enough that EndBehind of any broker on the
-way has come.
+If two brokers of one way are dead, EndBehind of the earlier one ends at the later one, whose own continues; either will
+do. So nobody needs to know who is dead to know what has ended: it is enough that EndBehind of any broker on the way has
+come.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ In: what brokers of a topic's tree and homes of publishers ask each other while 
 a transition does otherwise belongs to :mod:`producers.brokers.chord_change`.
 
 Notifications of both epochs keep their order where they take the same way: links do that. So END is sent only where a
-way changes. Each end of a way knows that by itself, from the two rings:
+way changes. Each end of a way derives that by itself, from the two rings:
 
 - *The rendezvous of a topic changes*, or its ways to most brokers do: all homes of its publishers send EndPublisher to
-  the old one, which tells the whole tree when it has them all.
+  the old one, which notifies the whole tree when it has them all.
 - *The way from a publisher to the rendezvous changes*: its home sends EndPublisher; until that has come, what the
   publisher has published in the new epoch waits at the rendezvous.
-- *The way from the rendezvous to a subscribing broker changes, or one of its users is to move*: the broker asks for
-  END, from child to parent in the old tree; the rendezvous asks the homes of all publishers for it, and tells those who
-  asked.
+- *The way from the rendezvous to a subscribing broker changes, or one of its users is to be moved*: the broker asks for
+  END, from child to parent in the old tree; the rendezvous asks the homes of all publishers for it, and answers those
+  who asked.
 
 What is still under way when an epoch is retired has the same way in the next one, and is routed by that one's tables.
 """
@@ -144,9 +144,9 @@ class TopicEndings:
     # --- END ---------------------------------------------------------------------------------------------------------
 
     def end_publishers(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Send END for the local publishers of which somebody needs it, once; after a death for all.
+        """Send END for the local publishers whose END somebody needs, once; after a death for all.
 
-        Whoever needs it may be unable to ask: what asks for it goes the ways of the new epoch, which a death may cut.
+        A broker that needs it may be unable to ask: the request goes the ways of the new epoch, which a death may cut.
         """
         is_first, under_way.has_ended_publishing = not under_way.has_ended_publishing, True
         has_deaths = any(self._core.tables[one].ended_behind for one in (under_way.epoch_from, under_way.epoch_to))
@@ -168,7 +168,7 @@ class TopicEndings:
         return self._ring.route_on(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
 
     def accept_end_of_publisher(self, message: EndPublisher) -> list[Effect]:
-        """Nothing of the old epoch follows from a publisher: what it has sent in the new one goes on."""
+        """Nothing of the old epoch follows from a publisher: release what it has sent in the new one."""
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
@@ -190,7 +190,7 @@ class TopicEndings:
         return effects
 
     def see_ended_behind(self, tables: ChordTables) -> list[Effect]:
-        """Nothing more has crossed a broker that is dead: whatever had to come that way has ended here."""
+        """Nothing more has crossed a dead broker: everything that had to come that way has ended here."""
         effects: list[Effect] = []
         for entry in list(tables.topics.values()):
             if entry.parent is not None and tables.is_over_from(tables.rendezvous(entry.topic)):
@@ -222,14 +222,14 @@ class TopicEndings:
         return topic in under_way.ends_wanted or self._ends_unasked(under_way, topic)
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
-        """Return True if a child is told END of a topic."""
+        """Return True if a child is sent END of a topic."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return True
         return self._ends_unasked(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
 
     def end_topic(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
-        """Nothing of a topic follows in this epoch: tell the children and the users that have moved away."""
+        """Nothing of a topic follows in this epoch: notify the children and the users that have moved away."""
         if entry.is_over:
             return []
         entry.is_over = True
@@ -288,7 +288,7 @@ class TopicEndings:
         return []
 
     def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Let go on whatever waits at this rendezvous, though END has not come."""
+        """Release everything that waits at this rendezvous, though END has not come."""
         effects: list[Effect] = []
         for stay in list(under_way.waiting_at_root):
             under_way.publishers_over.add(stay)
@@ -296,7 +296,7 @@ class TopicEndings:
         return effects
 
     def _release_at_root(self, under_way: RingPlanUnderWay, topic: str, publisher: str) -> list[Effect]:
-        """Let go on what waited for the END of a publisher, in its order."""
+        """Release what waited for the END of a publisher, in its order."""
         effects: list[Effect] = []
         for message in under_way.waiting_at_root.pop((topic, publisher), ()):
             if isinstance(message, Notification):

@@ -98,7 +98,7 @@ class EndPublisher:
 
 @dataclass(frozen=True, slots=True)
 class AskEndTopic:
-    """Child to parent, in the tree of the epoch before: tell me when no notification of the topic follows there."""
+    """Child to parent, in the tree of the epoch before: notify me when no notification of the topic follows there."""
 
     epoch: int
     topic: str
@@ -117,7 +117,7 @@ class AskEndPublisher:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """From the old home of a user that has moved: the user has been told all that this home had for it."""
+    """From the old home of a user that has moved: the user has got all that this home had for it."""
 
     epoch: int
     target: str
@@ -126,7 +126,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class AskFlush:
-    """To the rendezvous: tell me when all that was published on the topic before now has come to me."""
+    """To the rendezvous: notify me when all that was published on the topic before now has come to me."""
 
     epoch: int
     target: str

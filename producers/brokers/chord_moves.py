@@ -1,7 +1,7 @@
-"""Users of a Chord ring that a plan moves: told so at the old home, served at both, handed over, or cut off.
+"""Users of a Chord ring that a plan moves: notified at the old home, served at both, handed over, or cut off.
 
-In: requests of local users and what homes tell each other of them. Out: effects. A user that moves is told so at its
-old home, which goes on serving it in epoch k; it attaches at its next home, too, which serves it in k+1 and holds that
+In: requests of local users and the homes' messages about them. Out: effects. A user that moves is notified at its old
+home, which continues to serve it in epoch k; it attaches at its next home, too, which serves it in k+1 and holds that
 back until the old home has handed over all of k. Until it is taken there it asks both homes for what is new, which
 stands when both have confirmed it. The plan itself belongs to :mod:`producers.brokers.chord_change`.
 """
@@ -65,12 +65,12 @@ class MovingUsers:
             awaited_users=coming - going,
         )
 
-    # --- users that are to go on elsewhere ----------------------------------------------------------------------------
+    # --- users to be moved ----------------------------------------------------------------------------
 
     def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued.
 
-        A user that is to go on elsewhere asks there, too: only the old epoch needs it here. A broker that stamps the
+        A user to be moved asks there, too: only the old epoch needs it here. A broker that stamps the
         new epoch needs no place in the old one any more: it would have to wait for END there again.
         """
         under_way, epochs = self._core.under_way, self._core.epochs()
@@ -81,7 +81,7 @@ class MovingUsers:
         return epoch_max, [tables for tables in epochs if epoch_min <= tables.epoch <= epoch_max]
 
     def see_late(self, request: SubscribeRequest) -> list[Effect]:
-        """Tell a user that is to go on elsewhere if what it asks for comes too late to be handed over here."""
+        """Notify a user to be moved if its request comes too late to be handed over here."""
         under_way = self._core.under_way
         if under_way is None or not under_way.is_active:
             return []
@@ -106,7 +106,7 @@ class MovingUsers:
         return not local.has_ended and under_way.leaving.get(local.user) == local.connection
 
     def send_away(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
-        """Tell users that they are to move, and the next homes of those that are not here not to wait."""
+        """Notify users to be moved, and the next homes of those that are not here not to wait."""
         under_way = self._core.under_way
         assert under_way is not None
         effects: list[Effect] = []
@@ -199,7 +199,7 @@ class MovingUsers:
         return None
 
     def take_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Tell the users that have come that this is their home; this broker has just switched.
+        """Notify the users that have come that this is their home; this broker has just switched.
 
         From now on each of them is waited for: to say that it has heard so, and then that it has all of the old epoch.
         """
@@ -241,7 +241,7 @@ class MovingUsers:
     # --- what the old home hands over ---------------------------------------------------------------------------------
 
     def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
-        """Tell users that have moved which of their subscriptions get nothing more here."""
+        """Notify users that have moved which of their subscriptions get nothing more here."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return []
@@ -259,9 +259,9 @@ class MovingUsers:
         return self._hand_over(under_way, local.user) if under_way.is_active else []
 
     def _hand_over(self, under_way: RingPlanUnderWay, user: str) -> list[Effect]:
-        """Tell a user's next home when it has been told all: from then on that waits for nobody but the user.
+        """Notify a user's next home when the user has got everything here: from then on it waits only for the user.
 
-        Not before this broker is active: until then it takes up what the user asks for anew.
+        Not before this broker is active: until then it accepts new requests of the user.
         """
         if under_way.unflushed.get(user) or under_way.unflushed.pop(user, None) is None:
             return []

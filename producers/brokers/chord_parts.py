@@ -1,7 +1,7 @@
 """What the parts of a broker of a ring ask of those above them.
 
-Trees know nothing of publishers, publishers nothing of END, END nothing of users that move; each is told what it must
-know through this protocol. :class:`producers.brokers.chord_routing.RingRouting` puts them together.
+Trees know nothing of publishers, publishers nothing of END, END nothing of users that move; each gets what it needs
+through this protocol. :class:`producers.brokers.chord_routing.RingRouting` puts them together.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RingParts(Protocol):
         ...
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
-        """Return True if a child is told that a topic has ended in this epoch."""
+        """Return True if a child is notified that a topic has ended in this epoch."""
         ...
 
     def registered(self, tables: ChordTables, message: Register) -> list[Effect]:

@@ -65,7 +65,7 @@ class TopicPublishers:
         return effects + self._ring.route_on(tables, ack)
 
     def _derives(self, later: ChordTables, tables: ChordTables, message: Register) -> bool:
-        """Return True if a later epoch takes a registration from this one, and does not get one of its own."""
+        """Return True if a later epoch takes a registration from this one, and does not get its own."""
         is_asked = (message.topic, message.publisher) in later.successors  # There, too, it waits for an earlier stay.
         return not is_asked and later.takes_over(tables, message.topic, message.home)
 
@@ -81,7 +81,7 @@ class TopicPublishers:
         return [AdvertiseConfirmed(publisher, connection)]
 
     def unadvertise(self, request: UnadvertiseRequest) -> list[Effect]:
-        """Tell the rendezvous of every live epoch that a local publisher has ended."""
+        """Notify the rendezvous of every live epoch that a local publisher has ended."""
         local = self.here.get(request.publisher)
         if local is None or local.connection != request.connection:
             return []

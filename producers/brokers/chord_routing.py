@@ -72,13 +72,13 @@ from regraft.producers.brokers.two_epochs import (
     TwoEpochBroker,
 )
 
-RETIRED_KEPT_MAX = 16  # Epochs of which something may still be under way; what comes of an older one goes no further.
+RETIRED_KEPT_MAX = 16  # Epochs with messages possibly in transit; those of an older one go no further.
 
 
 def ring_broker(
     broker: str, configuration: ChordConfiguration, boot_ms: int, *, is_outside: bool = False
 ) -> RingBroker:
-    """Return the protocol core of a broker of a ring, or of one that is outside."""
+    """Return the protocol core of a broker of a ring, or of an outsider."""
     return TwoEpochBroker(broker, ChordTables(broker, configuration, is_outside=is_outside), boot_ms, RingRouting)
 
 
@@ -120,7 +120,7 @@ class RingRouting:
         return publishers | self.trees.users_here() | self.moves.users_of_plan()
 
     def look_around(self, now_ms: float) -> list[Effect]:
-        """Whatever it was, it may have been the last thing that being prepared or drained still waited for."""
+        """Any message may have been the last one needed to be prepared or drained."""
         return self._core.tell_prepared(now_ms) + self._core.drain(now_ms)
 
     # --- notifications -----------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class RingRouting:
         return self._as_ever[key]
 
     def retire(self, gone: ChordTables) -> None:
-        """Remember an epoch of which something may still be under way."""
+        """Remember an epoch with messages possibly in transit."""
         self._retired.append(_Retired(gone.epoch, gone.configuration, gone.lost, frozenset(gone.dead)))
         self._as_ever.clear()
 
@@ -251,7 +251,7 @@ class RingRouting:
                 return self.trees.cancel(request)
             case AdvertiseRequest():
                 if self._core.under_way is not None:
-                    # Whoever drains an epoch must know all who publish in it.
+                    # A broker that drains an epoch must know all that publish in it.
                     return self._core.postpone(request)
                 return self.publishers.advertise(request)
             case UnadvertiseRequest():
@@ -310,7 +310,7 @@ class RingRouting:
         """Take from a message of a retired epoch what it says of the epoch that was derived from it.
 
         Only what nobody waits for may come so late: that a child has left, and that a publisher has, where its way is
-        the same in both. Whatever else is under way is of no more use.
+        the same in both. Everything else in transit is useless now.
         """
         oldest = self._core.tables[min(self._core.tables)]
         if oldest.is_outside:
@@ -386,7 +386,7 @@ class RingRouting:
         return self.endings.joined(tables, topic, source)
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
-        """Return True if a child is told that a topic has ended in this epoch."""
+        """Return True if a child is notified that a topic has ended in this epoch."""
         return self.endings.passes_end(tables, entry, peer)
 
     def registered(self, tables: ChordTables, message: Register) -> list[Effect]:

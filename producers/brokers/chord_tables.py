@@ -27,8 +27,8 @@ class TopicEntry:
     ``parent`` is the neighbour towards the rendezvous, None at the rendezvous itself. ``children`` get what comes;
     ``issued`` says up to which epoch each of them speaks for itself.
     ``subscriptions`` are the local ones, with those that have ended but may still be owed something (``ended_here``);
-    ``fresh`` are not confirmed yet. ``is_joined``: the way from the rendezvous stands; ``waiting`` are children to be
-    told when it does. ``flushing`` are the subscriptions that the flush under way lets go, None when none is.
+    ``fresh`` are not confirmed yet. ``is_joined``: the way from the rendezvous stands; ``waiting`` are children to
+    notify when it does. ``flushing`` are the subscriptions that the flush under way lets go, None when none is.
     ``is_over``: nothing of this epoch will come any more. ``is_derived``: taken over from the epoch before, whose
     acknowledgement is this one's, too.
     """
@@ -108,15 +108,15 @@ class Registration:
 class RingPlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
 
-    ``is_ring_kept``: no broker changes its ID. ``leaving``: users that are to go on elsewhere and are still connected,
-    with their connection. ``awaited_users``: those that are to come and have not yet, ``come_users`` those that have,
-    with their connection. ``unheard``: users that have not said that they heard of their move, with when they were
-    told: until this broker is active those that leave, then those that it has taken. ``unflushed``: subscriptions of
-    leaving users that the old epoch still serves here, by user. ``handed_over``: users that have come and whose old
-    home has nothing more for them, with since when. ``ends_wanted``: topics whose END this broker waits
-    for, for itself or for the children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous
-    asks for, ``ends_sent`` those that it was sent for.
-    ``publishers_over``: by topic, publishers of which nothing of the old epoch follows; ``waiting_at_root``: what
+    ``is_ring_kept``: no broker changes its ID. ``leaving``: users to be moved that are still connected, with their
+    connection. ``awaited_users``: those that are to come and have not yet, ``come_users`` those that have, with their
+    connection. ``unheard``: users that have not acknowledged their move, with when they were notified: until this
+    broker is active those that leave, then those that it has taken. ``unflushed``: subscriptions of leaving users that
+    the old epoch still serves here, by user. ``handed_over``: users that have come and whose old home has nothing more
+    for them, with since when. ``ends_wanted``: topics whose END this broker waits for, for itself or for the children
+    in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous asks for, ``ends_sent`` those that it
+    was sent for.
+    ``publishers_over``: by topic, publishers with nothing more of the old epoch to come; ``waiting_at_root``: what
     others of them have sent in the new one.
     """
 
@@ -143,7 +143,7 @@ class ChordTables:
     that have come again before the end of their earlier stay did, by topic and publisher. ``awaited`` are
     subscriptions that have moved here and whose old home may still hand over something of this epoch, with their user.
     ``lost`` are the brokers whose life in the epoch before is over. ``dead`` have died in this one, as their links or
-    the controller say; ``ended_behind`` are those of whom nothing more comes here in it, whoever passed it on. A broker
+    the controller say; ``ended_behind`` are those from whom nothing more comes here in it, through any broker. A broker
     that is not on the ring has tables without neighbours, as has one that ``is_outside`` though it is: it was, in an
     earlier life.
     """
@@ -222,7 +222,7 @@ class ChordTables:
     def takes_over(self, older: ChordTables, topic: str, home: str) -> bool:
         """Return True if the rendezvous of an older epoch knows here, too, who publishes on a topic at ``home``.
 
-        Otherwise the home registers its publishers anew: so it does where something of that may have been lost.
+        Otherwise the home registers its publishers again, as it does if some of that may have been lost.
         """
         root, places = older.rendezvous(topic), (older.configuration.place_of, self.configuration.place_of)
         is_kept = root == self.rendezvous(topic) and all(home in place_of for place_of in places)
@@ -239,7 +239,7 @@ class ChordTables:
     def same_route(self, older: ChordTables, start: str, target: str) -> bool:
         """Return True if the way between two brokers is that of an older epoch, broker by broker.
 
-        One that touches a broker which is not in both, or whose life in the older one is over, is not.
+        A link that touches a broker which is not in both, or whose life in the older one is over, is not.
         """
         place = self.configuration.place_of
         if start not in place or target not in place:

@@ -9,8 +9,8 @@ Zhao13, section 3). A broker joins at its parent, which joins at its own until o
 
 A subscription that ends is still owed what was published before. So a broker leaves a tree only after a flush: the
 rendezvous sends a probe to each publisher of the topic, which comes back behind what the publisher had published, and
-then tells the broker, behind the topic's notifications. One that stays in the tree anyway asks for it, too: a topic may
-be quiet for long, and nobody wants what comes then.
+then notifies the broker, behind the topic's notifications. A broker that stays in the tree anyway asks for it, too: a
+topic may be quiet for long, and nobody wants what comes then.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from regraft.producers.brokers.match_content import Filter, Operator
 from regraft.producers.brokers.two_epochs import ProtocolError
 
 TOPIC = "topic"  # The attribute that subscriptions and publishers name their topic by.
-ENDED_KEPT_MAX = 10_000  # So many, when no flush comes back: a publisher's home or the rendezvous has died.
+ENDED_KEPT_MAX = 10_000  # How many are kept if no flush comes back: a publisher's home or the rendezvous has died.
 
 
 def topic_of(filter_: Filter) -> str:
@@ -117,7 +117,7 @@ class TopicTrees:
         return effects + self.forget_ended((local.subscription,))
 
     def _drop_oldest_ended(self, entry: TopicEntry) -> list[Effect]:
-        """Keep the subscriptions that wait for a flush bounded; without deaths there are never so many."""
+        """Keep the subscriptions that wait for a flush bounded; without deaths there are never that many."""
         if len(entry.ended_here) <= ENDED_KEPT_MAX:
             return []
         oldest = next(name for name in entry.subscriptions if name in entry.ended_here)
@@ -139,7 +139,7 @@ class TopicTrees:
         return effects
 
     def settle(self, topic: str, now_ms: float) -> list[Effect]:
-        """Tell children and local users that the way from the topic's rendezvous stands, where it does."""
+        """Notify children and local users that the way from the topic's rendezvous is complete, if it is."""
         effects: list[Effect] = []
         for tables in self._core.epochs():
             entry = tables.topics.get(topic)
@@ -182,7 +182,7 @@ class TopicTrees:
         entry = tables.topics.get(topic)
         if entry is None:
             parent = tables.parent(topic)
-            # Nothing can come through a dead parent: what waits for it must not wait for ever.
+            # Nothing can come through a dead parent: what waits for it must not wait forever.
             is_cut = parent in tables.dead
             is_over = parent is not None and tables.is_over_from(tables.rendezvous(topic))
             entry = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_over)
@@ -245,7 +245,8 @@ class TopicTrees:
         """Leave a tree at the parent, and a place in a later epoch that was derived from this one, too.
 
         A derived place that is still of use becomes this broker's own: the parent may be still to derive it, and will
-        not when we have left. (Without this all of the next epoch is lost for whoever asks for the topic then.)
+        not when we have left. (Without this, everything of the next epoch is lost for a broker that asks for the topic
+        then.)
         """
         effects: list[Effect] = []
         issued_max = max(self._core.tables)

@@ -1,7 +1,7 @@
 """Whom a broker obeys: the leader of the highest term that it has seen, and for each epoch one plan alone.
 
-In: commands. Out: why one is refused, whatever it asks for. What a command does that is not refused here belongs to
-:mod:`producers.brokers.two_epochs`.
+In: commands. Out: why one is refused, regardless of its request. What a command does that is not refused here belongs
+to :mod:`producers.brokers.two_epochs`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kind of overlay tells a broker's core: how its tables change from one epoch to the next, and how it routes.
+"""What a kind of overlay gives a broker's core: how its tables change from one epoch to the next, and how it routes.
 
 The core (:mod:`producers.brokers.two_epochs`) owns the epochs, the plan under way and the phases, and asks these two at
 the right moments; they use the core's public methods. On a tree they are :mod:`producers.brokers.tree_change` and
@@ -67,7 +67,7 @@ def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
 
 
 def turned_away(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
-    """Tell a client that a broker is no home."""
+    """Notify a client that a broker is not its home."""
     client = request.client if isinstance(request, SubscribeRequest) else request.publisher
     return [ClientDropped(client, request.connection)]
 
@@ -128,7 +128,7 @@ class EpochChange(Protocol[Tables, PlanIn]):
         ...
 
     def taken_over(self, under_way: PlanIn) -> list[Effect]:
-        """Return what clients are told when this broker has switched."""
+        """Return what to send clients when this broker has switched."""
         ...
 
     def drain_on(self, under_way: PlanIn) -> list[Effect]:
@@ -152,7 +152,7 @@ class EpochChange(Protocol[Tables, PlanIn]):
         ...
 
     def release_waiting(self, under_way: PlanIn) -> list[Effect]:
-        """Let go on whatever waits for something of the old epoch, besides deliveries."""
+        """Release everything that waits for something of the old epoch, besides deliveries."""
         ...
 
     def finish_moves(self, under_way: PlanIn) -> None:
@@ -211,5 +211,5 @@ class Routing(Protocol[Tables, PlanIn]):
         ...
 
     def look_around(self, now_ms: float) -> list[Effect]:
-        """Return what a message or command may have made possible, whatever it was."""
+        """Return what any message or command may have made possible."""
         ...

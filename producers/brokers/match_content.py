@@ -140,7 +140,7 @@ def _is_implied(given: list[Predicate], implied: Predicate) -> bool:
 
 
 def _refusals(predicate: Predicate) -> list[Predicate]:
-    """Return predicates of which each value of the same type fulfils one exactly if it does not fulfil the given."""
+    """Return predicates of which a value of the same type fulfils one exactly if it does not fulfil the given one."""
     if predicate.operator is not Operator.PREFIX:
         return [Predicate(predicate.attribute, _OPPOSITE[predicate.operator], predicate.value)]
     prefix = str(predicate.value)

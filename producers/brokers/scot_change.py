@@ -3,7 +3,7 @@
 In: commands of the controller, markers, publishers that leave, neighbours that die. Out: effects. What is the same on
 any overlay stands in :mod:`producers.brokers.two_epochs`.
 
-Tables of the new epoch are filled anew: each home issues its subscriptions and advertises its publishers in it. A
+Tables of the new epoch are refilled: each home issues its subscriptions and advertises its publishers in it. A
 publisher that moves is announced to its next home by the old one. Deliveries of the new epoch wait until the old one is
 drained here, so that none overtakes one of the old. A detour may lead a notification over any links of the old epoch,
 but to no cluster twice; so its end goes round by how often notifications have crossed between clusters.
@@ -55,7 +55,7 @@ class ScotChange:
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Take what a neighbour that is dead sent as ended, and wait for none of its answers.
 
-        The link's word for a death that the controller has told of before says nothing of a life that came after it.
+        A link's report of a death that the controller has already announced says nothing about a later life.
         """
         is_of_old = peer in self._links_to_end
         self._links_to_end.discard(peer)
@@ -198,7 +198,7 @@ class ScotChange:
         return effects
 
     def _announce(self, under_way: ScotPlanUnderWay, name: str, connection: int, filter_: object) -> list[Effect]:
-        """Tell a publisher's next home of it, by the overlay that both homes are in."""
+        """Announce a publisher to its next home, by the overlay that both homes are in."""
         home = under_way.moves[name].home_to
         both = [one for one in (under_way.epoch_to, under_way.epoch_from) if self._is_in(one, home)]
         message = PublisherComes(under_way.epoch_to, name, connection, home, filter_, both[0])  # type: ignore[arg-type]
@@ -289,7 +289,7 @@ class ScotChange:
     # --- switching and draining --------------------------------------------------------------------------------------
 
     def begin_switch(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
-        """Tell the publishers that are to move to leave; switch at once where there are none."""
+        """Ask the publishers to be moved to leave; switch at once if there are none."""
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
         older = self._core.tables[under_way.epoch_from]
@@ -301,7 +301,7 @@ class ScotChange:
         return [PublisherLeaves(name, under_way.moves[name].home_to, one.connection) for name, one in here.items()]
 
     def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Take note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
+        """Note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
         under_way = self._core.under_way
         if under_way is None or not under_way.leaving:
             return []
@@ -324,7 +324,7 @@ class ScotChange:
         return effects
 
     def taken_over(self, under_way: ScotPlanUnderWay) -> list[Effect]:
-        """Tell the clients that come here that this is their home."""
+        """Notify the clients that come here that this is their home."""
         hosted = self._core.tables[under_way.epoch_to].hosted
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         taken: list[Effect] = []
@@ -385,5 +385,5 @@ class ScotChange:
         return effects
 
     def is_of_plan(self, message: Message, under_way: ScotPlanUnderWay) -> bool:
-        """Return True for the markers and for whatever fills the new tables."""
+        """Return True for the markers and for messages that fill the new tables."""
         return isinstance(message, FlowEnd) or getattr(message, "epoch", None) == under_way.epoch_to

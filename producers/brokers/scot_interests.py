@@ -2,7 +2,7 @@
 
 In: requests of local clients and control messages of neighbours. Out: effects. A subscription goes to all brokers of
 its cluster, an advertisement to those of the region of its home and no further. Every table belongs to an epoch; while
-two are live, both are kept, and each is filled by messages of its own. Notifications belong to
+two are live, both are kept, and each is filled by its own messages. Notifications belong to
 :mod:`producers.brokers.scot_routing`, the change from one epoch to the next to :mod:`producers.brokers.scot_change`.
 """
 
@@ -51,7 +51,7 @@ class ScotInterests:
         self._core = core
         self.broker = core.broker
         self.locals: dict[str, LocalSubscription] = {}
-        self.may_publish: set[Stay] = set()  # Local publishers that have been told so.
+        self.may_publish: set[Stay] = set()  # Local publishers that have been notified.
         self._ended: deque[tuple[float, str]] = deque()
 
     @property
@@ -143,7 +143,7 @@ class ScotInterests:
         return self.acknowledge(tables, name)
 
     def acknowledge(self, tables: ScotTables, name: str) -> list[Effect]:
-        """Tell whoever the subscription came from when nothing is awaited for it any more, once."""
+        """Notify the subscription's sender once nothing is awaited for it any more."""
         entry = tables.entries.get(name)
         if entry is None or entry.is_confirmed or entry.awaited or entry.awaited_bits:
             return []
@@ -179,10 +179,10 @@ class ScotInterests:
     # --- publishers at home here -------------------------------------------------------------------------------------
 
     def host(self, tables: ScotTables, publisher: str, filter_: Filter, connection: int) -> list[Effect]:
-        """Be the home of a publisher in an epoch, and tell its region; whether it may publish is asked afterwards."""
+        """Become the home of a publisher in an epoch and announce it to its region; whether it may publish is open."""
         known = tables.hosted.get(publisher)
         if known is not None and known.connection >= connection:
-            return []  # An earlier stay that is told of behind a later one.
+            return []  # An earlier stay announced after a later one.
         effects = [] if known is None else self.unhost(tables, publisher, known.connection)
         peers = {peer for peer in tables.region if peer != self.broker and peer not in tables.dead}
         tables.hosted[publisher] = Hosted(filter_, connection, awaited=set(peers))
@@ -219,7 +219,7 @@ class ScotInterests:
         return [AdvertiseConfirmed(*stay)]
 
     def forget_departed(self) -> None:
-        """Forget who was told that it may publish and is at home here no longer."""
+        """Forget publishers that were notified that they may publish and are no longer at home here."""
         here = {(name, one.connection) for tables in self._core.epochs() for name, one in tables.hosted.items()}
         self.may_publish &= here
 
@@ -244,7 +244,7 @@ class ScotInterests:
         return [*self.tell_wanted(tables, stay), Send(source, AdvertiseAck(tables.epoch, *stay))]
 
     def tell_wanted(self, tables: ScotTables, stay: Stay) -> list[Effect]:
-        """Tell the host of a publisher whether this cluster wants what it publishes, where that has changed."""
+        """Notify the host of a publisher whether this cluster wants what it publishes, if that has changed."""
         remote = tables.remotes[stay]
         is_wanted = any(intersects(remote.filter_, known.filter_) for known in tables.entries.values())
         if is_wanted == remote.is_wanted or remote.host in tables.dead:
@@ -254,7 +254,7 @@ class ScotInterests:
         return [Send(remote.host, VectorBit(tables.epoch, *stay, is_wanted))]
 
     def see_bit_set(self, tables: ScotTables, message: VectorAck) -> list[Effect]:
-        """Take note that the host heeds what it was told."""
+        """Note that the host has acknowledged."""
         remote = tables.remotes.get((message.publisher, message.connection))
         if remote is None:
             return []

@@ -1,4 +1,4 @@
-"""What brokers of a structured cyclic overlay tell each other beside what those of a tree do."""
+"""Messages between brokers of a structured cyclic overlay that a tree does not have."""
 
 from __future__ import annotations
 

@@ -206,5 +206,5 @@ class ScotRouting:
 
 
 def scot_broker(broker: str, configuration: ScotConfiguration, boot_ms: int, *, is_outside: bool = False) -> ScotBroker:
-    """Return the protocol core of a broker of a structured cyclic overlay, or of one that is outside."""
+    """Return the protocol core of a broker of a structured cyclic overlay, or of an outsider."""
     return ScotBroker(broker, configuration, boot_ms, is_outside=is_outside)

@@ -30,9 +30,9 @@ class Hosted:
 
 @dataclass(slots=True)
 class Remote:
-    """A publisher at home at another broker of the region; ``is_wanted`` here, as the host was told.
+    """A publisher at home at another broker of the region; ``is_wanted`` here, as reported to the host.
 
-    ``unanswered`` counts what it was told and has not acknowledged yet.
+    ``unanswered`` counts reports that it has not acknowledged yet.
     """
 
     host: str
@@ -56,7 +56,7 @@ class Entry:
 class LocalSubscription:
     """A subscription of a local client: which epochs are still to confirm it, is it confirmed, has it ended.
 
-    One that ``has_come`` by the plan under way is confirmed to its old home first.
+    A subscription that ``has_come`` by the plan under way is confirmed to its old home first.
     """
 
     filter_: Filter
@@ -72,10 +72,10 @@ class LocalSubscription:
 class ScotPlanUnderWay(PlanUnderWay):
     """The plan under way; ``moves`` are of publishers that leave or come here.
 
-    ``homes``: by broker the one that all its subscribers go to. ``waiting_for``: own subscriptions and publishers that
+    ``homes``: by broker the new home of all its subscribers. ``waiting_for``: own subscriptions and publishers that
     must be confirmed in the new epoch first; ``expected``: publishers that are to come, ``announced`` those that leave,
     with the number of the stay that ends here. ``leaving``: publishers that
-    must still leave before it is active, with when they were told, None until then. ``going`` are the subscriptions
+    must still leave before it is active, with when they were notified, None until then. ``going`` are the subscriptions
     that move elsewhere, ``ready`` those of them that their next home has, ``come`` those that it has brought here.
     """
 
@@ -134,7 +134,7 @@ class ScotTables:
         return self.ended.get(peer, 0)
 
     def has_ended(self, crossings: int, but: str = LOCAL) -> bool:
-        """Return True if nothing with so many crossings comes any more, from other neighbours than ``but``."""
+        """Return True if nothing with this many crossings comes any more from neighbours other than ``but``."""
         within = all(self.ended_count(peer) > crossings for peer in self.within if peer != but)
         # Nothing comes from another cluster without having crossed.
         return within and (not crossings or all(self.ended_count(peer) > crossings for peer in self.across))

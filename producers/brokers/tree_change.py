@@ -5,7 +5,7 @@ on any overlay stands in :mod:`producers.brokers.two_epochs`; which messages the
 to :mod:`producers.brokers.tree_routing`, the tables to :mod:`producers.brokers.tree_interests`.
 
 Tables of epoch k+1 are derived from those of k where the way to a subscription's home is the same in both trees, and
-built by subscriptions that travel over the new tree where not. A publisher that moves is told to leave when its old
+built by subscriptions that travel over the new tree where not. A publisher that moves is asked to leave when its old
 home is to activate; that home stays in epoch k until the publisher has said that it has handed over all, so that
 nothing of it is stamped k+1 there.
 """
@@ -53,7 +53,7 @@ class TreeChange:
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Take the flows of a neighbour that is dead as ended, and wait for none of its answers.
 
-        The link's word for a death that the controller has told of before says nothing of a life that came after it.
+        A link's report of a death that the controller has already announced says nothing about a later life.
         """
         is_of_old = peer in self._links_to_end
         self._links_to_end.discard(peer)
@@ -107,7 +107,7 @@ class TreeChange:
         move = None if under_way is None else under_way.moves.get(notification.publisher)
         newest = self._core.tables[max(self._core.tables)]
         if under_way is not None and under_way.lost and (move is not None or notification.home not in newest.same_way):
-            # An earlier stay of its publisher, at whatever home, may have ended unheard behind the lost.
+            # An earlier stay of its publisher, at any home, may have ended unheard behind the lost.
             return tables.is_drained and self._core.epoch > tables.epoch
         if under_way is not None and move is None and notification.home in newest.same_way:
             return True  # Both epochs come over the same links, which keep order.
@@ -184,7 +184,7 @@ class TreeChange:
         return RoutingTables(self.broker, tree, is_outside=True)
 
     def _own_unconfirmed(self) -> set[str]:
-        """Return what nobody else waits for: publishers of this broker, and those that a broker now dead told of."""
+        """Return what nobody else waits for: publishers of this broker, and those that a broker now dead announced."""
         dead = self._core.tables[self._core.epoch].dead
         known = self._interests.unconfirmed_advertisements
         return {name for name, one in known.items() if one.told_by == LOCAL or one.told_by in dead}
@@ -211,7 +211,7 @@ class TreeChange:
     def advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
         """Advertise a local publisher, or keep that until the transition is over and its earlier stay has ended here.
 
-        Whoever learns of a publisher must still hold the tables it derived the next ones from.
+        A broker that learns of a publisher must still hold the tables it derived the next ones from.
         """
         if self._core.under_way is not None or request.publisher in self._interests.advertisements:
             return self._core.postpone(request)
@@ -238,7 +238,7 @@ class TreeChange:
     # --- switching and draining --------------------------------------------------------------------------------------
 
     def begin_switch(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
-        """Tell the publishers that are to move to leave; switch at once where there are none."""
+        """Ask the publishers to be moved to leave; switch at once if there are none."""
         if under_way.leaving is not None:
             return []  # The answer follows when the publishers have left.
         going = sorted(name for name, move in under_way.moves.items() if move.home_from == self.broker)
@@ -253,7 +253,7 @@ class TreeChange:
         return known is not None and known.home == self.broker
 
     def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Take note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
+        """Note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
         under_way, known = self._core.under_way, self._interests.advertisements.get(request.publisher)
         if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:
             return []
@@ -285,7 +285,7 @@ class TreeChange:
         return []
 
     def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Tell the clients that come here that this is their home: publishers may publish here."""
+        """Notify the clients that come here that this is their home: publishers may publish here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
         here = [
@@ -333,5 +333,5 @@ class TreeChange:
         return effects + self._core.take_postponed(now_ms)
 
     def is_of_plan(self, message: Message, under_way: TreePlanUnderWay) -> bool:
-        """Return True for END and for whatever builds the new tables."""
+        """Return True for END and for messages that build the new tables."""
         return isinstance(message, End) or getattr(message, "epoch", None) == under_way.epoch_to

@@ -183,7 +183,7 @@ class TreeInterests(TreePublishers):
     def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
         """Return the neighbours beyond which the subscription meets an advertisement."""
         homes = self._homes_met(tables, entry) - {self.broker}
-        # One that is about to end may be at a broker that is gone.
+        # A subscription that is about to end may be at a broker that is gone.
         return {tables.next_hop[home] for home in homes if home in tables.next_hop} - {entry.towards}
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""Subscribers of a tree that a plan moves: told so at the old home, issued at the next one, held there until k is over.
+"""Subscribers of a tree that a plan moves: notified at the old home, issued at the next, held there until k is over.
 
 In: the plan under way, what clients say. Out: effects. A subscription that moves is in the tables of k with its old
-home and in those of k' with the next one, and neither is derived from the other. Its client is told so when the old
+home and in those of k' with the next one, and neither is derived from the other. Its client is notified when the old
 home prepares and brings it to the next home, which issues it in k' alone; the old home is prepared when that is on all
-brokers. The next home holds back what is stamped k' for it until k is retired: by then the old home has handed over
-all of k, as it is drained only when END has come over each of its links.
+brokers. The next home holds back what is stamped k' for it until k is retired: by then the old home has handed over all
+of k, as it is drained only when END has come over each of its links.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class MovingSubscribers:
     # --- at the old home ---------------------------------------------------------------------------------------------
 
     def send_away(self, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Tell the clients of subscriptions that are to go on elsewhere; one that has ended stays to its end."""
+        """Notify the clients of subscriptions to be moved; one that has ended stays to its end."""
         effects: list[Effect] = []
         for name, local in sorted(self._interests.locals.items()):
             home_to = under_way.home_after(name, self.broker)
@@ -72,7 +72,7 @@ class MovingSubscribers:
         return self._interests.bring(self._core.tables[request.epoch], request, now_ms)
 
     def take_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Tell the clients of what has come that this is their home; this broker has just switched."""
+        """Notify the clients of what has come that this is their home; this broker has just switched."""
         return [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.come)]
 
     def apart(self, subscriptions: Sequence[str]) -> list[tuple[str, ...]]:

@@ -32,7 +32,7 @@ class TreePublishers:
         """Send a subscription to every neighbour with an advertisement it meets that does not hold it yet."""
 
     def _meets(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
-        """Return the publishers of an epoch that a filter meets; one that was advertised later publishes later.
+        """Return the publishers of an epoch that match a filter; one advertised later publishes later.
 
         With ``epoch_min`` only those that were advertised in that epoch or later.
         """
@@ -66,7 +66,7 @@ class TreePublishers:
             ack = Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))
             return [ack, *self.repairs.pass_outrun(earlier, message, source)]
         sends = self.flood_on(message, source) + self.repairs.tell(message)
-        asked = {send.peer for send in sends} - {source}  # Who told of it knows it.
+        asked = {send.peer for send in sends} - {source}  # Its announcer knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
         )
@@ -104,18 +104,18 @@ class TreePublishers:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
                 known.successor = None  # It has ended before its turn came.
-            return [*self.flood_on(message, source)]  # A newer epoch, even one aborted since, may have told of it here.
+            return [*self.flood_on(message, source)]  # A newer epoch, even an aborted one, may have announced it.
         is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
         effects: list[Effect] = [*self.flood_on(message, source), *self.repairs.tell(message)]
         effects += self.repairs.tell_back(source, message)
-        if is_waited_for and known.told_by != LOCAL:  # Whoever told of it may not hear in its epoch that it has ended.
+        if is_waited_for and known.told_by != LOCAL:  # Its announcer may not hear in its epoch that it has ended.
             effects.append(Send(known.told_by, AdvertiseAck(known.epoch, message.publisher, message.connection)))
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
     def _give_way(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
-        """Let what is told take the place of what is known, here and, of an earlier stay, at all who know of that."""
+        """Replace what is known by what is announced, here and, for an earlier stay, wherever it is known."""
         if earlier.connection < message.connection:
             earlier.successor = None
             return self.forget_advertisement(source, Unadvertise(message.epoch, message.publisher, earlier.connection))
@@ -155,12 +155,12 @@ class TreePublishers:
                     entry.meets.add(known.publisher)
 
     def flood_on(self, message: Advertise | Unadvertise, source: str) -> list[Send]:
-        """Send a message to the living neighbours in the tree of its epoch, but for the one that it came from."""
+        """Send a message to the living neighbours in the tree of its epoch, except the one it came from."""
         tables = self._core.tables[message.epoch]
         return [Send(peer, message) for peer in tables.neighbours if peer != source and peer not in tables.dead]
 
     def forget_publishers(self) -> None:
-        """Know no publisher any more: who is outside is not told of their ends."""
+        """Forget all publishers: an outsider is not notified of their ends."""
         self.advertisements.clear()
         self.unconfirmed_advertisements.clear()
         self.repairs.outrun.clear()
@@ -186,5 +186,5 @@ class TreePublishers:
 
 
 def _order(message: Advertise) -> tuple[int, int]:
-    """Return what makes one advertisement count more than another: a later stay, or one that no abort takes back."""
+    """Return the precedence of an advertisement: a later stay, or one that no abort reverts."""
     return message.connection, -message.epoch

@@ -1,12 +1,12 @@
-"""What a broker of a tree tells and forgets of publishers in a repair: a plan that names lost brokers.
+"""What a broker of a tree announces and forgets of publishers in a repair: a plan that names lost brokers.
 
 In: the plan under way, what is known of publishers. Out: messages over the links that are new. A death cuts the floods
-of advertisements and of their ends in two: one side knows of what the other does not. So whoever knows a publisher
-tells of it over each new link that leads away from its home, and over each that the older epoch had brought: a death
-in the plan to that may have cut what one end of the link had passed on before it prepared, which so never went over the
-link. What has not been told so by when the older epoch is retired, though its home lies beyond such a link, has ended.
-Ends go over new links in every plan: a death may cut what the older tree carries. An abort takes back what was told in
-the newer epoch.
+of advertisements and of their ends in two: one side knows of what the other does not. So every broker that knows a
+publisher announces it over each new link that leads away from its home, and over each that the older epoch had brought:
+a death in the plan to that epoch may have cut off what one end of the link had passed on before it prepared, which so
+never crossed the link. A publisher not announced this way before the older epoch is retired, though its home lies
+beyond such a link, has ended. Ends go over new links in every plan: a death may cut what the older tree carries. An
+abort reverts what was announced in the newer epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TreeRepairs:
         self._core = core
         self._interests = interests
         self._ended: list[tuple[str, str, int]] = []  # The new link towards its home, publisher, stay.
-        # Stays told of while a later one was known here, and of which no end has come: others may still know them.
+        # Stays announced while a later one was known here, without an end so far: others may still know them.
         self.outrun: dict[tuple[str, int], Advertise] = {}
 
     @property
@@ -48,7 +48,7 @@ class TreeRepairs:
     # --- what is told ------------------------------------------------------------------------------------------------
 
     def begin(self) -> list[Effect]:
-        """Tell of all known publishers over new links, and let earlier stays go whose end cannot come any more."""
+        """Announce all known publishers over new links, and drop earlier stays whose end cannot come any more."""
         repair = self._repair
         if repair is None:
             return []
@@ -75,7 +75,7 @@ class TreeRepairs:
         return [Send(peer, told) for peer in sorted(peers)]
 
     def tell_back(self, source: str, end: Unadvertise) -> list[Send]:
-        """Answer an end over a new link with the same: what this broker has told over it may have crossed that."""
+        """Answer an end over a new link with the same: this broker's announcement over it may have crossed that."""
         plan = self._core.under_way
         if plan is None or end.epoch != plan.epoch_to or source not in self._may_know_otherwise(plan):
             return []
@@ -84,8 +84,8 @@ class TreeRepairs:
     def accept_ack(self, source: str, ack: AdvertiseAck) -> None:
         """Take note that a neighbour knows a publisher and, where it was asked in that epoch, that those beyond it do.
 
-        Whoever was told in both epochs answers in the newer one as soon as the older one's word takes its place; those
-        beyond know of it only when the answer in the older one comes.
+        A broker that got it in both epochs answers in the newer one as soon as the older one's takes its place; those
+        beyond know it only when the answer in the older one comes.
         """
         plan, known = self._core.under_way, self._known.get(ack.publisher)
         if plan is not None:
@@ -105,15 +105,15 @@ class TreeRepairs:
             repair.vouched.add((message.publisher, message.connection))
 
     def pass_outrun(self, known: Advertisement, message: Advertise, source: str) -> list[Send]:
-        """Pass on a stay that is told of behind a later one, and remember it until its end comes.
+        """Pass on a stay announced after a later one, and remember it until its end comes.
 
-        It is known to whoever told of it. Should a death cut off its end, a repair finds that it has ended.
+        Its announcer knows it. Should a death cut off its end, a repair finds that it has ended.
         """
         stay = message.publisher, message.connection
         if message.connection == known.connection or stay in self.outrun:
             return []
         if message.epoch > min(self._core.tables):
-            return []  # Its end may have come in the older epoch, and an abort takes back what the newer one tells.
+            return []  # Its end may have come in the older epoch, and an abort reverts what the newer one announces.
         self.outrun[stay] = message
         sends: list[Send] = self._interests.flood_on(message, source)
         return sends
@@ -123,9 +123,9 @@ class TreeRepairs:
         self.outrun = {stay: one for stay, one in self.outrun.items() if one.home not in homes}
 
     def supersedes(self, earlier: Advertisement, message: Advertise) -> bool:
-        """Return True if what is told takes the place of what is known, whose end is not waited for.
+        """Return True if the announcement replaces what is known, whose end is not awaited.
 
-        That of the older epoch does, which an abort does not take back. So does that of a later stay where the end of
+        That of the older epoch does, which an abort does not revert. So does that of a later stay where the end of
         the earlier one was to come through the dead.
         """
         if earlier.connection == message.connection:
@@ -136,7 +136,7 @@ class TreeRepairs:
         return earlier.connection < message.connection and earlier.home not in repair.near
 
     def keep_for_abort(self, known: Advertisement, epoch: int) -> None:
-        """Remember what a message of the newer epoch lets this broker forget: an abort takes that back."""
+        """Remember what a message of the newer epoch lets this broker forget: an abort restores it."""
         plan = self._core.under_way
         if plan is not None and epoch == plan.epoch_to > known.epoch:
             plan.superseded[known.publisher] = known
@@ -185,7 +185,7 @@ class TreeRepairs:
         return effects
 
     def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Take back what was told in an epoch that is aborted; stays of the older one that waited for it come."""
+        """Revert what was announced in an aborted epoch; stays of the older one that waited for it come."""
         waiting: list[tuple[str, Advertise]] = []
         for name, known in list(self._known.items()):
             if known.successor is not None and known.successor[1].epoch == gone.epoch:

@@ -46,7 +46,7 @@ NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or i
 
 
 def tree_broker(broker: str, configuration: Configuration, boot_ms: int, *, is_outside: bool = False) -> TreeBroker:
-    """Return the protocol core of a broker of a tree, or of one that is outside."""
+    """Return the protocol core of a broker of a tree, or of an outsider."""
     return TwoEpochBroker(broker, RoutingTables(broker, configuration, is_outside=is_outside), boot_ms, TreeRouting)
 
 

@@ -50,18 +50,17 @@ class Entry:
 class TreePlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a tree; ``moves`` are of publishers and subscriptions.
 
-    ``homes``: by broker the one that all its other subscribers go to.
+    ``homes``: by broker the new home of all its other subscribers.
 
-    ``waiting_for``: subscriptions and publishers that keep it from being prepared, of which ``awaited`` is looked at
-    first. ``leaving``: publishers that must
-    still leave before it is active, with when they were told, None until then. ``lost``: whom the plan names so;
-    ``tells`` says whether brokers join, leave or are lost, so that new links may lead to those who know other
-    publishers. Then ``near`` are the brokers that links of the older tree lead to past the lost, ``doubtful`` the
-    neighbours over links of both trees who may know others, too, ``untold`` neighbour, publisher and stay of which such
-    a one is still to say that it knows, ``vouched`` the stays that neighbours in the newer epoch have told of,
-    ``superseded`` what was known in the older epoch alone before they told otherwise. ``going`` are the subscriptions
-    here that the plan moves elsewhere, ``ready`` those of them that their next home has, ``come`` those that it has
-    brought here.
+    ``waiting_for``: subscriptions and publishers that keep it from being prepared; ``awaited`` is checked first.
+    ``leaving``: publishers that must still leave before it is active, with when they were notified, None until then.
+    ``lost``: whom the plan names so; ``tells`` is set if brokers join, leave or are lost, so that new links may lead to
+    brokers that know other publishers. Then ``near`` are the brokers that links of the older tree lead to past the
+    lost, ``doubtful`` the neighbours over links of both trees who may know others, too, ``untold`` neighbour, publisher
+    and stay that such a neighbour must still confirm, ``vouched`` the stays that neighbours in the newer epoch have
+    announced, ``superseded`` what was known in the older epoch alone before they announced otherwise. ``going`` are the
+    subscriptions here that the plan moves elsewhere, ``ready`` those of them that their next home has, ``come`` those
+    that it has brought here.
     """
 
     homes: Mapping[str, str] = field(default_factory=dict)
@@ -94,10 +93,11 @@ class TreePlanUnderWay(PlanUnderWay):
 class LocalSubscription:
     """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
 
-    One that ``has_come`` by the plan under way is confirmed to the old home first.
+    A subscription that ``has_come`` by the plan under way is confirmed to the old home first.
 
     All that was published after the confirmation comes after it, and all that was published before the end comes before
-    it is released; so whatever comes between the two is handed over, and no clock is asked when it was published.
+    it is released; so everything that comes between the two is handed over, and no clock is needed for when it was
+    published.
     """
 
     subscription: str
@@ -111,7 +111,7 @@ class LocalSubscription:
 
 @dataclass(slots=True)
 class Advertisement:
-    """A known publisher, who told us, and what we wait for before we say that all beyond us know it.
+    """A known publisher, its announcer, and what we await before we report that all beyond us know it.
 
     ``awaited`` is the one of the ``unsettled`` subscriptions that is looked at first.
     ``successor`` is the advertisement of its next stay, with who sent it: it came before the end of this one did.
@@ -137,8 +137,8 @@ class RoutingTables:
     the brokers that such links alone lead to: the way between any two of these is the same in both trees, broker by
     broker. A broker that is not in the overlay has tables without neighbours, as has one that ``is_outside`` though it
     is: it was, in an earlier life. ``lost`` are those that the plan to this epoch names, ``dead`` those whose life in
-    this epoch is over: nothing of it is waited for or taken any more. ``fresh`` are the neighbours over links that are
-    new, ``unsure`` those of them whom the plan to this epoch lets nobody tell of the publishers known before it.
+    this epoch is over: nothing of it is waited for or taken any more. ``fresh`` are the neighbours over new links,
+    ``unsure`` those of them to which the plan to this epoch lets nobody announce the publishers known before it.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class RoutingTables:
         self._sent.get((peer, _equalities(entry.filter_)), {}).pop(entry.subscription, None)
 
     def note_forward(self, entry: Entry, peer: str) -> bool:
-        """Record that the entry is held by ``peer`` because of us; tell whether one sent earlier covers it."""
+        """Record that the entry is held by ``peer`` because of us; return True if one sent earlier covers it."""
         entry.forwarded.add(peer)
         sent = self._sent.setdefault((peer, _equalities(entry.filter_)), {})
         covered = any(covers(wide, entry.filter_) for wide in sent.values())

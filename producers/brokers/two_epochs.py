@@ -90,7 +90,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self._change: EpochChange[Tables, Plan] = self.routing.change
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
-        """Take this broker's epoch for the one that a plan led to."""
+        """Accept this broker's epoch as the one that a plan led to."""
         self.fence.begin_at(self.epoch, plan, digest, term)
 
     @property
@@ -135,8 +135,8 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Take note that a neighbour is gone for good, after all that it had sent; return what is to be done.
 
-        Its answers are not waited for, so that those who are left can go on in both epochs. What it held, and what had
-        to cross it, is lost with it.
+        Its answers are not awaited, so that the remaining brokers can continue in both epochs. What it held, and what
+        had to cross it, is lost with it.
         """
         self.lost_peers.add(peer)
         return bundled(self._change.lose_peer(peer, now_ms))
@@ -145,7 +145,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     def takes_clients(self) -> bool:
         """May clients come: is this broker in the overlay of every live epoch?
 
-        One that joins is not before the older epoch is retired: nothing that is published in that comes here.
+        A joining broker is not before the older epoch is retired: nothing published in that comes here.
         """
         return not any(tables.is_outside for tables in self.tables.values())
 
@@ -206,7 +206,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_to <= self._epoch_aborted_max:
             return Refusal.PHASE, f"epoch {command.epoch_to} is over: epoch {self._epoch_aborted_max} was aborted"
         is_outside = len(self.tables) == 1 and self.tables[self.epoch].is_outside
-        if is_outside and self.broker not in command.brokers_joined:  # Of whatever epoch: it began anew.
+        if is_outside and self.broker not in command.brokers_joined:  # Of any epoch: it restarted.
             return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
@@ -217,7 +217,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return Refusal.PHASE, ""
 
     def begin_plan(self, under_way: Plan, tables: Tables) -> None:
-        """Take up a plan, with the tables of its epoch that are to be filled."""
+        """Start a plan, with the tables of its epoch to fill."""
         self.tables[tables.epoch] = tables
         self.under_way = under_way
 
@@ -248,7 +248,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return [answer, *self._change.taken_over(under_way), *self.release_held(), *self.drain(now_ms)]
 
     def drain(self, now_ms: float) -> list[Effect]:
-        """Pass on the markers that are due, and tell when nothing of the old epoch can come any more."""
+        """Pass on the markers that are due, and report when nothing of the old epoch can come any more."""
         under_way = self.under_way
         if under_way is None or not under_way.is_active:
             return []
@@ -293,7 +293,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return [*dropped, answer]
 
     def _install(self, command: Command, now_ms: float) -> list[Effect]:
-        """Begin anew outside the epoch in force, whatever is held; one that comes again changes nothing."""
+        """Start over outside the epoch in force, discarding all state; a repeated command changes nothing."""
         held = self.tables.get(command.epoch_to)
         if held is not None and held.is_outside:
             return [self._answer(command, Outcome.INSTALLED, now_ms)]
@@ -317,7 +317,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return [*effects, self._answer(command, Outcome.INSTALLED, now_ms)]
 
     def take_late(self, waiting: dict[str, float], now_ms: float) -> list[str]:
-        """Take out of ``waiting`` (client -> since when) whoever has been waited for too long, and return them."""
+        """Remove from ``waiting`` (client -> since when) the clients awaited for too long, and return them."""
         late = sorted(client for client, since_ms in waiting.items() if now_ms - since_ms > CLIENT_WAIT_MS_MAX)
         for client in late:
             del waiting[client]
@@ -341,7 +341,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             self.held_count_max = max(self.held_count_max, len(self.held))
 
     def release_held(self) -> list[Effect]:
-        """Let go on whatever must be held no longer."""
+        """Release everything that need not be held any longer."""
         released: list[Effect] = []
         kept: deque[Deliver] = deque()
         for delivery in self.held:

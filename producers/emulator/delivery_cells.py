@@ -19,8 +19,8 @@ from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLA
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
 SECOND_MS = 1_000
-CHOOSE_MS = 10_000  # How often it is chosen anew which single subscribers are told apart.
-KEPT_WEIGHT = 2  # One that is told apart stays so unless another takes more than so many times what it takes.
+CHOOSE_MS = 10_000  # How often the separately reported subscribers are chosen again.
+KEPT_WEIGHT = 2  # A separately reported subscriber stays so unless another takes more than this many times as much.
 SIGN_BIT = 1 << (BLOCK_SIZE - 1)
 _CellKey = tuple[int, str, int]  # second, publisher, block
 
@@ -30,7 +30,7 @@ class CellRule:
     """How brokers keep their cells: for how long, and what of them they report in full.
 
     ``sampling`` may change at any time, for all whose rule it is: samples are nested. ``subscribers_told`` single
-    subscribers of each broker are told apart, those that take most.
+    subscribers of each broker are reported separately, those that take most.
     """
 
     keep_s: int
@@ -47,7 +47,7 @@ class CellRule:
 class DeliveryCells:
     """Cumulative cells of one broker; those older than ``keep_s`` in publish time are forgotten.
 
-    A notification that comes still later opens its cell anew, which the idempotent aggregates bear: its bit is set,
+    A notification that comes still later reopens its cell, which the idempotent aggregates tolerate: its bit is set,
     and counts may only be too low.
     """
 
@@ -56,7 +56,7 @@ class DeliveryCells:
         # second -> cell -> [delivered bits, local deliveries, bytes, published bits]
         self._cells: dict[int, dict[_CellKey, list[int]]] = {}
         self._changed: dict[_CellKey, list[int]] = {}
-        self._part_of: dict[str, int] = {}  # By subscription, of those that are told apart.
+        self._part_of: dict[str, int] = {}  # By subscription, of those reported separately.
         self._told_until_ms = -math.inf
         self._single: dict[str, int] = {}  # The same of single subscriptions that take most.
         self._taken: Counter[str] = Counter()  # How often each has taken something since these were chosen.
@@ -64,12 +64,12 @@ class DeliveryCells:
         self._number_of: dict[str, int] = {}  # Of both.
 
     def tell_apart(self, subscription: str, number: int, now_ms: float) -> None:
-        """Tell what a subscription takes in the part of this number, and all parts for TOLD_MS from now on."""
+        """Report what a subscription takes in the part of this number, and all parts for TOLD_MS from now on."""
         self._part_of[subscription] = self._number_of[subscription] = number
         self._told_until_ms = now_ms + TOLD_MS
 
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
-        """Count the hand-overs of a notification by part, where any is told; each part has all its own in one call."""
+        """Count the hand-overs of a notification by part, if any is reported; each part gets all of its own at once."""
         sequence, publisher = notification.sequence, notification.publisher
         if self.rule.subscribers_told:
             self._taken.update(subscriptions)
@@ -122,7 +122,7 @@ class DeliveryCells:
         return taken
 
     def _choose_single(self) -> None:
-        """Tell those subscriptions apart that take most, but for those that plans have brought here lately."""
+        """Report separately the subscriptions that take most, except those that plans have brought here lately."""
         weights = {
             name: count * (KEPT_WEIGHT if name in self._single else 1)
             for name, count in self._taken.items()
@@ -140,7 +140,7 @@ class DeliveryCells:
         return {key: self._changed.pop(key) for key in waiting}
 
     def _changing_cell(self, notification: Notification) -> tuple[list[int], bool]:
-        """Return the cell that the notification belongs to, and whether that has bits of its own for it."""
+        """Return the cell that the notification belongs to, and whether that has its own bits for it."""
         second, publisher = int(notification.publish_ms) // SECOND_MS, notification.publisher
         block, sampling = notification.sequence // BLOCK_SIZE, self.rule.sampling
         if not sampling.power:
@@ -151,7 +151,7 @@ class DeliveryCells:
         return (self._cell(second, publisher, block, is_changed=True), True) if is_full else (counts, False)
 
     def _cell(self, second: int, publisher: str, block: int, *, is_changed: bool) -> list[int]:
-        """Return a cell; one that is new has changed."""
+        """Return a cell; a new one counts as changed."""
         key = (second, publisher, block)
         cells = self._cells.get(second)
         if cells is None:

@@ -185,7 +185,7 @@ class ReportForwarder:
         self._clients.put_client(Client(user, Role.SUBSCRIBER, home, (), 0.0, int(self._overlay.env.now), topics))
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: the register does not tell advertised from connected."""
+        """Nothing: the register does not distinguish advertised from connected."""
 
     def on_result(self, result: CommandResult) -> None:
         """Pass the answer on."""

@@ -66,8 +66,8 @@ def _control_bytes(message: Served) -> int:
 class OverlayTiming:
     """How long things take, in ms; each can be replaced, by random delays in tests for example.
 
-    ``service_ms(broker, message)``: one message in a broker's queue. ``link_delay_ms(broker, peer)``: asked for every
-    message; a link keeps its order whatever the answers are. ``bytes_per_ms_max``: bandwidth of each direction of a
+    ``service_ms(broker, message)``: one message in a broker's queue. ``link_delay_ms(broker, peer)``: called for every
+    message; a link keeps its order whatever the results are. ``bytes_per_ms_max``: bandwidth of each direction of a
     link, None for no limit.
     """
 
@@ -161,7 +161,7 @@ class EmulatedOverlay:
     # --- clients ---------------------------------------------------------------------------------------------------
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Connect a publisher to its home; it may publish when the listeners are told so."""
+        """Connect a publisher to its home; it may publish once the listeners are notified."""
         self.publishers.connect(publisher, home, filter_)
 
     def unadvertise(self, publisher: str) -> None:
@@ -245,7 +245,7 @@ class EmulatedOverlay:
         return end
 
     def come_back(self, name: str) -> None:
-        """Let a dead broker begin anew, empty and outside the overlay, until a plan takes it in."""
+        """Restart a dead broker, empty and outside the overlay, until a plan lets it join."""
         dead = self.brokers[name]
         if not dead.is_dead:
             return
@@ -260,7 +260,7 @@ class EmulatedOverlay:
         self.brokers[name].is_suspended = True
 
     def resume(self, name: str) -> None:
-        """Let a suspended broker go on with what has come meanwhile."""
+        """Resume a suspended broker with what has come meanwhile."""
         broker = self.brokers[name]
         broker.is_suspended = False
         if broker.is_overdue:

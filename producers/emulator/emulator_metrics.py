@@ -47,15 +47,13 @@ STATUS_GAUGES = {
 
 
 class EmulatorMetrics:
-    """What the emulator tells Prometheus."""
+    """The Prometheus metrics of the emulator."""
 
     def __init__(self) -> None:
         self.stage = StageMetrics("emulator")
         self.registry = self.stage.registry
         gauge = self.stage.gauge
-        self._ledger = gauge(
-            "ledger", "Pairs of notification and subscription since the start, by what became of them.", ["what"]
-        )
+        self._ledger = gauge("ledger", "Pairs of notification and subscription since the start, by outcome.", ["what"])
         self._lost = gauge("lost", "Deliveries that were lost since the start, by reason.", ["reason"])
         self._status = {name: gauge(name, text) for name, text in STATUS_GAUGES.items()}
         self._brokers = gauge(
@@ -84,14 +82,14 @@ class EmulatorMetrics:
             self._brokers.labels(epoch).set(count)
 
     def on_result(self, result: CommandResult) -> None:
-        """Count an answer; the overlay tells its listeners."""
+        """Count an answer, as a listener of the overlay."""
         self.results.labels(result.outcome).inc()
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         """Nothing: clients are counted by the register."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: the register does not tell advertised from connected."""
+        """Nothing: the register does not distinguish advertised from connected."""
 
 
 class EmulatorHealth:

@@ -38,11 +38,11 @@ class ClientSink(Protocol):
     """Where it is known who is connected."""
 
     def put_client(self, client: Client) -> None:
-        """Tell that a client has come or changed."""
+        """Report that a client has come or changed."""
         ...
 
     def remove_client(self, client: str) -> None:
-        """Tell that a client has left."""
+        """Report that a client has left."""
         ...
 
 
@@ -59,7 +59,7 @@ class MembershipPort(Protocol):
 
 
 class CommandSource(Protocol):
-    """Where commands come from, and how much is to be reported."""
+    """Where commands come from, and how much to report."""
 
     def share_asked(self) -> SampleRequest | None:
         """Return how much the controller wants reported, None where it has said nothing."""

@@ -1,7 +1,7 @@
 """Whom a death may cost what: the way of each notification in the overlay it is stamped with, and who died on it.
 
 In: the commands that brokers get, deaths, homes of subscriptions. Out: why a delivery that is missing may be missing.
-Ways follow from configurations alone: no broker's tables are asked, so that whatever those get wrong is no excuse.
+Ways follow from configurations alone: no broker's tables are used, so that their faults are no excuse.
 
 A notification may be lost where its way, from its publisher's home to the subscription's, crosses a broker that was
 dead when it was published, or that it was in or on when that died, or that a neighbour of the dead one could send it to
@@ -28,7 +28,7 @@ Passed = tuple[str, int, bool]  # Publisher, sequence number, whether it came fr
 
 
 def passage(notification: Notification) -> Passed:
-    """Return what tells a notification, and on a ring its copy that goes up from its copy that goes down."""
+    """Return what identifies a notification and, on a ring, its copy on the way up or down."""
     return notification.publisher, notification.sequence, notification.from_rendezvous
 
 
@@ -53,7 +53,7 @@ class _Epoch:
 
 
 class LossJudge:
-    """What became of brokers, and on which ways they were. Kept are the last epochs and the last ends of lives."""
+    """What happened to brokers, and on which ways they were. Kept are the last epochs and the last ends of lives."""
 
     def __init__(self, start: OverlayConfiguration) -> None:
         self._epochs = {start.epoch: _Epoch(start, dict.fromkeys(start.brokers, 0))}

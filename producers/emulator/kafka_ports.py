@@ -1,7 +1,7 @@
 """The emulator's ports on Kafka: telemetry, results and clients out, commands and plans in.
 
-While Kafka is away, what goes out waits in librdkafka's bounded buffer and what comes in waits in its topic; both go
-on by themselves when it is back. The producers are idempotent, so that waiting neither repeats nor reorders.
+While Kafka is unavailable, output waits in librdkafka's bounded buffer and input waits in its topic; both resume by
+themselves when it is back. The producers are idempotent, so that waiting neither repeats nor reorders.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class KafkaUnreachableError(RuntimeError):
 class KafkaPorts:
     """All ports of one emulator, or of an agent: who speaks for the brokers of ``topics``, and is silent on others.
 
-    Telemetry has a producer of its own, so that its buffer never keeps results out.
+    Telemetry has its own producer, so that its buffer never blocks results.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class KafkaPorts:
         return len(earlier)
 
     def read_plans(self, wait_s_max: float, undecided_s_max: float) -> list[Plan]:
-        """Return the newest version of each plan; one that may still be committed or not is waited for.
+        """Return the newest version of each plan; waits for one whose commit is still open.
 
         Brokers that began at the overlay before it would not be prepared for it when answers of those before them
         commit it. After ``undecided_s_max`` nobody does that any more. To be called behind :meth:`connect`, so that no
@@ -153,7 +153,7 @@ class KafkaPorts:
         return broker in self.member_addresses()
 
     def member_addresses(self) -> dict[str, str]:
-        """Return the members with the addresses that are told of them, read alike."""
+        """Return the members with their known addresses, read the same way."""
         if self._members is None:
             self._members = MemberReader(self._kafka, self._topics.namespace)
         return self._members.poll()
@@ -171,7 +171,7 @@ class KafkaPorts:
         return self._commands.poll()
 
     def flush(self, wait_s_max: float) -> int:
-        """Wait for what is still to be sent, at most so long; return how many records are still unsent."""
+        """Wait for pending records, at most this long; return how many are still unsent."""
         deadline_s = time.monotonic() + wait_s_max
         unsent = self.answers.flush(wait_s_max)
         return unsent + self.telemetry.flush(max(deadline_s - time.monotonic(), 0.0))

@@ -3,8 +3,8 @@
 In: what clients did and what brokers handed over. Out: a LedgerSnapshot. A notification is owed once to each
 subscription that matches it, was confirmed before its publish time and was not cancelled before it. What was published
 while the confirmation or the end was on its way may be handed over, too: nobody is owed it, and it is no fault. The
-ledger knows neither links nor epochs, so that it catches whatever they get wrong; whether a death excuses what is
-missing, it asks a judge (:mod:`producers.emulator.judge_losses`).
+ledger knows neither links nor epochs, so that it catches all their faults; whether a death excuses what is missing, it
+asks a judge (:mod:`producers.emulator.judge_losses`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,12 @@ class LedgerSnapshot:
 
     All but ``published`` count pairs of notification and subscription: ``expected`` is what was owed and equals
     ``delivered`` + ``lost`` + ``outstanding``. ``excused`` of the lost ones had to cross a broker that died, and are
-    no fault. ``outstanding`` is owed but younger than the settle time; ``final``
-    tells that it was settled too, after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``,
-    what was published just before a subscription was confirmed or after it was cancelled, come on top of ``delivered``.
-    ``out_of_order`` counts deliveries with a smaller sequence number than one before of the same publisher to the same
-    subscription. ``out_of_order_on_detours`` of them came around congested links, or behind one that did, and are no
-    fault: both ways are no queue together.
-    ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
+    no fault. ``outstanding`` is owed but younger than the settle time; ``final`` means that it was settled, too, after
+    the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``, what was published just before a
+    subscription was confirmed or after it was cancelled, come on top of ``delivered``. ``out_of_order`` counts
+    deliveries with a smaller sequence number than one before of the same publisher to the same subscription.
+    ``out_of_order_on_detours`` of them came around congested links, or behind one that did, and are no fault: two ways
+    do not form one queue. ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
     """
 
     published: int = 0
@@ -117,8 +116,8 @@ class _Life:
 class Ledger:
     """Keeps an account of each notification until all who are owed have it and the settle time is over.
 
-    ``settle_ms`` must exceed the longest time that a notification can be under way or held back: only then is one
-    that is missing counted as lost. When it comes still later it is counted as delivered after all.
+    ``settle_ms`` must exceed the longest time that a notification can be in transit or held back: only then is a
+    missing one counted as lost. When it comes still later it is counted as delivered after all.
     """
 
     def __init__(
@@ -128,7 +127,7 @@ class Ledger:
         lingering_count_max: int = LINGERING_COUNT_MAX,
     ) -> None:
         self.excuses: Excuses = _NoExcuses()
-        self.watch: Callable[[Notification, float], None] | None = None  # Told of each delivery that was owed.
+        self.watch: Callable[[Notification, float], None] | None = None  # Called for each delivery that was owed.
         self._settle_ms = settle_ms
         self._overdue_count_max = overdue_count_max
         self._lingering_count_max = lingering_count_max
@@ -167,7 +166,7 @@ class Ledger:
         self._gone.append((now_ms, subscription))
 
     def cancel(self, subscription: str, now_ms: float) -> None:
-        """Cease to owe the subscription what is published after now; one that was never confirmed is owed nothing."""
+        """Stop owing the subscription what is published from now on; one that was never confirmed is owed nothing."""
         if subscription in self._confirmed_ms:
             self._cancelled.append((now_ms, subscription))
         elif subscription in self._lives:
@@ -255,7 +254,7 @@ class Ledger:
         return notification.publish_ms <= life.confirmed_ms or notification.publish_ms > life.cancelled_ms
 
     def drop(self, notification: Notification, reason: str) -> None:
-        """Remember why a notification did not go on, for those who will not get it."""
+        """Remember why a notification went no further, for those that will not get it."""
         account = self._accounts.get((notification.publisher, notification.sequence))
         if account is not None and not account.is_overdue:
             account.reason = reason
@@ -298,7 +297,7 @@ class Ledger:
         return self._snapshot(is_final=False)
 
     def close(self) -> LedgerSnapshot:
-        """Decide about everything, whatever its age, and return the final account; the model must be quiet."""
+        """Settle everything, at any age, and return the final account; the model must be quiet."""
         self._settle_until(float("inf"))
         return self._snapshot(is_final=True)
 

@@ -1,4 +1,4 @@
-"""Say in the log what brokers are told and answer, with the plan and its epoch on every line in between.
+"""Log brokers' commands and answers, with the plan and its epoch on every line in between.
 
 In: commands as they are obeyed, results as they are given. Out: a line where a transition begins and ends for the
 brokers and for each refusal; ``plan`` and ``epoch`` are in the log's context of this thread meanwhile. One line for
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class TransitionLog:
-    """Follows one transition at a time, the newest that brokers were told of; a listener of the overlay."""
+    """Follows one transition at a time, the newest commanded; a listener of the overlay."""
 
     def __init__(self, broker_count: int) -> None:
         self._broker_count = broker_count

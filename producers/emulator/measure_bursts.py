@@ -16,7 +16,7 @@ BURSTS_MAX = 1_000
 
 @dataclass
 class Burst:
-    """One burst: from when to when it was published, and what became of it."""
+    """One burst: from when to when it was published, and its outcome."""
 
     is_dynamic: bool
     from_ms: float
@@ -26,7 +26,7 @@ class Burst:
 
 
 class BurstMeter:
-    """Told of bursts and deliveries; ``figures`` says what came of it so far."""
+    """Called with bursts and deliveries; ``figures`` returns the results so far."""
 
     def __init__(self) -> None:
         self._bursts: list[Burst] = []

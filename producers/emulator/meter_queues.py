@@ -1,4 +1,4 @@
-"""Tell brokers of a structured cyclic overlay, window by window, what happens at the queues of their links.
+"""Report to brokers of a structured cyclic overlay, window by window, what happens at the queues of their links.
 
 In: the emulated overlay's link ends, and a window. Out: one observation for each broker and window. What waits at a
 link is what its bandwidth has not sent yet, not what is on its way. When a queue is congested, the broker decides.

@@ -3,8 +3,8 @@
 In: texts of settings. Out: newcomers, and the inventory with them. How they come is in
 :mod:`producers.emulator.play_newcomers`.
 
-A text reads ``NAME at SECONDS by PEER=COST,PEER=COST``, or ``near X,Y`` instead of ``by``, with ``through AGENT``
-behind it where an agent of its own speaks for it: ``x01 at 30 by b03=2.5,b07=4 through north``.
+A text reads ``NAME at SECONDS by PEER=COST,PEER=COST``, or ``near X,Y`` instead of ``by``, with ``through AGENT`` after
+it if it has its own agent: ``x01 at 30 by b03=2.5,b07=4 through north``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Newcomer:
 
 
 def newcomer_of(text: str) -> Newcomer:
-    """Return the newcomer that a text tells of; raise ValueError when it tells of none."""
+    """Return the newcomer that a text describes; raise ValueError if it describes none."""
     found = _TEXT.fullmatch(text.strip())
     wanted = f"newcomer {text!r}: write NAME at SECONDS by PEER=COST,... or near X,Y [through AGENT]"
     if found is None:

@@ -1,4 +1,4 @@
-"""Who is told what happens in an emulated overlay."""
+"""Listeners to what happens in an emulated overlay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regraft.schemas.command import CommandResult
 
 
 class OverlayListener(Protocol):
-    """Who is told what happens to clients and commands."""
+    """Listens to what happens to clients and commands."""
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         """A client has come or moved to another home, with its filter, or left, with None."""
@@ -23,7 +23,7 @@ class OverlayListener(Protocol):
 
 
 class UserListener(Protocol):
-    """Who is told what happens to the users of a ring."""
+    """Listens to what happens to the users of a ring."""
 
     def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
         """A user has come, moved to another home or wants other topics, or has left, with None."""

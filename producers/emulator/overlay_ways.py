@@ -1,6 +1,6 @@
 """Which way a notification goes in an overlay and to which overlay a prepare leads, by kind, from configurations alone.
 
-For who judges brokers: their cores have tables of their own, which must come to the same.
+For judging brokers: their cores have their own tables, which must agree.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ RTT_STEPS_PER_MS = 10  # The cut keeps tenths of a millisecond.
 SYNTHETIC_SIDE_MS = 230.0  # Makes the median RTT of two random points about PlanetLab's 135 ms.
 SYNTHETIC_ACCESS_MS_MAX = 10.0
 # A broker that every notification crosses is still busy for less than 0.6 of the time at 49 publishers x 4 per second,
-# so that no overlay is unstable, while processing still tells brokers apart.
+# so that no overlay is unstable, while processing still distinguishes brokers.
 PROCESSING_MS_MIN = 1.0
 PROCESSING_MS_MAX = 3.0
 REGION_DEGREE_MAX = 4
@@ -109,7 +109,7 @@ def measured_rtt_ms() -> NDArray[np.float64]:
 
 
 def _synthetic_rtt_ms(broker_count: int, rng: random.Random) -> NDArray[np.float64]:
-    """Return distances between random points of a square, each with an access delay of its own."""
+    """Return distances between random points of a square, each with its own access delay."""
     points = np.array([(rng.random(), rng.random()) for _ in range(broker_count)]) * SYNTHETIC_SIDE_MS
     access_ms = np.array([rng.uniform(0.1, SYNTHETIC_ACCESS_MS_MAX) for _ in range(broker_count)])
     distance = np.hypot(points[:, 0, None] - points[None, :, 0], points[:, 1, None] - points[None, :, 1])

@@ -24,7 +24,7 @@ from regraft.producers.emulator.place_overlay import DATA_DIRECTORY, PROCESSING_
 
 CURRENCY = "USD"
 MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in packets that are seldom full.
-# 100 ms count as a twentieth of what a notification costs between the cheapest regions: enough to tell these apart.
+# 100 ms count as a twentieth of what a notification costs between the cheapest regions: enough to distinguish these.
 DELAY_PRICE = 0.01
 # Some 70 % of what the demo publishes: brokers in the middle of a random tree pass more, and are relieved first.
 LOAD_MAX_PER_S = 140.0

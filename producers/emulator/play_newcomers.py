@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class NewcomerPlayer:
-    """The newcomers of one run. One that the overlay has at the start has been taken in before, and just begins."""
+    """The newcomers of one run. One that the overlay has at the start has joined before, and just starts."""
 
     def __init__(
         self,

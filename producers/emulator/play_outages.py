@@ -1,6 +1,6 @@
-"""Let outages happen to an emulated overlay on its clock, and tell what has happened.
+"""Play outages on an emulated overlay on its clock, and report what has happened.
 
-In: outages, planned and random. Out: brokers that die, come back, stand still and go on, links that are slow or cut.
+In: outages, planned and random. Out: brokers that die, come back, hang and resume, links that are slow or cut.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class OutagePlayer:
             self._draw_next(drawn(self._chaos, bootstrap.brokers, bootstrap.links, self._rng), 0.0)
 
     def stop(self) -> None:
-        """Let nothing more happen; who stands still goes on, who is dead stays so."""
+        """Stop all outages; a suspended broker resumes, a dead one stays dead."""
         self._is_running = False
         for name in [name for name, kind in self._down.items() if kind is OutageKind.SUSPENSION]:
             self._overlay.resume(name)

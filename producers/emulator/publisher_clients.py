@@ -1,6 +1,6 @@
 """The publishers that are connected: where each is, what it may do, and how it changes from one home to the next.
 
-In: what a workload wants published, what brokers tell publishers. Out: requests and notifications for the homes. A
+In: what a workload wants published, what brokers send publishers. Out: requests and notifications for the homes. A
 publisher between two homes keeps what it would publish until the next one has taken it: such a notification is
 published, and owed, from when it is handed over. So does one whose home has died or has ended its stay, until it may
 publish in a new one. Much that has waited it hands over at little more than its usual pace: no queue holds all of it.
@@ -30,10 +30,10 @@ from regraft.producers.emulator.ledger import Ledger
 WAIT_OVERFLOW = "publisher_wait_overflow"
 WAITING_MAX = 100_000  # Notifications that one publisher keeps between two homes.
 HANDED_OVER_AT_ONCE_MAX = 20  # Of what one publisher keeps; 500 publishers together fill a queue of 10,000.
-# A publisher that catches up publishes so many times as fast as it would have: a broker that every notification crosses
-# is busy for up to 0.6 of the time, so that it bears all publishers of an overlay that come home together.
+# A publisher that catches up publishes this many times as fast as usual: a broker that every notification crosses is
+# busy for up to 0.6 of the time, so that it copes with all publishers of an overlay coming home together.
 CATCH_UP_FACTOR = 1.5
-STAYS_KEPT_MAX = 100_000  # Publishers that have left whose numbers go on when they come again.
+STAYS_KEPT_MAX = 100_000  # Publishers that have left and whose numbers continue when they return.
 WHOEVER_TAKES_IT = ""  # Where a publisher goes whose home has died; no broker has an empty name.
 
 
@@ -42,7 +42,7 @@ class ClientError(ValueError):
 
 
 def is_always_serving(_: str) -> bool:
-    """Take every broker for one that takes clients: where none dies."""
+    """Assume that every broker accepts clients: for overlays where none dies."""
     return True
 
 
@@ -58,7 +58,7 @@ class MoveCounts:
 
 @dataclass(slots=True)
 class _Numbers:
-    """What goes on from one stay of a publisher to the next, so that no stay and no notification has a number twice."""
+    """What carries over from one stay of a publisher to the next: stays and notifications never repeat a number."""
 
     connection_next: int = 0
     sequence_next: int = 0
@@ -98,11 +98,11 @@ class _Publisher:
 class PublisherClients:
     """All publishers of one overlay.
 
-    ``ask`` puts a request or notification into the queue of a home; ``on_change`` is told the stay's number and that a
-    publisher has come to a broker, with its filter, or has left, with None; ``on_move`` that it has come from one home
-    to the next. What brokers say of a stay that is over changes nothing. ``is_serving`` says whether a broker takes
-    clients; who comes to one that does not waits. ``may_take`` says whether one lives and is in a live overlay, such as
-    one that joins: who is told to leave for another waits as if that had died now.
+    ``ask`` puts a request or notification into the queue of a home; ``on_change`` is called with the stay's number when
+    a publisher has come to a broker, with its filter, or has left, with None; ``on_move`` that it has come from one
+    home to the next. What brokers say of a stay that is over changes nothing. ``is_serving`` returns True if a broker
+    accepts clients; a client that comes to another waits. ``may_take`` returns True if one lives and is in a live
+    overlay, such as a joining one: a publisher asked to leave for any other waits as if that had died now.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class PublisherClients:
             self._ledger.drop(self._made(publisher, client, content, size_bytes), WAIT_OVERFLOW)
 
     def leave(self, publisher: str, connection: int, home_to: str) -> None:
-        """Let a publisher leave its home for the next one, and tell the old one that nothing follows."""
+        """Let a publisher leave its home for the next one, and notify the old one that nothing follows."""
         client = self._stay(publisher, connection)
         if client is not None:
             self._ask(client.home, LeaveRequest(publisher, connection))
@@ -223,7 +223,7 @@ class PublisherClients:
                 client.home, client.goes_to = broker, WHOEVER_TAKES_IT  # It has left the old one.
 
     def come_home(self, broker: str) -> None:
-        """Let the publishers that wait for a broker connect to it anew."""
+        """Let the publishers that wait for a broker reconnect to it."""
         for publisher, client in list(self._publishers.items()):
             if client.is_homeless and client.home == broker:
                 self.reconnect(publisher, broker)
@@ -243,7 +243,7 @@ class PublisherClients:
     def drop(self, publisher: str, connection: int, *, may_return: bool) -> bool:
         """Take note that its home has ended a publisher's stay; return False if it is not a stay of now.
 
-        It begins a new one there if it may return at once, else when it may; one that was about to end has ended.
+        It begins a new one there as soon as it may return; a stay that was about to end has ended.
         """
         client = self._stay(publisher, connection)
         if client is None or client.is_homeless:
@@ -291,7 +291,7 @@ class PublisherClients:
         self._hand_over_waiting(publisher, client, HANDED_OVER_AT_ONCE_MAX)
 
     def _hand_over_waiting(self, publisher: str, client: _Publisher, count_max: int) -> None:
-        """Hand over so many now and the others in time; then end a stay that has waited for that."""
+        """Hand over this many now and the others in time; then end a stay that has waited for that."""
         if client.may_hand_over and client.waiting:
             for _ in range(min(count_max, len(client.waiting))):
                 kept_ms, content, size_bytes = client.waiting.popleft()

@@ -15,14 +15,14 @@ RECORDS_PER_POLL_MAX = 5_000
 
 
 class MemberReader:
-    """The topic of members from its beginning on; one that has left is none."""
+    """The topic of members from its beginning on; a broker that has left is not a member."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._tail = TopicTail(kafka, topic_name(MEMBERS, namespace), Member, RECORDS_PER_POLL_MAX)
         self._members: dict[str, str] = {}
 
     def poll(self) -> dict[str, str]:
-        """Take in what has come since, without waiting; return who is a member now, with its address if one is told."""
+        """Process new records without waiting; return the current members, with their addresses if known."""
         for broker, member in self._tail.poll():
             self._members.pop(broker, None)
             if member is not None and member.state is not MemberState.LEFT:

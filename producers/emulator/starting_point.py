@@ -2,8 +2,8 @@
 
 In: the stored plans. Out: a starting point. A committed plan can only be executed: where all brokers start together,
 nothing is under way, so its overlay is the one to begin with whether or not the plan is over. A broker that starts
-while others go on begins outside that overlay, whether or not it was in it in an earlier life. Reading the plans
-belongs to :mod:`producers.emulator.kafka_ports`.
+while others run begins outside that overlay, whether or not it was in it in an earlier life. Reading the plans belongs
+to :mod:`producers.emulator.kafka_ports`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StartingPoint:
         return [broker for broker in inventory.brokers if broker in first]
 
     def outsider(self, broker: str, boot_ms: int) -> BrokerProtocol:
-        """Return the core of a broker that begins alone, while others go on: a plan must take it in."""
+        """Return the core of a broker that starts alone, while others run: a plan must let it join."""
         return self._told(core_of(broker, self.configuration, boot_ms, is_outside=True))
 
     def _told(self, core: BrokerProtocol) -> BrokerProtocol:

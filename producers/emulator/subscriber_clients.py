@@ -1,8 +1,8 @@
 """The subscribers of a tree, each with one subscription: where each is, and how it comes again after its home has died.
 
-In: what a workload wants, what brokers say and what becomes of them. Out: requests for homes. Each stay of a
-subscriber asks for a subscription of its own, as names of subscriptions are never used again: a move goes on in the
-same stay. Publishers and queues do not belong here.
+In: what a workload wants, what brokers send and what happens to them. Out: requests for homes. Each stay of a
+subscriber asks for a new subscription, as names of subscriptions are never reused: a move continues the same stay.
+Publishers and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _Subscriber:
 class SubscriberClients:
     """All subscribers of one overlay.
 
-    ``ask`` puts a request into the queue of a home; ``on_change`` is told of a subscription at a broker with its
-    filter, or None when it has ended, ``on_move`` that a subscriber has come to another home. ``is_serving`` says
+    ``ask`` puts a request into the queue of a home; ``on_change`` is called with a subscription at a broker and its
+    filter, or None when it has ended, ``on_move`` when a subscriber has come to another home. ``is_serving`` says
     whether a broker takes clients; until it does they wait.
     """
 
@@ -111,7 +111,7 @@ class SubscriberClients:
         self._ask(home_to, ArriveRequest(epoch, subscription, subscription, one.filter_))
 
     def expect(self, subscription: str, epoch: int) -> None:
-        """Tell the old home of a subscription that the next one has it."""
+        """Notify the old home of a subscription that the next one has it."""
         if subscription in self._owners:
             self._ask(self._subscribers[self._owners[subscription]].home, ReadyRequest(epoch, subscription))
 
@@ -133,7 +133,8 @@ class SubscriberClients:
     def lose_home(self, broker: str) -> None:
         """End the stays at a broker that died, or that were to go there; who was there waits for it.
 
-        Whoever has its other home left comes again there, in a new stay: a broker may be the home of one epoch only.
+        A subscriber whose other home is left reconnects there, in a new stay: a broker may be the home of one epoch
+        only.
         """
         for name, one in self._subscribers.items():
             if broker not in (one.home, one.goes_to) or not one.subscription:

@@ -1,7 +1,7 @@
 """Hand to the clients what brokers say of plans that move them.
 
 In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring. What subscribers
-take that have come by a plan is told apart from then on.
+moved by a plan take is reported separately from then on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def tell_move(
     users: UserClients,
     now_ms: float,
 ) -> None:
-    """Tell the client that an effect of a broker is about."""
+    """Notify the client that an effect of a broker is about."""
     match effect:
         case SubscriberMoves(subscription, home_to, epoch):
             subscribers.move(subscription, home_to, epoch)

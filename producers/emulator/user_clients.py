@@ -1,9 +1,9 @@
 """The users that are connected: where each is, what it wants, and how it changes from one home to the next.
 
-In: what a workload wants for its users, what brokers tell them. Out: requests for homes. A user that moves is attached
+In: what a workload wants for its users, what brokers send them. Out: requests for homes. A user that moves is attached
 at both homes: the old one serves it to the end of the older epoch, the next one from the beginning of the newer. From
-when it is told to move until its next home has taken it, it asks for and ends at both whatever it asks for and ends.
-A user whose home has died comes again in a new stay. Publishers and queues do not belong here.
+the request to move until its next home has accepted it, it makes all its requests at both. A user whose home has died
+comes again in a new stay. Publishers and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _User:
 
 @dataclass(slots=True)
 class _HomelessUser:
-    """A user that waits for ``home``, what it wants meanwhile, and what goes on in its next stay."""
+    """A user that waits for ``home``, what it wants meanwhile, and what its next stay continues."""
 
     home: str
     first_home: str
@@ -114,10 +114,10 @@ class _HomelessUser:
 class UserClients:
     """All users of one overlay.
 
-    ``ask`` puts a request into the queue of a home; ``on_change`` is told of a user at a broker with its topics, or
+    ``ask`` puts a request into the queue of a home; ``on_change`` is called with a user at a broker and its topics, or
     None when it has left, and how many changes it has made; ``on_move`` that it has come to another home.
-    ``is_serving`` says whether a broker takes clients; who comes to one that does not waits. ``place`` is told at which
-    broker a subscription is from an epoch on.
+    ``is_serving`` returns True if a broker accepts clients; a client that comes to another waits. ``place`` is called
+    with the broker of a subscription from an epoch on.
     """
 
     def __init__(
@@ -239,8 +239,8 @@ class UserClients:
     def lose_home(self, broker: str) -> None:
         """End the stays of the users of a broker that died, and of those that were about to go there.
 
-        Whoever has its other home left comes again there, the others wait. What it was still to confirm for users that
-        have gone on from there, they ask for anew.
+        A user whose other home is left reconnects there, the others wait. Users that have moved on from there repeat
+        what it had not confirmed yet.
         """
         for name, user in [(name, user) for name, user in self._users.items() if broker in (user.home, user.goes_to)]:
             left = user.goes_to if user.home == broker else user.home
@@ -255,7 +255,7 @@ class UserClients:
             self._follow(name, user)
 
     def come_home(self, broker: str) -> None:
-        """Let the users that wait for a broker connect to it anew."""
+        """Let the users that wait for a broker reconnect to it."""
         for name in [name for name, waiting in self._homeless.items() if waiting.home == broker]:
             self.reconnect(name, broker)
 
@@ -308,7 +308,7 @@ class UserClients:
             topics.add(home, come)
             topics.remove(home, gone)
 
-    # --- what brokers tell users -------------------------------------------------------------------------------------
+    # --- what brokers send users -------------------------------------------------------------------------------------
 
     def confirm(self, subscription: str, broker: str) -> bool:
         """A subscription stands at a home; return False if its user has ended it.
@@ -339,7 +339,7 @@ class UserClients:
             self.counts.wait_ms_max = max(self.counts.wait_ms_max, wait_ms)
 
     def move(self, user: str, connection: int, home_to: str, epoch: int) -> None:
-        """Its home tells a user to go on at another one: it attaches there with all that it has asked for so far.
+        """Its home asks a user to move to another one: it attaches there with all that it has asked for so far.
 
         The next home waits for that before it is prepared, so nobody can publish in the new epoch before it stands
         there: what the old home is still to confirm, that one confirms alone.

@@ -1,7 +1,7 @@
 """Read recordings: one file, all parts of one recording, or a folder of them.
 
-In: a path. Out: messages as they stood in Kafka, in the order of their time, or telemetry batches as dicts. A file that
-was cut is read up to the cut, a damaged block is left out; both are told in ``warnings``. Nothing here writes.
+In: a path. Out: messages as they stood in Kafka, in the order of their time, or telemetry batches as dicts. A truncated
+file is read up to its end, a damaged block is skipped; both are reported in ``warnings``. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def block_batches(
     to_ms: int | None = None,
     warn: Callable[[str], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the telemetry of one block as dicts; ``warn`` is told once of what does not decode."""
+    """Yield the telemetry of one block as dicts; ``warn`` is called once for what does not decode."""
     first_ms, end_ms = _bounds(from_ms, to_ms)
     newest = latest_schema(TELEMETRY.record)
     faults: Counter[str] = Counter()
@@ -294,7 +294,7 @@ def _value_of(raw: bytes, record: RawRecord, schemas: Sequence[Schema | None]) -
     try:
         datum = schemaless_reader(io.BytesIO(body), written.parsed, newest.parsed)
         schemaless_writer(out, newest.parsed, cast(Any, datum))
-    except Exception:  # fastavro raises many types on bad bytes: whoever decodes the value says why.
+    except Exception:  # fastavro raises many types on bad bytes: decoding the value later says why.
         return b"\0" + written.schema_id.to_bytes(4, "big") + body
     return header(written.record) + out.getvalue()
 
@@ -319,7 +319,7 @@ def _block_at(view: mmap.mmap, at: int, part: RecordingPart, raw_bytes_max: int)
 
 
 def _walked_span(data: bytes, count: int, raw_bytes_max: int) -> BlockSpan:
-    """Return what a block without a span of its own holds, as another tool writes it. Raises FormError."""
+    """Return what a block without its own span holds, as another tool writes it. Raises FormError."""
     raw = decompress_block(data, raw_bytes_max)
     seen = [(record.time_ms, record.topic) for record in raw_records(raw, count)]
     times = [time_ms for time_ms, _ in seen]

@@ -1,7 +1,7 @@
-"""Read Kafka topics from a point on and hand every message to a recording, until told to stop.
+"""Read Kafka topics from a point on and hand every message to a recording, until asked to stop.
 
-In: a bootstrap address, a namespace, topics. Out: calls of a RecordingWriter, and how far it is. While Kafka is away
-nothing is lost: reading goes on where it was. What a file looks like belongs to
+In: a bootstrap address, a namespace, topics. Out: calls of a RecordingWriter, and how far it is. While Kafka is
+unavailable nothing is lost: reading resumes where it was. What a file looks like belongs to
 :mod:`producers.recordings.write_recording`.
 """
 
@@ -88,7 +88,7 @@ Show = Callable[["RecordingProgress"], None]
 
 @dataclass(frozen=True, slots=True)
 class RecordingProgress:
-    """How far a recording is; ``is_kafka_away`` tells that the last try to read failed."""
+    """How far a recording is; ``is_kafka_away`` means that the last attempt to read failed."""
 
     records: int
     bytes: int
@@ -105,7 +105,7 @@ class TopicRecorder:
     A compacted topic is read from its beginning, another from its present end or, ``from_start``, its beginning too.
     With ``to_end`` the recording stops when it has reached the newest record of each partition.
     ``missed`` counts by topic the messages that Kafka deleted before they were read. The topics of all ``agents`` are
-    recorded as one, with partitions that are told apart.
+    recorded as one, with distinct partitions.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The brokers that were added while a run was recorded, as far as the recording has the topic of members.
 
-In: a recording. Out: the newest record of each broker that has facts of its own. It takes a whole reading: ask only
+In: a recording. Out: the newest record of each broker that has its own facts. It takes a whole reading: ask only
 where telemetry names brokers that the recorded inventory does not have.
 """
 
@@ -38,7 +38,7 @@ def added_members(recording: Recording) -> list[Member]:
 
 
 def recorded_inventory(recording: Recording) -> Inventory:
-    """Return the inventory of all brokers of which the recording may hold telemetry; its first overlay has the first.
+    """Return the inventory of all brokers with telemetry possibly in the recording; its first overlay has the first.
 
     It takes a whole reading.
     """

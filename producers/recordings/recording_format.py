@@ -117,7 +117,7 @@ def recorded_names() -> tuple[str, ...]:
 
 @cache
 def container_schema() -> dict[str, Any]:
-    """Return the schema of the container: each record's newest one inside, in a namespace of its own.
+    """Return the schema of the container: each record's newest one inside, in its own namespace.
 
     Records share names of parts (a Plan and a Command both have a ClientMove), so each branch needs one.
     """

@@ -1,4 +1,4 @@
-"""Put a recording back on Kafka: its messages with their keys, partitions and times, into topics of their own.
+"""Put a recording back on Kafka: its messages with their keys, partitions and times, into separate topics.
 
 In: a recording, a way to Kafka, a namespace. Out: topics. What is then made of them belongs to others. What is
 older than the telemetry (registers) goes first, the rest in the order of its times, paced or as fast as Kafka takes it.
@@ -94,7 +94,7 @@ class Replayed:
 
     @property
     def warnings(self) -> list[str]:
-        """What is to be told of it."""
+        """The figures to report about it."""
         if not self.holes_ms:
             return []
         return [f"Holes of {self.holes_ms / 1000:.0f} s in all were passed over: nothing was recorded in them."]
@@ -175,7 +175,7 @@ class RecordingReplayer:
         self._flush()
 
     def _messages(self) -> Iterator[RecordedMessage]:
-        """Yield what is to be put; registers from their beginning, whatever part of the time was asked for."""
+        """Yield the messages to write; registers from their beginning, whatever part of the time was requested."""
         for message in self._recording.messages(self._topics, None, self._to_ms):
             is_early = self._from_ms is not None and message.time_ms < self._from_ms
             if not is_early or self._topics[message.topic].compacted:

@@ -103,7 +103,7 @@ class _TopicForm:
 class RecordingCounts:
     """What has been written: messages by topic, bytes of files, blocks and files; what did not decode, by topic.
 
-    ``unchecked`` is how many messages were taken unseen, in a backlog; whoever writes them counts it.
+    ``unchecked`` is how many messages were accepted unseen, in a backlog; the writer counts them.
     """
 
     messages: Counter[str] = field(default_factory=Counter)
@@ -158,7 +158,7 @@ class RecordingWriter:
         self._synced_s = 0.0
 
     def begin(self, now_s: float) -> None:
-        """Begin the first file before there is anything to write, so that one that cannot be written is told at once.
+        """Begin the first file before there is anything to write, so that an unwritable file is reported at once.
 
         Raises RecordingFileError and DiskFullError.
         """
@@ -202,7 +202,7 @@ class RecordingWriter:
         return self._part_path(max(self.counts.parts, 1)).name
 
     def _encoded_anew(self, form: _TopicForm, value: bytes) -> tuple[int, bytes]:
-        """Return branch and body of a value of an older schema or another framing, or of one that does not decode."""
+        """Return branch and body of a value of an older schema or another framing, or of an undecodable one."""
         try:
             return form.branch, encode(decode(value, form.record_type))[CONFLUENT_HEADER_BYTES:]
         except UndecodableRecordError as reason:
@@ -299,7 +299,7 @@ class RecordingWriter:
     def _disk_full(self) -> DiskFullError:
         return DiskFullError(
             f"The disk of {self._out.parent} is full: the recording ends here, its {self.counts.records} records in "
-            f"{self.counts.parts} files stay readable; make room and record anew."
+            f"{self.counts.parts} files stay readable; make room and record again."
         )
 
 

@@ -49,10 +49,10 @@ class UserOverlay(Protocol):
 
     @property
     def listeners(self) -> list[OverlayListener]:
-        """Who is told what happens to clients."""
+        """Listens to what happens to clients."""
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Connect a feed to its home; it may publish when the listeners are told so."""
+        """Connect a feed to its home; it may publish once the listeners are notified."""
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Hand a notification to its feed's home."""
@@ -67,7 +67,7 @@ class UserOverlay(Protocol):
         """Let a user leave."""
 
     def user_home(self, user: str) -> str | None:
-        """Return a connected user's home, None for one that is not connected."""
+        """Return a connected user's home, None if it is not connected."""
 
 
 def user_name(number: int) -> str:
@@ -105,7 +105,7 @@ class _User:
     wanted: frozenset[str] = frozenset()
 
     def topics_now(self) -> frozenset[str]:
-        """Return the topic of its own cell and those of its friends'."""
+        """Return the topic of its own cell and those of its friends' cells."""
         return frozenset((self.here, *(friend.here for friend in self.friends)))
 
 
@@ -193,7 +193,7 @@ class CheckinWorkload:
         """Publish and change nothing any more; those who are connected stay."""
         self._is_running = False
 
-    # --- what the overlay tells ------------------------------------------------------------------------------------
+    # --- what the overlay reports ----------------------------------------------------------------------------------
 
     def on_may_publish(self, publisher: str) -> None:
         """Begin to publish."""

@@ -128,7 +128,7 @@ def _mean_open_and_high(quotes: tuple[Quote, ...]) -> tuple[float, float]:
 
 @dataclass(slots=True)
 class _Slot:
-    """A place that always has one subscription; ``turn`` tells a planned replacement whether it is still meant."""
+    """A place that always has one subscription; ``turn`` lets a planned replacement check that it is still current."""
 
     symbol: str = ""
     home: str = ""
@@ -157,7 +157,7 @@ class StockOverlay(Protocol):
         ...
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Let a publisher come; it is told when it may publish."""
+        """Let a publisher come; it is notified when it may publish."""
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Publish a notification."""
@@ -199,7 +199,7 @@ class StockWorkload:
         self._popularity: list[float] = []
         self._rate_factor = 1.0  # Above 1 in a burst.
         self._bursts_begun = 0
-        self.on_burst: Callable[[bool], None] = lambda has_begun: None  # Told that a burst begins, and that it ends.
+        self.on_burst: Callable[[bool], None] = lambda has_begun: None  # Called when a burst begins, and when it ends.
         self._symbol_factors: dict[str, float] = {}  # What a regime change has made of a symbol's rate.
         self._day_began_ms: float | None = None
         self.regime_changed_ms: float | None = None
@@ -290,7 +290,7 @@ class StockWorkload:
     def _after(self, seconds: float, act: Callable[[], None]) -> None:
         self._overlay.env.timeout(seconds * SECOND_MS).callbacks.append(lambda _: act())
 
-    # --- what the overlay tells ------------------------------------------------------------------------------------
+    # --- what the overlay reports ----------------------------------------------------------------------------------
 
     def on_may_publish(self, publisher: str) -> None:
         """Begin to publish."""
