@@ -1,1 +1,1 @@
-"""Planners on a recording: what would each have made of it?"""
+"""Planners on a recording: what would each have achieved?"""

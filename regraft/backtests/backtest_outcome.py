@@ -1,6 +1,6 @@
-"""What a backtest found of one planner in one mode: plain values, as one process hands them to another.
+"""The result of a backtest of one planner in one mode: plain values that processes can exchange.
 
-Nothing is computed here but sums of what is there.
+Nothing but sums is computed here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MODE_TITLES = {
 class CostPoint(msgspec.Struct, frozen=True, array_like=True):
     """What one complete window cost, per second, and would have cost on the bootstrap overlay.
 
-    ``cost_least_per_s`` is what no overlay costs less than on it, None where that was not found.
+    ``cost_least_per_s`` is a lower bound on any overlay's cost in it, None if unknown.
     """
 
     end_ms: int
@@ -39,7 +39,7 @@ class CostPoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlanMark(msgspec.Struct, frozen=True):
-    """One plan: when it was made, what it changed, what it promised and, where it was verified, kept."""
+    """One plan: when it was made, what it changed, its predicted and, once verified, its observed gain."""
 
     plan: str
     time_ms: int
@@ -74,14 +74,14 @@ class DecisionTime(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one planner, or of an overlay that was left alone.
+    """The outcome of one planner, or of an overlay left as it was.
 
     ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST, a bound. ``plans_taken_back`` of the ``plans``
-    made things worse and were undone. ``windows_unknown`` are of an overlay that nothing recorded tells of.
+    made things worse and were undone. ``windows_unknown`` have an overlay that nothing recorded describes.
     ``refusals`` is by verdict, ``faults`` counts decisions that raised. ``deliveries`` is None in an open loop, which
     has no transitions. ``is_settled`` is False where a plan was still under way at the end.
     ``links_corrected`` counts the links that cost at the end what round trips say instead of what the inventory says,
-    ``changes_found_ms`` is since when traffic was another, change by change.
+    ``changes_found_ms`` lists since when traffic was different, change by change.
     """
 
     planner: str

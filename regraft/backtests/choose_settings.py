@@ -1,4 +1,4 @@
-"""Choose a planner and how far it looks back by what each would have cost on a recording, and say how sure that is.
+"""Choose a planner and its horizon by what each would have cost on a recording, with a confidence interval.
 
 In: the outcomes of candidates over the same windows. Out: a Choice. Running the candidates belongs to ``run_backtest``.
 """
@@ -31,7 +31,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called beside the others."""
+        """Its name among the others."""
         if self.horizon_lifetimes is None:
             return self.planner
         return f"{self.planner}, horizon_lifetimes {self.horizon_lifetimes:g}"
@@ -55,13 +55,13 @@ class Compared:
 
     @property
     def is_as_good(self) -> bool:
-        """Return True if the windows do not tell it from the best."""
+        """Return True if the windows do not distinguish it from the best."""
         return self.low_share <= 0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All candidates, best first, and which one is to be taken: of those as good as the best who changes least."""
+    """All candidates, best first, and the choice: of those as good as the best, the one that changes least."""
 
     compared: tuple[Compared, ...]
     windows: int
@@ -74,22 +74,23 @@ class Choice:
 
     @property
     def text(self) -> tuple[str, ...]:
-        """Say what was found, a line for each candidate."""
+        """Describe the result, a line for each candidate."""
         lines = [
             f"{one.name}: {one.cost_per_s:,.0f}/s, {one.above_share:+.1%} ({one.low_share:+.1%} to "
             f"{one.high_share:+.1%}) against the best, {one.changes} links, homes and IDs changed"
             for one in self.compared
         ]
         head = (
-            f"Of {len(self.compared)} candidates on {self.windows} windows take {self.taken.name}: of those that the "
-            f"windows do not tell from the best it changes least. Intervals hold {LEVEL:.0%} of {SAMPLES:,} samples of "
+            f"Of {len(self.compared)} candidates on {self.windows} windows take {self.taken.name}: of "
+            f"those that the windows do not distinguish from the best, it changes least. Intervals hold "
+            f"{LEVEL:.0%} of {SAMPLES:,} samples of "
             f"blocks of {self.block_windows} windows; what transitions cost is not in the costs."
         )
         return (head, *lines)
 
 
 def candidates_for(kind: str, acting: str) -> tuple[Candidate, ...]:
-    """Return every planner of a kind of overlay, the acting and the default chain, and these looking back otherwise."""
+    """Return every planner of a kind of overlay, the acting and the default chain, and these with other horizons."""
     singles = sorted(name for name, spec in PLANNERS.items() if spec.kind == kind)
     default = ControllerSettings.planner
     suits = all(planner_spec(name).kind == kind for name in planner_names(default))

@@ -1,4 +1,4 @@
-"""Run planners over a recording on the virtual clock: what would each have made of it?
+"""Run planners over a recording on the virtual clock: what would each have achieved?
 
 In: a recording, planners, settings. Out: an Outcome of each planner in each mode, figures and drawings in a folder.
 Open loop, always: planners decide on what was recorded. Closed loop, where the emulator made the recording: they act on
@@ -41,7 +41,7 @@ AUTO_IS_OPEN = "candidates are compared in the open loop only"
 
 
 class BacktestError(ValueError):
-    """The backtest cannot be run as it was asked for; ``faults`` are all there is to mend, one sentence each."""
+    """The backtest cannot be run as requested; ``faults`` lists everything to fix, one sentence each."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("\n".join(faults))
@@ -50,11 +50,11 @@ class BacktestError(ValueError):
 
 @dataclass(frozen=True)
 class BacktestOptions:
-    """What `regraft backtest` was asked for.
+    """The options of `regraft backtest`.
 
-    Without ``planners`` it is who decided when it was recorded; AUTO alone compares all that suit the overlay.
+    Without ``planners`` it runs the recorded planner; AUTO alone compares all that suit the overlay.
     ``from_ms``, ``to_ms``: the part of the recording, None for its begin and end. ``closed_loop_s``: how much of the
-    run is emulated again, 0 for none. ``is_resimulated``: emulate again whatever the recording is of.
+    run is emulated again, 0 for none. ``is_resimulated``: emulate again even what the emulator did not make.
     """
 
     file: Path
@@ -68,10 +68,10 @@ class BacktestOptions:
 
 @dataclass(frozen=True)
 class Backtest:
-    """What came of it.
+    """The results.
 
     ``outcomes`` begin with the yardsticks of their mode. ``notes`` say what was used for what, and why; ``warnings``
-    what is wrong with the recording. ``first_ms`` and ``end_ms`` bound the windows.
+    describe faults of the recording. ``first_ms`` and ``end_ms`` bound the windows.
     """
 
     settings: Settings
@@ -144,7 +144,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
 
 
 def _candidates(options: BacktestOptions, recording: Recording) -> tuple[Candidate, ...]:
-    """Return who is to decide: those named, all there are, or who decided when it was recorded, as far as is known."""
+    """Return the planners: those named, all that exist, or the recorded one if known."""
     acting = str(recording.info.settings.get("controller", {}).get("planner", ControllerSettings.planner))
     if options.planners == (AUTO,):
         return candidates_for(recording.info.inventory.bootstrap.KIND, acting)
@@ -168,7 +168,7 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
         faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, which is no closed loop")
     if settings is not None and options.closed_loop_s > longest_s(settings.streaming.window_ms):
         limit_s = longest_s(settings.streaming.window_ms)
-        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, of which costs are kept")
+        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, for which costs are kept")
     if settings is not None and settings.run.clock_speed != 1.0:
         faults.append(
             f"the recorded run had run.clock_speed {settings.run.clock_speed:g}: its event times are not Kafka's, by "
@@ -260,7 +260,7 @@ def _bootstrap(outcome: Outcome) -> Outcome:
 
 
 def _least(outcome: Outcome) -> list[Outcome]:
-    """Return what no overlay costs less than, on those windows of an outcome for which that was found."""
+    """Return the lower bound on any overlay's cost, on those windows of an outcome that have one."""
     points = [
         CostPoint(point.end_ms, point.cost_least_per_s, point.cost_bootstrap_per_s)
         for point in outcome.points
@@ -297,8 +297,8 @@ def _closed_tasks(options: BacktestOptions, recording: Recording, settings: Sett
 
 def _open_note(recording: Recording) -> str:
     note = (
-        "Open loop: each planner decided on the recorded windows, on an overlay of its own; its costs are exact, what "
-        "its transitions would have lost or repeated is not known."
+        "Open loop: each planner decided on the recorded windows, on its own overlay; its costs are "
+        "exact, what its transitions would have lost or repeated is unknown."
     )
     if MEMBERS.suffix in recording.info.topics:
         note += " Brokers that were added or died since its begin change nothing about the brokers of that overlay."

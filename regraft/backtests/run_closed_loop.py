@@ -49,12 +49,12 @@ class ClosedLoopTask(msgspec.Struct, frozen=True):
 
 
 def longest_s(window_ms: int) -> int:
-    """Return how long a closed loop may be: the controller keeps the costs of so many windows."""
+    """Return how long a closed loop may be: the controller keeps the costs of this many windows."""
     return COST_POINTS_MAX * window_ms // SECOND_MS
 
 
 def run_closed_loop(task: ClosedLoopTask, tell_work: TellWork) -> Outcome:
-    """Emulate, plan and carry out; return what came of it."""
+    """Emulate, plan and execute; return the outcome."""
     configure_logs(level="warning")
     inventory = opened_recording(task.recording).info.inventory
     loop = VirtualLoop(

@@ -1,8 +1,8 @@
-"""Let one planner decide on the windows of a recording, on an overlay of its own.
+"""Let one planner decide on the windows of a recording, on its own overlay.
 
-In: an aggregated recording, the controller's settings. Out: an Outcome. The planner is asked, judged, held back and
-verified by the controller's own code, as a shadow planner is at work; each window is read when the live controller
-could have read it first. Transitions are not played, so what they lose or repeat is not known here.
+In: an aggregated recording, the controller's settings. Out: an Outcome. The planner is run, judged, limited and
+verified by the controller's own code, like a live shadow planner; each window is read when the live controller could
+have read it first. Transitions are not played, so what they lose or repeat is not known here.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class OpenLoopTask(msgspec.Struct, frozen=True):
 class WindowFeed:
     """Gives out the windows of a recording as a controller would have read them, with the plans known by then.
 
-    It finds changes of traffic and corrects what links cost by recorded round trips as the controller does; of what
-    brokers counted, by which the controller holds its model against them, nothing is known here.
+    It finds changes of traffic and corrects what links cost by recorded round trips as the controller does; the
+    brokers' counts, against which the controller checks its model, are not known here.
     """
 
     def __init__(self, task: OpenLoopTask, inventory: Inventory) -> None:
@@ -123,22 +123,22 @@ class WindowFeed:
         return cost_over_per_s(self.kind, self.fleet, first, window)
 
     def least_cost_per_s(self, window: ClosedWindow) -> float | None:
-        """Return what no overlay over the brokers of the inventory costs less than, None where none is known."""
+        """Return a lower bound on the cost of any overlay over the inventory's brokers, None if unknown."""
         brokers = self.kind.inventory.brokers
         return self.kind_over(brokers).least_cost_per_s([window.over(brokers)])
 
     def correct_links(self, window: ClosedWindow) -> None:
-        """Take in the round trips of a window: what is decided on it rests on them, what it cost does not."""
+        """Take in the round trips of a window: decisions on it use them, its cost does not."""
         if self._meter.add(window, self.fleet.inventory_told):
             self.fleet = self.fleet.with_measured(self._meter.costs)
 
     @property
     def changed_since_ms(self) -> int | None:
-        """Since when traffic is as it is, None as long as no change is known."""
+        """Start of the present traffic, None as long as no change is known."""
         return self._changes.since_ms
 
     def _know(self, brokers: Iterable[str]) -> None:
-        """Take in who was added, once anybody is named whom the inventory does not have: that reads all blocks."""
+        """Add new members once a name is missing in the inventory: that reads all blocks."""
         if not self._has_asked and not self.fleet.members.keys() >= set(brokers):
             self._has_asked = True
             self.fleet = self.fleet.with_records(added_members(opened_recording(self._task.recording)))
@@ -152,7 +152,7 @@ class WindowFeed:
 
 
 def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:
-    """Return what one planner would have made of the recording, or what its overlays cost."""
+    """Return what one planner would have achieved on the recording, or what its overlays cost."""
     configure_logs(level="warning")
     inventory = opened_recording(task.recording).info.inventory
     feed = WindowFeed(task, inventory)
@@ -162,7 +162,7 @@ def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:
 
 
 def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, tell_work: TellWork) -> Outcome:
-    """Return what each window's overlay cost, NaN where no recorded plan tells which it was; the bootstrap, too."""
+    """Return what each window's overlay cost, NaN if no recorded plan says which it was; the bootstrap, too."""
     points: list[CostPoint] = []
     incomplete = unknown = 0
     begin_ms = end_ms = None
@@ -228,7 +228,7 @@ class _OpenLoop:
         for window, now_ms in self._feed.windows():
             tell_work(1)
             if shadow is None:
-                # What was planned during the first window is no part of what the planner begins with.
+                # Plans of the first window are not part of the planner's start.
                 plan_log = self._feed.plan_log
                 start = plan_log.configuration_of(window.epoch_min) or plan_log.present
                 name = self._task.planner
@@ -293,7 +293,7 @@ def plan_time_ms(plan: Plan) -> int:
 
 
 def mark_of(plan: Plan, time_ms: int | None = None) -> PlanMark:
-    """Return what is told of a plan."""
+    """Return the description of a plan."""
     return PlanMark(
         plan=plan.plan,
         time_ms=plan_time_ms(plan) if time_ms is None else time_ms,

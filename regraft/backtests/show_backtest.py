@@ -1,6 +1,6 @@
-"""Show what a backtest found: a table for the terminal, figures, a drawing of the costs, and a page with all of it.
+"""Show the results of a backtest: a table for the terminal, figures, a drawing of the costs, and a page with all of it.
 
-In: a Backtest. Out: text. Nothing is computed here that an Outcome does not say.
+In: a Backtest. Out: text. Nothing is computed here beyond an Outcome.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ $refusals
 
 
 def outcome_tables(outcomes: Sequence[Outcome]) -> list[Table]:
-    """Return a table for the terminal for each mode there is; what is not known is empty."""
+    """Return a table for the terminal for each mode; unknown values are empty."""
     tables = []
     for mode, shown in outcomes_by_mode(outcomes):
         table = Table(box=None, pad_edge=False, title=MODE_TITLES[mode], title_justify="left")
@@ -122,7 +122,7 @@ def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any
 
 
 def _choice_figures(choice: Choice | None) -> list[Figure]:
-    """Return how far each candidate is above the best, with the ends of its interval, and which one is to be taken."""
+    """Return how far each candidate is above the best, with the ends of its interval, and the choice."""
     if choice is None:
         return []
     return [

@@ -1,9 +1,9 @@
-"""A recording -> its windows as files, on all cores: telemetry aggregated, and what clients and plans there were.
+"""A recording -> its windows as files, on all cores: telemetry aggregated, with clients and plans.
 
 In: a recording and a span of time. Out: files that ``read_windows_of`` yields records from, window by window. The rows
 are those of the Spark job for deliveries, round trips and changes of clients; queues, on which no planner rests, and
-common interest, which follows from the deliveries, are left out. Nothing comes late here: all that a broker ever said
-of a window counts. Planning does not belong here.
+common interest, which follows from the deliveries, are left out. Nothing is late here: everything a broker ever
+reported of a window counts. Planning does not belong here.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def aggregate_recording(
 
 
 def work_count(recording: Recording) -> int:
-    """Return how much there is to do, in the unit in which progress is told: blocks."""
+    """Return the amount of work, in the unit of progress: blocks."""
     return len(recording.blocks())
 
 
@@ -99,7 +99,7 @@ def read_windows_of(aggregated: AggregatedRecording) -> Iterator[RecordedWindow]
 
 
 def read_changes_of(aggregated: AggregatedRecording) -> Iterator[ClientChange]:
-    """Yield what the register of clients was told, in the order of the topic."""
+    """Yield the records of the register of clients, in the order of the topic."""
     decoder = msgspec.msgpack.Decoder(list[ClientChange])
     for number in range(aggregated.spans):
         yield from decoder.decode((aggregated.folder / f"clients-{number}").read_bytes())

@@ -1,6 +1,6 @@
 """One span of a recording -> its windows: the part of the aggregation that one process does at a time.
 
-In: a recording and a span of windows. Out: files with the windows, and with what clients and plans were told in its
+In: a recording and a span of windows. Out: files with the windows, and with the records of clients and plans of its
 time. How a recording is divided into spans belongs to ``aggregate_recording``.
 """
 
@@ -65,10 +65,10 @@ class RecordedPlan(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SpanTask(msgspec.Struct, frozen=True):
-    """Windows that start from ``first_ms`` on and before ``end_ms``, and what is told in blocks of their time.
+    """Windows that start from ``first_ms`` on and before ``end_ms``, and the records in blocks of their time.
 
     Blocks are looked for from ``lead_ms`` before to ``lag_ms`` after, as Kafka's time is not the brokers'.
-    ``told_from_ms``, ``told_end_ms`` are the block times of which clients and plans are kept.
+    ``told_from_ms``, ``told_end_ms`` bound the block times from which clients and plans are kept.
     """
 
     recording: str
@@ -93,7 +93,7 @@ class SpanTask(msgspec.Struct, frozen=True):
 
 
 class SpanResult(msgspec.Struct, frozen=True):
-    """What became of a task; ``lag_ms`` and ``lead_ms`` are the greatest there were."""
+    """The outcome of a task; ``lag_ms`` and ``lead_ms`` are the greatest there were."""
 
     windows: int
     records: int
@@ -111,12 +111,12 @@ def opened_recording(path: str, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Recor
 
 @lru_cache(maxsize=1)
 def _added_brokers(recording: Recording) -> frozenset[str]:
-    """Return who was added while it was recorded."""
+    """Return the members added while it was recorded."""
     return frozenset(member.broker for member in added_members(recording))
 
 
 class _Told:
-    """What clients and plans the blocks of one span tell of."""
+    """The clients and plans in the blocks of one span."""
 
     def __init__(self) -> None:
         self.changes: list[ClientChange] = []
@@ -170,7 +170,7 @@ class _Telemetry:
 
 
 def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
-    """Write the windows of a span, and what clients and plans were told in its time."""
+    """Write the windows of a span, and the records of clients and plans of its time."""
     telemetry, told = _Telemetry(task), _Told()
     warnings: list[str] = []
     first_ms, end_ms = task.first_ms - task.lead_ms, task.end_ms + task.window_ms + task.lag_ms
@@ -230,7 +230,7 @@ class _BlockGroup:
         return (self._telemetry, self._told, self._ids) == (other._telemetry, other._told, other._ids)
 
     def add(self, block: RecordingBlock) -> list[str]:
-        """Take a block, and read what is there when it is much."""
+        """Take a block, and read the pending ones if they are many."""
         try:
             raw = block.raw()
         except FormError as fault:
@@ -240,7 +240,7 @@ class _BlockGroup:
         return self.take() if self._size >= READ_BYTES_MIN else []
 
     def take(self) -> list[str]:
-        """Read what is there; what is wrong with one block harms no other."""
+        """Read what is there; a fault in one block does not affect others."""
         blocks, self._blocks, self._size = self._blocks, [], 0
         if not blocks:
             return []
@@ -259,7 +259,7 @@ class _BlockGroup:
         return warnings
 
     def _take(self, raw: bytes, found: BlockRecords) -> None:
-        """Hand telemetry, and what else is told, to those who want it."""
+        """Hand telemetry and other records to their readers."""
         if self._telemetry is not None and found.start.size:
             newest = self._ids.index(latest_schema(TELEMETRY.record).schema_id) if self._has_newest else -1
             is_newest = found.branch == newest
@@ -302,7 +302,7 @@ def _framed(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:
 
 
 def _newest_body(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:
-    """Return a body of an older schema as one of the newest; empty, which is none, where it is no telemetry."""
+    """Return a body of an older schema as one of the newest; empty if it is not telemetry."""
     try:
         return encode(decode(_framed(body, ids, branch), TelemetryBatch))[CONFLUENT_HEADER_BYTES:]
     except UndecodableRecordError:

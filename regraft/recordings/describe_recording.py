@@ -25,7 +25,7 @@ RECORDS_PER_LOOK = 50_000
 
 
 def describe_recording(path: Path, bounds: ReadingBounds = DEFAULT_BOUNDS) -> dict[str, Any]:
-    """Return what a recording holds. Raises RecordingError when it is none."""
+    """Return a recording's contents. Raises RecordingError if it is not a recording."""
     recording = open_recording(path, bounds)
     info = recording.info
     topics, brokers, epochs, unread = _count_records(recording)

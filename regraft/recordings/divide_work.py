@@ -1,4 +1,4 @@
-"""Do tasks on all cores where that pays, else here: starting a process takes longer than a small task.
+"""Run tasks on all cores if that pays, else here: starting a process takes longer than a small task.
 
 In: tasks and what to do with one. Out: their results, in order. How processes are started and ended belongs to
 ``experiments.run_tasks``.

@@ -27,7 +27,7 @@ class ExpectationError(StackError):
 
 @dataclass(frozen=True)
 class ExpectedAlert:
-    """One change that is expected: so many seconds after the begin, give or take ``within_s``."""
+    """One expected change: this many seconds after the start, give or take ``within_s``."""
 
     rule: str
     subject: str
@@ -43,12 +43,12 @@ class ExpectedAlert:
 
     @property
     def text(self) -> str:
-        """Return the expectation for people."""
+        """Return the expectation as text."""
         return f"{self.rule} {self.subject} {self.status} at {self.at_s:g} s"
 
 
 def read_expected(path: Path) -> list[ExpectedAlert]:
-    """Return what a file expects. Raises ExpectationError with all its faults."""
+    """Return the expectations of a file. Raises ExpectationError with all its faults."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Find the telemetry in a block of a recording without walking it record by record, which takes longer than all else.
+"""Find the telemetry in a block of a recording without the slow walk record by record.
 
 In: a block's bytes. Out: where each batch stands, and the other records. Nothing is taken on trust: each record must
 end where the next one begins, from the block's first byte to its last, else the block is walked record by record.
@@ -37,7 +37,7 @@ def find_telemetry(raw: bytes, count: int) -> BlockRecords:
 
 
 def _found(raw: bytes, count: int) -> BlockRecords | None:
-    """Return the records by what batches begin with; None where that does not add up."""
+    """Return the records by what batches begin with; None if that does not add up."""
     begins = np.array([match.start() for match in _START.finditer(raw)], dtype=np.int64)
     everyone = np.arange(begins.size, dtype=np.int64)
     walk = ColumnWalk(raw, begins + 1 + len(_NAME), np.full(begins.size, len(raw), dtype=np.int64))

@@ -1,7 +1,7 @@
-"""Record a run: Kafka's topics into files, shown until told to stop.
+"""Record a run: Kafka's topics into files, with progress, until asked to stop.
 
-In: settings and what is wanted. Out: files, and what they hold. Reading Kafka and writing files belong to
-``producers``; what a recording says of the run it is of is put together here.
+In: settings and options. Out: files, and a description of them. Reading Kafka and writing files belong to
+``producers``; a recording's description of its run is put together here.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LINE_INTERVAL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """What the command line adds to the settings.
+    """Options beyond the settings.
 
-    ``is_all``: also what stages made of the telemetry. ``to_end``: stop at the newest record.
+    ``is_all``: also the topics derived from telemetry. ``to_end``: stop at the newest record.
     """
 
     out: Path
@@ -88,7 +88,7 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
 
 
 def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
-    """Return what the files say of the run: its inventory, and the settings that its controller was told."""
+    """Return the run's description in the files: its inventory, and its controller's settings."""
     file = settings.controller.inventory_path
     try:
         inventory = Inventory.load(file)
@@ -155,7 +155,7 @@ class _RecordScreen:
             self._live.stop()
 
     def show(self, progress: RecordingProgress) -> None:
-        """Show how far the recording is."""
+        """Show the recording's progress."""
         away = ", Kafka is away" if progress.is_kafka_away else ""
         text = (
             f"{progress.file_name}: {progress.records} records, {progress.bytes / 1e6:.1f} MB, "

@@ -1,6 +1,6 @@
 """Run rules over a recording, on event time and without Kafka: what would be raised and cleared, and when.
 
-In: a recording and rules. Out: the changes of alerts, in order, with whether they would have been told. A recording
+In: a recording and rules. Out: the changes of alerts, in order, with whether they would have been reported. A recording
 without state is aggregated first, by the reference in plain Python. Comparing with what was expected belongs to
 :mod:`regraft.recordings.expect_alerts`.
 """
@@ -46,9 +46,9 @@ REGISTERS = (ORDERS.suffix, PLANS.suffix, MEMBERS.suffix)  # A recording begins 
 
 @dataclass(frozen=True)
 class RehearsedChange:
-    """An alert that changed its status, so many seconds, to a tenth, after the begin of the first window.
+    """An alert that changed its status, this many seconds, to a tenth, after the start of the first window.
 
-    ``silenced_by`` says why nobody would have been told at that moment, empty when somebody would.
+    ``silenced_by`` says why nobody would have been notified at that moment, empty if somebody would.
     """
 
     at_s: float
@@ -60,7 +60,7 @@ class RehearsedChange:
 class Rehearsal:
     """All changes in the order of time, and what the recording held.
 
-    ``is_aggregated`` says that its state was made from its telemetry; ``undecodable`` counts what was no record.
+    ``is_aggregated`` says that its state was made from its telemetry; ``undecodable`` counts invalid records.
     """
 
     changes: tuple[RehearsedChange, ...]
@@ -74,7 +74,7 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class RehearsalSettings:
-    """What stages would be told: windows, grace and bounds for telemetry, quiet hours and who is not held by them."""
+    """Settings of the stages: windows, grace and bounds for telemetry, quiet hours and the exempt severity."""
 
     window_ms: int
     grace_ms: int
@@ -89,7 +89,7 @@ def rehearse_rules(
     settings: RehearsalSettings,
     tell_done: Callable[[int], None] = lambda done: None,
 ) -> Rehearsal:
-    """Return what the rules make of a recording; ``tell_done`` is told how many messages were read."""
+    """Return what the rules find in a recording; ``tell_done`` is called with the number of messages read."""
     return _Rehearser(recording, rules, settings).run(tell_done)
 
 
@@ -168,7 +168,7 @@ class _Rehearser:
         except UndecodableRecordError:
             self._undecodable += 1
             return
-        # Rules look at queues and at who reports; what was delivered says nothing to them and takes most of the time.
+        # Rules need queues and which brokers report; deliveries do not matter to them and take most of the time.
         bare = msgspec.structs.replace(batch, deliveries=(), seconds=())
         self._aggregator.take(msgspec.to_builtins(bare), message.time_ms)
         for window in self._aggregator.advance():
@@ -176,7 +176,7 @@ class _Rehearser:
             yield window.marker
 
     def _judge(self, records: list[msgspec.Struct] | tuple[msgspec.Struct, ...], written_ms: int) -> None:
-        """Take records, or the clock alone when there are none, and note what changes by them."""
+        """Process records, or the clock alone if there are none, and note the changes."""
         engine, desk = self._engine, self._desk
         assert engine is not None
         assert desk is not None

@@ -1,1 +1,1 @@
-"""Put a recording on Kafka again, and decide again on what was recorded."""
+"""Play a recording back to Kafka, and decide again on it."""

@@ -1,7 +1,7 @@
-"""Imagine the brokers of an overlay that was never there: they obey at once, and telemetry looks as if they had.
+"""Simulate the brokers of an overlay that never existed: they obey at once, and telemetry looks as if they had.
 
 In: commands, and real windows. Out: answers, and the windows as they would have been. What a broker delivers depends
-neither on links nor on where publishers are, so only epochs, what was published where, and users' homes differ.
+neither on links nor on where publishers are, so only epochs, places of publication, and users' homes differ.
 Queues and delays stay the recorded ones.
 """
 
@@ -40,7 +40,7 @@ class ImaginedBrokers:
             for client, (home_from, home_to) in self._moves.pop(command.plan, {}).items():
                 self._homes[client] = home_to
                 self._users[client] = (self._users.get(client, (home_from, ""))[0], home_to)
-        is_install = command.phase is CommandPhase.INSTALL  # Of no plan, so no phase of one has its answer.
+        is_install = command.phase is CommandPhase.INSTALL  # Without a plan, so it answers no phase of one.
         outcomes = (Outcome.INSTALLED,) if is_install else answers_to(command.phase)
         return [
             CommandResult(
@@ -59,7 +59,7 @@ class ImaginedBrokers:
         ]
 
     def placed(self, client: Client) -> Client:
-        """Return a client of the register as it is here: where a plan moved it, unless it has gone elsewhere since."""
+        """Return a client of the register as it is here: where a plan moved it, unless it has moved since."""
         moved = self._users.get(client.client)
         if moved is None:
             return client
@@ -92,7 +92,7 @@ class ImaginedBrokers:
             groups.setdefault(row.delivery.publisher, []).append(row)
         for publisher, own in groups.items():
             if any(row.delivery is not None and not row.delivery.published for row in own):
-                found += own  # A record of version 1 does not tell where it was published.
+                found += own  # A record of version 1 does not say where it was published.
                 continue
             homes = [row.delivery.broker for row in own if row.delivery is not None and any(row.delivery.published)]
             home = self._homes.setdefault(publisher, homes[-1]) if homes else ""

@@ -1,4 +1,4 @@
-"""Read from a recording what a controller knew beside the state rows, and the settings that it had.
+"""Read from a recording what a controller knew besides the state rows, and its settings.
 
 In: a recording. Out: DecisionInputs, and settings. Deciding on them belongs to :mod:`regraft.replays.replay_decisions`.
 """
@@ -30,7 +30,7 @@ from regraft.settings.run_settings import Flags, Settings, load_settings, sectio
 from regraft.settings.settings_model import SettingsModel
 
 TAKEN_SECTIONS = ("streaming", "controller")
-# What belongs to the machine that was recorded, not to what it decided.
+# Settings of the recorded machine, which do not affect decisions.
 LEFT_OUT = ("metrics_port", "metrics_host", "telemetry_topic", "status_file")
 TOLD_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS, MEMBERS)
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> tuple[Settings, list[str]]:
-    """Return the settings of the recorded run with the flags over them, and the names that are no settings any more.
+    """Return the settings of the recorded run with the flags over them, and the names that are no longer settings.
 
     With a settings file, nothing is taken from the recording. Raises SettingsError.
     """
@@ -97,7 +97,7 @@ def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | N
     if speed != 1.0:
         raise StackError(
             f"{recording.path} is of a run at clock speed {speed:g}: its Kafka times are not its event times, "
-            "so what was known when cannot be told; replay it without --run."
+            "so when something became known cannot be determined; replay it without --run."
         )
     span_ms = recording.telemetry_span_ms
     begin_ms = from_ms if from_ms is not None else (span_ms[0] if span_ms else 0)
@@ -122,7 +122,7 @@ class _InputReader:
         self.faults: Counter[str] = Counter()
 
     def take(self, message: RecordedMessage) -> None:
-        """Take one message; one that does not decode is counted."""
+        """Process one message; one that does not decode is counted."""
         topic, time_ms = message.topic, message.time_ms
         if topic == CLIENTS.suffix:
             client = self._decoded(message, Client)
@@ -144,7 +144,7 @@ class _InputReader:
             self._markers_ms.setdefault(marker.window_end_ms, time_ms)
 
     def inputs(self, *, is_answered: bool) -> DecisionInputs:
-        """Return what was taken."""
+        """Return the inputs."""
         return DecisionInputs(
             clients=self._clients,
             results=self._results if is_answered else None,
@@ -156,12 +156,12 @@ class _InputReader:
         )
 
     def _to_join(self) -> list[Member]:
-        """Return who had been added and served, for a loop that begins with the first overlay."""
+        """Return the members added and in service, for a loop that begins with the first overlay."""
         added = [member for member in self._members.values() if member.facts is not None and member.state.is_serving]
         return [msgspec.structs.replace(member, state=MemberState.JOINING, since_ms=0) for member in added]
 
     def _meant(self, order: Order) -> Order:
-        """Return an order that says which plan it means; those of earlier versions only named it."""
+        """Return an order with its plan's digest; those of earlier versions only named the plan."""
         plan = None if order.plan_digest else self._recorded.get(order.subject)
         return order if plan is None else msgspec.structs.replace(order, plan_digest=plan.approval_digest)
 

@@ -1,6 +1,6 @@
-"""Decide again on state rows: the real control loop on the virtual clock, fed at the times at which things were known.
+"""Decide again on state rows: the real control loop on the virtual clock, fed each input when it became known.
 
-In: rows and markers, and what else the controller knew, each with its time. Out: the plans. The same input gives the
+In: rows and markers, and the controller's other inputs, each with its time. Out: the plans. The same input gives the
 same plans, byte for byte. Where the rows come from (Spark, the reference aggregator) and reading recordings do not
 belong here.
 """
@@ -38,11 +38,11 @@ Question = tuple[str, str, str]  # Plan, phase and broker of a command.
 
 @dataclass(frozen=True)
 class DecisionInputs:
-    """What the controller knew beside the state rows, each with the time at which it did (ms since 1970).
+    """The controller's inputs besides the state rows, each with the time at which it knew them (ms since 1970).
 
-    ``clients``: name and record, None for one that left. ``results``: answers of brokers; None where nobody recorded
-    them, then brokers are imagined that obey at once. ``recorded``: the newest version of each recorded plan, by name.
-    ``plans_known``, ``members_known``: plans and members from before; who is added later is added by an order.
+    ``clients``: name and record, None for one that left. ``results``: answers of brokers; None if they were not
+    recorded; then simulated brokers obey at once. ``recorded``: the newest version of each recorded plan, by name.
+    ``plans_known``, ``members_known``: plans and members from before; members added later come by orders.
     ``markers_ms``: when each window's marker was there, by the window's end.
     """
 
@@ -57,7 +57,7 @@ class DecisionInputs:
 
 @dataclass(frozen=True)
 class Decided:
-    """The plans that were made, by epoch, and from when on imagined brokers obeyed (0: always, None: never).
+    """The plans that were made, by epoch, and since when simulated brokers obeyed (0: always, None: never).
 
     ``windows`` were decided on; ``windows_cut`` were left out, as the recording began in them.
     """
@@ -90,9 +90,9 @@ def decide_again(
 ) -> Decided:
     """Run the control loop over rows and markers, in any order, each as often as it comes.
 
-    A window is known when its marker was, or ``grace_ms`` and CLOSING_MS after its end. One that the recording began
-    in is left out. Where brokers' answers were recorded they are taken as long as the plans are the recorded ones; from
-    the first other plan on, and where none were recorded, brokers are imagined.
+    A window is known when its marker was, or ``grace_ms`` and CLOSING_MS after its end. The window in which the
+    recording began is left out. Where brokers' answers were recorded they are taken as long as the plans are the
+    recorded ones; from the first different plan on, and if none were recorded, brokers are simulated.
     """
     windows = list(_windows(records))
     whole = _without_begun(windows)
@@ -127,7 +127,7 @@ def is_same_decision(plan: Plan, other: Plan) -> bool:
 
 
 def plan_difference(plan: Plan, other: Plan) -> str:
-    """Say in what two plans differ first; empty when they decide the same."""
+    """Describe the first difference of two plans; empty if they decide the same."""
     links, clients = ("links_removed", "links_added"), ("moves", "subscribers_moved", "id_moves")
     for name in ("window_end_ms", "epoch_from", "epoch_to", *links, *clients):
         mine, theirs = getattr(plan, name), getattr(other, name)
@@ -150,7 +150,7 @@ class _Window:
 
 
 def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
-    """Yield the closed windows in order, each row once and in one order, whatever order they came in."""
+    """Yield the closed windows in order, each row once and in a fixed order, whatever order they came in."""
     rows: dict[int, dict[tuple[str, str], StateRow]] = {}
     markers: dict[int, WindowClosed] = {}
     for record in records:
@@ -166,7 +166,7 @@ def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
 def _without_begun(windows: list[_Window]) -> list[_Window]:
     """Leave out the first window when brokers had sent batches in it before anybody recorded them, and those before.
 
-    A window of which nobody recorded a batch holds what batches of the next one said of it.
+    A window without a recorded batch holds what batches of the next one reported of it.
     """
     for place, window in enumerate(windows):
         if window.marker.brokers:
@@ -176,7 +176,7 @@ def _without_begun(windows: list[_Window]) -> list[_Window]:
 
 
 def _with_known(inputs: DecisionInputs, first_ms: int) -> DecisionInputs:
-    """Return the inputs with the recorded plans known that rest on windows that are not there."""
+    """Return the inputs, with plans based on missing windows taken as known."""
     known = {plan.plan: plan for plan in inputs.plans_known}
     known |= {
         name: plan for name, plan in inputs.recorded.items() if plan.window_end_ms <= first_ms and name not in known
@@ -198,7 +198,7 @@ class _DecisionRun:
 
     def __init__(self, inputs: DecisionInputs, inventory: Inventory, settings: ControllerSettings) -> None:
         self._inputs = inputs
-        # Where a person approved each plan, the approvals were recorded as its brokers' answers were.
+        # If a person approved each plan, the approvals were recorded like its brokers' answers.
         dry_run = settings.dry_run and inputs.results is not None
         self._settings = replace(settings, dry_run=dry_run, shadow_planners=(), status_ms=QUIET_STATUS_MS)
         self._ports = MemoryPorts()
@@ -233,7 +233,7 @@ class _DecisionRun:
         if not any(isinstance(item, _Window) for _, item in timed):
             return
         tick_ms = self._settings.tick_ms
-        # Registers reach back to before anything was decided: what is older is known at the first tick.
+        # Registers reach back to before the first decision: older records are known at the first tick.
         first_ms = next(time_ms for time_ms, item in timed if isinstance(item, _Window))
         now_ms = first_ms // tick_ms * tick_ms
         end_ms = timed[-1][0]
@@ -268,7 +268,7 @@ class _DecisionRun:
                 ports.clients.put(client if brokers is None else brokers.placed(client))
 
     def _take_result(self, result: CommandResult) -> None:
-        """Take a recorded answer, but not before this loop has asked: it may do so some milliseconds later."""
+        """Take a recorded answer, but not before this loop has sent the command, maybe some milliseconds later."""
         question = (result.plan, result.phase, result.broker)
         asked = self._asked.get(question)
         if asked is not None:
@@ -288,7 +288,7 @@ class _DecisionRun:
             self._obey(self._ports.commands.sent.popleft(), now_ms)
 
     def _obey(self, command: Command, now_ms: int) -> None:
-        """Recorded answers come by themselves; imagined brokers answer at once."""
+        """Recorded answers come by themselves; simulated brokers answer at once."""
         if self._brokers is None and command.phase is CommandPhase.PREPARE:
             recorded, own = self._inputs.recorded.get(command.plan), self._plans.get(command.plan)
             if own is not None and (recorded is None or not is_same_decision(own, recorded)):
@@ -303,7 +303,7 @@ class _DecisionRun:
             self._epoch = command.epoch_to
 
     def _watch_recorded(self, now_ms: int) -> None:
-        """Leave the recorded answers when a recorded plan was not made here: its epoch means nothing to this loop."""
+        """Drop the recorded answers if a recorded plan was not made here: its epoch means nothing to this loop."""
         while self._brokers is None and self._expected and self._expected[0][0] + self._patience_ms <= now_ms:
             _, name = self._expected.pop(0)
             if name not in self._plans:

@@ -1,6 +1,6 @@
-"""Replay a recording: put it on Kafka and, where wanted, let Spark and the control loop work on it again.
+"""Replay a recording: play it to Kafka and, on request, let Spark and the control loop work on it again.
 
-In: a file, settings and what is wanted. Out: topics, ``plans.json`` and ``replay.json``, and what was found. Putting
+In: a file, settings and options. Out: topics, ``plans.json`` and ``replay.json``, and the outcome. Putting
 messages on Kafka belongs to ``producers``, deciding to :mod:`regraft.replays.replay_decisions`.
 """
 
@@ -52,16 +52,16 @@ from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
 from regraft.stages.stop_on_signals import stop_on_signals
 
-TAIL_MS_MAX = 500  # Put last, when all before it is aggregated: it moves the watermark over the last windows.
+TAIL_MS_MAX = 500  # Sent last, after everything before it is aggregated: it moves the watermark past the last windows.
 RECORDS_PER_TRIGGER_MIN = 100
 READ_S_MAX = 120.0
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """What the command line adds to the settings; ``speed`` None is as fast as possible, times are ms since 1970.
+    """Options beyond the settings; ``speed`` None is as fast as possible, times are ms since 1970.
 
-    ``is_all``: also what stages made of the telemetry. ``is_run``: let Spark and the control loop work on it again.
+    ``is_all``: also the topics derived from telemetry. ``is_run``: let Spark and the control loop work on it again.
     """
 
     file: Path
@@ -76,7 +76,7 @@ class ReplayOptions:
 
 @dataclass
 class ReplayOutcome:
-    """What a replay found; ``document`` is for programs, ``plans`` for people, ``faults`` make it end with 1."""
+    """The outcome of a replay; ``document`` is for programs, ``plans`` for people, ``faults`` make it end with 1."""
 
     document: dict[str, Any]
     plans: list[dict[str, Any]] = field(default_factory=list)
@@ -84,7 +84,7 @@ class ReplayOutcome:
 
 
 def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions, console: Console) -> ReplayOutcome:
-    """Replay and return what was found. Raises StackError and SettingsError, and KeyboardInterrupt on Ctrl-C."""
+    """Replay and return the outcome. Raises StackError and SettingsError, and KeyboardInterrupt on Ctrl-C."""
     recording = open_recording(options.file, reading_bounds(flags, settings_file))
     given, unknown = recorded_settings(recording, flags, settings_file)
     namespace = options.namespace or f"replay-{secrets.token_hex(4)}"
@@ -141,7 +141,7 @@ class _ReplayRun:
     def put_and_run(
         self, stop: threading.Event, flags: Flags, settings_file: Path | None, given: Settings
     ) -> ReplayOutcome:
-        """Put everything on Kafka, aggregate it by Spark, and decide on the state rows again.
+        """Play everything to Kafka, aggregate it with Spark, and decide on the state rows again.
 
         Spark reads what is there with the wide grace of a backlog, so that no row is late however unevenly partitions
         are read; then the last messages come and move the watermark to where a live run has it at that time.
@@ -157,7 +157,7 @@ class _ReplayRun:
         settings = self._streaming_settings(flags, settings_file, given, len(tail))
         closable_ms = last_closable_ms(self._recording, settings.streaming, options.to_ms)
         run_directory = settings.run.directory
-        recorded_inventory(self._recording).save(run_directory / "inventory.json")  # The job believes no other brokers.
+        recorded_inventory(self._recording).save(run_directory / "inventory.json")  # The job accepts no other brokers.
         with Supervisor() as supervisor:
             supervisor.start(loop_service(STREAMING, settings))
             streamed = StreamedReplay(supervisor, run_directory, stop)
@@ -202,7 +202,7 @@ class _ReplayRun:
         merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
         merged.setdefault("run", {})["directory"] = str(run_directory)
         merged.setdefault("kafka", {})["namespace"] = self._namespace
-        # What is there is more than one micro-batch, so that the job knows it as a backlog; the tail is not.
+        # The records are more than one micro-batch, so that the job treats them as a backlog; the tail is not.
         half = self._replayer.done.records["telemetry"] // 2
         least = max(RECORDS_PER_TRIGGER_MIN, tail_count)
         merged["streaming"] = {
@@ -244,7 +244,7 @@ class _ReplayRun:
 
 
 def _compared(decided: Decided, inputs: DecisionInputs, document: dict[str, Any]) -> ReplayOutcome:
-    """Return the outcome with the plans beside the recorded ones."""
+    """Return the outcome with the plans next to the recorded ones."""
     known = {plan.plan for plan in inputs.plans_known}
     recorded = sorted(
         (plan for plan in inputs.recorded.values() if plan.plan not in known), key=lambda plan: plan.epoch_to

@@ -1,6 +1,6 @@
 """Wait for the Spark job of a replay: until it has read what is there, and until the last window is closed.
 
-In: its status file. Out: progress, and an error in one sentence when it gets nowhere. Starting it does not belong here.
+In: its status file. Out: progress, and an error in one sentence if it makes none. Starting it does not belong here.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The papers' evaluations again, with ours beside them."""
+"""The papers' evaluations repeated, with ours for comparison."""

@@ -1,7 +1,7 @@
-"""Run the evaluation of Zhao13 again, with ours beside it, and write what came out.
+"""Repeat the evaluation of Zhao13, with ours for comparison, and write the results.
 
-In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
-belongs to ``experiments``.
+In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
+to ``experiments``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptio
 
 @dataclass(frozen=True, slots=True)
 class DynatopsOptions(ReproduceOptions):
-    """What `regraft reproduce dynatops` was asked for; ``data`` is the folder of check-ins, None without one."""
+    """The options of `regraft reproduce dynatops`; ``data`` is the folder of check-ins, None without one."""
 
     data: Path | None = None
 
@@ -72,7 +72,7 @@ def _settings(size: Size, options: DynatopsOptions) -> dict[str, Any]:
 
 
 def _check(options: DynatopsOptions) -> None:
-    """Find out before minutes of work what would end it."""
+    """Check in advance what would fail after minutes of work."""
     if options.data is not None:
         try:
             recorded_movements(options.data)

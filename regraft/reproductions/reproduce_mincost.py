@@ -1,7 +1,7 @@
-"""Run the evaluation of Zhao and Wu again, and write what came out.
+"""Repeat the evaluation of Zhao11, and write the results.
 
-In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
-belongs to ``experiments``.
+In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
+to ``experiments``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptio
 
 @dataclass(frozen=True, slots=True)
 class MincostOptions(ReproduceOptions):
-    """What was asked for; ``data`` is the folder with the round trips of WonderProxy, ``draws`` how many networks."""
+    """The options; ``data`` is the folder with the round trips of WonderProxy, ``draws`` how many networks."""
 
     data: Path | None = None
     draws: int | None = None

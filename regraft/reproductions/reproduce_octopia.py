@@ -1,6 +1,6 @@
-"""Run the evaluation of Shafique again, and write what came out.
+"""Repeat the evaluation of Shafique, and write the results.
 
-In: options of the command line. Out: figures and verdicts in a folder. What is run, counted and judged belongs to
+In: options of the command line. Out: figures and verdicts in a folder. Running, counting and judging belong to
 ``experiments``.
 """
 
@@ -27,7 +27,7 @@ SHIPPED = "the shipped cut"
 
 @dataclass(frozen=True, slots=True)
 class OctopiaOptions(ReproduceOptions):
-    """What `regraft reproduce octopia` was asked for; ``quotes`` and ``delays`` are files of real input."""
+    """The options of `regraft reproduce octopia`; ``quotes`` and ``delays`` are files of real input."""
 
     quotes: Path | None = None
     delays: Path | None = None
@@ -55,7 +55,7 @@ def reproduce_octopia(options: OctopiaOptions, console: Console) -> list[tuple[s
 
 
 def _real_files(options: OctopiaOptions) -> tuple[str, str]:
-    """Return the files of quotes and delays, empty for the shipped cuts. Raises ReproduceError."""
+    """Return the files of quotes and delays, empty for the shipped samples. Raises ReproduceError."""
     quotes, delays = (str(path.resolve()) if path else "" for path in (options.quotes, options.delays))
     try:
         check_files(quotes, delays, len(paper_overlay().brokers()))

@@ -1,7 +1,7 @@
-"""What all reproductions of papers share: options, what is written, how verdicts are shown.
+"""What all reproductions of papers share: options, output, showing verdicts.
 
-In: options of the command line, figures, drawings, tables. Out: files in a folder, lines on the terminal. What is run,
-counted and judged belongs to ``experiments``.
+In: options of the command line, figures, drawings, tables. Out: files in a folder, lines on the terminal. Running,
+counting and judging belong to ``experiments``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from regraft.schemas.status_file import replace_file
 
 
 class ReproduceError(ValueError):
-    """The evaluation cannot be run as it was asked for; the message says what to change."""
+    """The evaluation cannot be run as requested; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReproduceOptions:
-    """What `regraft reproduce` was asked for; ``json_file`` gets the figures besides ``out``."""
+    """The options of `regraft reproduce`; ``json_file`` gets the figures besides ``out``."""
 
     out: Path
     quick: bool = False
@@ -34,7 +34,7 @@ class ReproduceOptions:
 
 
 def prepare_out(options: ReproduceOptions) -> None:
-    """Make the folder of results; raise ReproduceError before anything is run when it or the seed cannot be used."""
+    """Make the folder of results; raise ReproduceError before anything is run if it or the seed is unusable."""
     if options.seed < 0:
         raise ReproduceError(f"--seed is {options.seed}: at least 0")
     try:
@@ -50,7 +50,7 @@ def write_results(
     drawings: Mapping[str, str],
     claims: str,
 ) -> None:
-    """Write figures.json, and its copy where one was asked for, the drawings and claims.md."""
+    """Write figures.json, its copy if requested, the drawings and claims.md."""
     for path in (options.out / "figures.json", options.json_file):
         if path is not None:
             write_figures(path, run, list(figures))

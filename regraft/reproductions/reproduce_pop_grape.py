@@ -1,7 +1,7 @@
-"""Run the evaluation of Cheung09 again, with ours beside it, and write what came out.
+"""Repeat the evaluation of Cheung09, with ours for comparison, and write the results.
 
-In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
-belongs to ``experiments``.
+In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
+to ``experiments``.
 """
 
 from __future__ import annotations

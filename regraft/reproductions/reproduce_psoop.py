@@ -1,7 +1,7 @@
-"""Run a paper's evaluation again, with ours beside it, and write what came out.
+"""Repeat the evaluation of Jaeger07, with ours for comparison, and write the results.
 
-In: options of the command line. Out: figures, drawings and verdicts in a folder. What is run, counted and judged
-belongs to ``experiments``.
+In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
+to ``experiments``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptio
 
 @dataclass(frozen=True, slots=True)
 class PsoopOptions(ReproduceOptions):
-    """What `regraft reproduce psoop` was asked for; ``data`` is the folder of recorded networks, None without one."""
+    """The options of `regraft reproduce psoop`; ``data`` is the folder of recorded networks, None without one."""
 
     data: Path | None = None
 
@@ -66,7 +66,7 @@ def _settings(size: Size, options: PsoopOptions) -> dict[str, Any]:
 
 
 def _check(options: PsoopOptions, size: Size) -> None:
-    """Find out before an hour of work what would end it."""
+    """Check in advance what would fail after an hour of work."""
     if options.data is not None:
         try:
             topologies.zoo_costs(options.data, size.broker_count, np.random.default_rng(0))

@@ -1,1 +1,1 @@
-"""What is known of a run when it is over, read from Kafka."""
+"""The records of a finished run, read from Kafka."""

@@ -1,7 +1,7 @@
-"""Put together the record of a run that is over, from Kafka: windows, plans and events as they are stored there.
+"""Assemble the record of a finished run from Kafka: windows, plans and events as stored there.
 
-In: a way to Kafka, the inventory, what the controller was told of completeness and cost. Out: the parts of a
-RunRecord that do not rest on any stage's own word. Drawing and judging do not belong here.
+In: a way to Kafka, the inventory, the controller's settings of completeness and cost. Out: the parts of a RunRecord
+that do not rely on any stage's own account. Drawing and judging do not belong here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ READ_S_MAX = 60.0
 class StoredRun:
     """What Kafka holds of a run: windows in time order, the newest version of each plan by epoch, all events.
 
-    ``fleets`` is the brokers with what their links cost when each window was costed, by its end; without round trips
-    that is what the inventory says.
+    ``fleets`` is the brokers with what their links cost when each window was costed, by its end; without round trips,
+    the inventory's costs.
     """
 
     windows: tuple[ClosedWindow, ...] = ()
@@ -59,7 +59,7 @@ class StoredRun:
         return self.fleets.get(window.end_ms) or FleetView(kind.inventory)
 
     def links_corrected(self) -> int:
-        """Count the links that cost at the end what brokers measured, not what the inventory says."""
+        """Count the links whose final cost is the brokers' measurement, not the inventory's."""
         return len(self.fleets[max(self.fleets)].measured) if self.fleets else 0
 
 
@@ -84,7 +84,7 @@ def read_stored_run(
 
 
 def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: LinkSettings) -> dict[int, FleetView]:
-    """Return by each window's end what links cost before it: as the controller has it, from round trips so far."""
+    """Return by each window's end the link costs before it: like the controller's, from round trips so far."""
     fleet, meter, found = FleetView(inventory), LinkMeter(links), {}
     for window in windows:
         found[window.end_ms] = fleet
@@ -96,7 +96,7 @@ def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: Link
 def assemble_windows(
     records: Iterable[StateRow | WindowClosed], inventory: Inventory, limits: AssemblyLimits
 ) -> tuple[ClosedWindow, ...]:
-    """Return the closed windows of stored records by the controller's own rules; what is stored waits for nothing."""
+    """Return the closed windows of stored records by the controller's own rules; stored records need no waiting."""
     assembler = WindowAssembler(inventory.brokers, replace(limits, rows_wait_ms=0))
     kept = sorted(records, key=lambda record: (record.window_start_ms, isinstance(record, WindowClosed)))
     found: list[ClosedWindow] = []
@@ -125,7 +125,7 @@ def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, 
 
 
 def _within(brokers: Sequence[str], homes: Mapping[str, str]) -> dict[str, str]:
-    """Return the homes that are brokers of an overlay: who was at one that is dead or has left has none."""
+    """Return the homes that are brokers of an overlay: clients of dead or departed ones have none."""
     return {client: home for client, home in homes.items() if home in brokers}
 
 
@@ -135,8 +135,8 @@ def window_costs(
     """Return what each window cost on the overlays of its time, each by its share of it, and on the bootstrap overlay.
 
     On the latter clients are where they were before any plan moved them. Windows that cannot be costed are left out.
-    ``shadows_per_s`` are the costs on the overlays of shadow planners by the window's end, which only the controller
-    knew.
+    ``shadows_per_s`` are the costs on the overlays of shadow planners by the window's end, known only to the
+    controller.
     """
     inventory = kind.inventory
     first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
@@ -207,7 +207,7 @@ def cost_shadows(
 def _breakdown(
     stored: StoredRun, kind: AnyKind, overlay: OverlayConfiguration, windows: Sequence[ClosedWindow]
 ) -> CostBreakdown:
-    """Return what an overlay costs with what its own brokers wanted and published, links as at the last window."""
+    """Return what an overlay costs with its own brokers' interests and publications, links as at the last window."""
     own = kind.over(stored.fleet_at(windows[-1], kind).inventory_over(overlay.brokers))
     return own.breakdown(overlay, [window.over(overlay.brokers) for window in windows])
 
@@ -232,10 +232,10 @@ def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> O
 def bills_of(
     stored: StoredRun, kind: AnyKind, traffic_start_ms: int, traffic_end_ms: int
 ) -> tuple[ShownBill, ShownBill] | None:
-    """Return what traffic came to in money before any plan and at the end; None where it is not charged.
+    """Return the bill for traffic before any plan and at the end; None if it is not charged.
 
     Before: the last complete windows that lie wholly in the first overlay and in the traffic's time, but for its
-    beginning. None, too, where there is no such window, as a plan began with the first.
+    beginning. None, too, if there is no such window because a plan began with the first.
     """
     first_epoch, warm_ms = kind.inventory.bootstrap.epoch, traffic_start_ms + WARM_UP_MS
     early = [one for one in stored.windows if one.is_complete and one.epoch == first_epoch and one.start_ms >= warm_ms]
@@ -253,11 +253,11 @@ def bills_of(
 
 
 def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:
-    """Return since when traffic was another, change by change, as the controller told it."""
+    """Return when traffic changed, change by change, as the controller reported it."""
     return tuple(int(event.details["since_ms"]) for event in events if event.kind is EventKind.CHANGE_DETECTED)
 
 
 def plan_outcomes(events: Sequence[AdaptationEvent]) -> dict[str, str]:
-    """Return the last word on each plan's gain."""
+    """Return the final verdict on each plan's gain."""
     telling = (EventKind.PLAN_COMPLETED, EventKind.GAIN_MISSED, EventKind.PLAN_ABORTED)
     return {event.plan: event.text for event in events if event.kind in telling and event.plan}

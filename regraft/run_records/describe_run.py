@@ -1,6 +1,6 @@
 """Describe a run so that it can be repeated: seed, settings, versions, commit, machine.
 
-In: settings. Out: plain values for ``run.json``, without passwords. What the run showed belongs to ``summary``.
+In: settings. Out: plain values for ``run.json``, without passwords. Results belong to ``summary``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAMED_PACKAGES = ("pyspark", "confluent-kafka", "fastavro", "numpy", "redis", "s
 
 
 def describe_run(settings: Settings) -> dict[str, Any]:
-    """Return what is needed to repeat a run."""
+    """Return everything needed to repeat a run."""
     return {
         "seed": settings.run.seed,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

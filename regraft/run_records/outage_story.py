@@ -1,6 +1,6 @@
-"""The story of a run's outages: what befell brokers, what the controller made of it, and how long that took.
+"""The story of a run's outages: what happened to brokers, how the controller reacted, and how long that took.
 
-In: what the emulator noted, stored events and plans. Out: lines in the order of time, and figures. Drawing does not
+In: the emulator's notes, stored events and plans. Out: lines in the order of time, and figures. Drawing does not
 belong here.
 """
 
@@ -15,15 +15,15 @@ from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
 
 MEMBER_EVENTS = frozenset({"member_changed", "deaths_doubted", "repair_waits"})
-MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Plans because of who is there, not of what it costs.
+MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Plans for changes of membership, not for cost.
 EMULATOR, CONTROLLER = "emulator", "controller"
 DEATH_WORD = "died"
-DOWN_WORDS = (DEATH_WORD, "stands still")  # A broker that stands still for long is taken for dead.
+DOWN_WORDS = (DEATH_WORD, "stands still")  # A broker that hangs for long is taken for dead.
 
 
 @dataclass(frozen=True, slots=True)
 class StoryLine:
-    """One thing that happened, and who says so."""
+    """One thing that happened, and its source."""
 
     time_ms: int
     source: str
@@ -36,7 +36,7 @@ class OutageStory:
 
     ``deaths`` counts several at once as one. ``repairs_ms``: from a death until an overlay without the dead was in
     force. ``traffic_at_risk_per_s_max``: the most deliveries a second that had to cross the dead. ``by_kind``: outages
-    of each kind, and what was done to stages. Alerts are all of the run, by rule.
+    of each kind, and faults injected into stages. Alerts are all of the run, by rule.
     """
 
     lines: tuple[StoryLine, ...] = ()
@@ -49,7 +49,7 @@ class OutageStory:
 
     @property
     def first_ms(self) -> int | None:
-        """When the first outage began, None when there was none."""
+        """When the first outage began, None without one."""
         return min((line.time_ms for line in self.lines if line.source == EMULATOR), default=None)
 
 
@@ -62,8 +62,8 @@ def outage_story(
 ) -> OutageStory:
     """Put the story together; ``notes`` are pairs of time and text from the emulator's status.
 
-    The time of a repair runs from the death, or standstill, of that broker of its plan that was down longest, until its
-    overlay was in force.
+    A repair's time runs from the death, or hang, of the broker of its plan that was down longest, until its overlay was
+    in force.
     """
     noted = [StoryLine(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
     kept = list(events)
@@ -88,7 +88,7 @@ def outage_story(
 
 
 def _alerts(events: Iterable[AdaptationEvent], kind: EventKind) -> dict[str, int]:
-    """Return how many alerts of each rule were told so: one message may tell of several."""
+    """Return how many alerts of each rule were sent: one message may hold several."""
     found: Counter[str] = Counter()
     for event in events:
         if event.kind is kind:
@@ -97,7 +97,7 @@ def _alerts(events: Iterable[AdaptationEvent], kind: EventKind) -> dict[str, int
 
 
 def last_deaths(notes: Iterable[Sequence[object]]) -> dict[str, int]:
-    """Return when each broker that died did so last, by the emulator's notes."""
+    """Return when each dead broker last died, by the emulator's notes."""
     found: dict[str, int] = {}
     for time_ms, text in notes:
         names, _, what = str(text).partition(": ")

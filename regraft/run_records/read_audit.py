@@ -1,4 +1,4 @@
-"""Read what came of orders: all that is kept, or what comes of one that is being given.
+"""Read the outcomes of orders: all that are kept, or that of the order being given.
 
 In: the audit topic. Out: its entries. Judging orders belongs to the controller.
 """
@@ -21,13 +21,13 @@ CALL_S = 5.0
 
 
 def read_audit(kafka: KafkaAccess, namespace: str) -> list[AuditEntry]:
-    """Return all that is kept, oldest first; an entry that was written twice comes once. Raises StackError."""
+    """Return all entries, oldest first; one that was written twice comes once. Raises StackError."""
     found = read_whole(kafka, namespace, {AUDIT: AuditEntry}, READ_S_MAX)
     return list({(entry.offset, entry.nonce, entry.outcome): entry for entry in found}.values())
 
 
 class AuditTail:
-    """What is kept from now on; without a topic to read, nothing ever comes."""
+    """The entries from now on; without a topic to read, none ever comes."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._consumer = open_consumer(kafka, {"fetch.wait.max.ms": 50}, on_error=leave_to_caller)
@@ -49,7 +49,7 @@ class AuditTail:
         return None
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()
 
     def _begin(self, topic: str) -> bool:
@@ -62,5 +62,5 @@ class AuditTail:
                 part.offset = self._consumer.get_watermark_offsets(part, timeout=CALL_S)[1]
             self._consumer.assign(parts)
         except KafkaException:
-            return False  # Who gives the order is told by its own failure.
+            return False  # Giving the order reports its own failure.
         return True

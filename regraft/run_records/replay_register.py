@@ -1,8 +1,8 @@
-"""Give stored windows what users wanted at the time: the register of clients, replayed.
+"""Add to stored windows what users wanted at the time: the register of clients, replayed.
 
 In: closed windows and the records of the clients topic with their times. Out: the windows with interests and rates.
-The topic is compacted, so in a long run what a client was before its newest record may be gone, and old windows then
-know less than there was; a demo is over before anything has been compacted.
+The topic is compacted, so in a long run a client's earlier records may be gone, and old windows then know less than
+there was; a demo ends before anything is compacted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class ClientChange:
-    """What became of a client at a time; ``client`` is None when it left."""
+    """A client's state from a time on; ``client`` is None if it left."""
 
     time_ms: int
     name: str
@@ -37,9 +37,9 @@ class ClientChange:
 
 
 def read_client_changes(kafka: KafkaAccess, namespace: str, wait_s_max: float) -> Iterator[ClientChange]:
-    """Yield all that the register says, oldest first. Raises UnreadableTopicError.
+    """Yield all records of the register, oldest first. Raises UnreadableTopicError.
 
-    A client's record has its own time; one that left, the time at which that was written.
+    A client's record has its own time; a departure, the time at which it was written.
     """
     for message in read_messages(kafka, [topic_name(CLIENTS, namespace)], wait_s_max):
         name, value = (message.key() or b"").decode(errors="replace"), message.value()
@@ -60,8 +60,8 @@ def with_register(
 ) -> tuple[ClosedWindow, ...]:
     """Return the windows (oldest first) with the register as of the end of each.
 
-    ``configurations`` are those that brokers may have stamped, by epoch. Each change is looked at once, in the order in
-    which the topic has them, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
+    ``configurations`` are those that brokers may have stamped, by epoch. Each change is processed once, in the topic's
+    order, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
     """
     register = RegisteredClients()
     coming = iter(changes)

@@ -1,4 +1,4 @@
-"""What is known of one run when it is over: the values that the summary and the report are made of.
+"""The record of a finished run: the values that the summary and the report are made of.
 
 Plain values. Collecting them belongs to ``collect_run``, showing them to ``summary`` and ``report``.
 """
@@ -19,13 +19,12 @@ from regraft.schemas.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLedger:
-    """The emulator's account of who was owed what; it knows nothing of the controller or of Spark.
+    """The emulator's account of what was owed to whom; it knows nothing of the controller or of Spark.
 
     ``published`` counts notifications, ``expected`` and ``delivered`` count pairs of notification and subscription.
-    ``unexpected`` counts what was handed to a subscription that was not owed it. ``excused`` of the lost ones had to
+    ``unexpected`` counts hand-overs to a subscription that was not owed them. ``excused`` of the lost ones had to
     cross a broker that died, ``out_of_order_on_detours`` of those out of order came around congested links, or behind
-    one that did. ``final`` tells that traffic had ended
-    and nothing was under way when it was written.
+    one that did. ``final`` means that traffic had ended and nothing was in transit when it was written.
     """
 
     published: int = 0
@@ -42,12 +41,12 @@ class DeliveryLedger:
 
     @property
     def is_clean(self) -> bool:
-        """Return True if all arrived exactly once and in order, but for what deaths and detours excuse."""
+        """Return True if all arrived exactly once and in order, except as excused by deaths and detours."""
         return self.lost - self.excused == self.repeated == self.disordered == self.unexpected == 0
 
     @property
     def disordered(self) -> int:
-        """How many deliveries came out of order that no detour excuses."""
+        """Deliveries out of order that no detour excuses."""
         return self.out_of_order - self.out_of_order_on_detours
 
 
@@ -56,7 +55,7 @@ class WindowCost:
     """What one window's traffic cost on the overlay of its time, and would have cost on others.
 
     ``shadows_per_s`` is by shadow planner, on the tree that this planner alone would have made by then.
-    ``sample_share`` is what share of the notifications the window knows: below 1 all its costs are estimates.
+    ``sample_share`` is the share of the notifications that the window knows: below 1 all its costs are estimates.
     """
 
     end_ms: int
@@ -81,7 +80,7 @@ class ServiceUse:
 class OverlayComparison:
     """The bootstrap overlay and the final one on the traffic of the same last complete windows.
 
-    ``least_per_s`` is what no overlay costs less than on it, None where no such bound is known.
+    ``least_per_s`` is a lower bound on any overlay's cost on it, None if unknown.
     """
 
     final: OverlayConfiguration
@@ -108,11 +107,11 @@ class DecisionTime:
 
 @dataclass(frozen=True)
 class ShadowRun:
-    """What one shadow planner would have made of the run; plans, refusals and tree are the controller's own account.
+    """What one shadow planner would have achieved in the run; plans, refusals and tree as the controller reports.
 
     ``homes`` are those of the publishers that it would have moved. ``final_cost_per_s`` is that of its last overlay on
     the windows of the OverlayComparison, None without these. ``overlay`` is that overlay, as the controller shows it.
-    ``starts`` counts the controllers that it ran in: each began again at the overlay then in force.
+    ``starts`` counts the controllers that it ran in: each started from the overlay then in force.
     """
 
     planner: str
@@ -133,10 +132,10 @@ class ShadowRun:
 
 @dataclass(frozen=True, slots=True)
 class UserFigures:
-    """What the emulator says of the users of a ring.
+    """The emulator's account of the users of a ring.
 
-    ``subscription_changes`` counts how often a broker began or ceased to subscribe to a topic since the users had
-    connected, by moves as well; ``subscription_changes_at_first_homes`` is what it would have been, had nobody moved.
+    ``subscription_changes`` counts how often a broker began or stopped subscribing to a topic since the users had
+    connected, by moves as well; ``subscription_changes_at_first_homes`` is what it would have been if nobody had moved.
     """
 
     users: int
@@ -148,14 +147,14 @@ class UserFigures:
 
     @property
     def subscription_changes_cut(self) -> float | None:
-        """The share of brokers' subscription changes that moving users has saved; None when there were none."""
+        """The share of brokers' subscription changes saved by moving users; None without any."""
         without = self.subscription_changes_at_first_homes
         return 1 - self.subscription_changes / without if without else None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingFigures:
-    """What became of bursts with one routing; None where there was no burst."""
+    """The outcome of bursts with one routing; None without a burst."""
 
     delay_ms_p95: float | None
     drain_s: float | None
@@ -163,10 +162,10 @@ class RoutingFigures:
 
 @dataclass(frozen=True, slots=True)
 class BurstFigures:
-    """What the emulator says of bursts on a structured cyclic overlay, without and with detours around congestion.
+    """The emulator's account of bursts on a structured cyclic overlay, without and with detours around congestion.
 
-    ``diverted``: clusters that were left to another broker than static routing has for them. ``congested``: links and
-    windows of 50 ms in which a broker took its link for congested.
+    ``diverted``: clusters served through another broker than with static routing. ``congested``: links and
+    windows of 50 ms in which a broker considered its link congested.
     """
 
     static: RoutingFigures
@@ -177,7 +176,7 @@ class BurstFigures:
 
 @dataclass(frozen=True, slots=True)
 class HorizonUse:
-    """How far the last decision looked back; ``lifetime_s`` is None when too few subscriptions had ended to tell."""
+    """How far the last decision looked back; ``lifetime_s`` is None if too few subscriptions had ended."""
 
     windows: int
     lifetime_s: float | None
@@ -187,15 +186,14 @@ class HorizonUse:
 class RunRecord:
     """One run. Times are Unix milliseconds; ``regime_change_ms`` is None when the interests never shifted.
 
-    ``expects_regime_change`` tells that they were to; ``traffic_end_ms`` is when publishing was ended.
+    ``expects_regime_change`` means that they should have; ``traffic_end_ms`` is when publishing was ended.
 
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
-    ``changes_found_ms`` is since when traffic was another, as the controller told it. ``links_corrected`` counts the
-    links that cost at the end what brokers measured, not what the inventory says.
-    ``given_up`` says which services ended for good, by which the run ended, too, in sentences without a full stop.
-    ``decision_times`` is by role and planner (``shadow:swap_links_ci``). ``users`` is None but on a ring,
-    ``bursts`` but on a structured cyclic overlay. ``bills`` are before any plan and at the end, None where traffic is
-    not charged.
+    ``changes_found_ms`` lists when traffic changed, as the controller reported it. ``links_corrected`` counts the links
+    whose final cost is the brokers' measurement, not the inventory's. ``given_up`` names the services that ended for
+    good and ended the run, in sentences without a full stop. ``decision_times`` is by role and planner
+    (``shadow:swap_links_ci``). ``users`` is None but on a ring, ``bursts`` but on a structured cyclic overlay.
+    ``bills`` are before any plan and at the end, None where traffic is not charged.
     """
 
     seed: int

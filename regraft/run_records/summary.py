@@ -1,4 +1,4 @@
-"""Turn the record of a run into the flat figures of ``summary.json``, and say whether the run did what it promises.
+"""Turn the record of a run into the flat figures of ``summary.json``, and report whether the run kept its promises.
 
 In: a RunRecord. Out: plain values. Reading files and drawing do not belong here.
 """
@@ -22,7 +22,7 @@ FAULTS = {
     "unexpected": "to subscriptions that were not owed them",
 }
 
-# A plan is completed when the windows after it have been looked at: with the demo's windows of 5 s that took 30 s.
+# A plan is completed once the windows after it have been checked: with the demo's windows of 5 s that took 30 s.
 SHIFT_ANSWER_S_MIN = 35
 
 
@@ -70,7 +70,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
 
 
 def failures(summary: dict[str, Any]) -> list[str]:
-    """Return why a run is not the success it should be, one sentence each; empty when it is.
+    """Return why a run failed, one sentence each; empty on success.
 
     What a run was too short to show counts as not shown: its sentence says so.
     """
@@ -95,7 +95,7 @@ def failures(summary: dict[str, Any]) -> list[str]:
 
 
 def _bill_failures(summary: dict[str, Any]) -> list[str]:
-    """Return whether traffic costs less money in the end, where it is charged."""
+    """Return faults if traffic, where it is charged, does not cost less in the end."""
     if not summary.get("is_charged"):
         return []
     before, after = summary["bill_before_per_million"], summary["bill_after_per_million"]
@@ -109,7 +109,7 @@ def _bill_failures(summary: dict[str, Any]) -> list[str]:
 
 
 def _bill_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    """Return what traffic comes to in 30 days and for a million deliveries, before any plan and at the end."""
+    """Return the bill for 30 days and for a million deliveries, before any plan and at the end."""
     if record.inventory.prices is None:
         return {}
     before, after = record.bills or (None, None)
@@ -135,16 +135,16 @@ def _overlay_failures(summary: dict[str, Any]) -> list[str]:
 
 
 def _shift_failures(summary: dict[str, Any]) -> list[str]:
-    """Return whether a plan followed the shift of the interests, where there was to be one."""
+    """Return faults if no plan followed an expected shift of the interests."""
     after_s = summary["traffic_after_regime_change_s"]
     if not summary["regime_change_expected"] or summary["plans_completed_after_regime_change"]:
         return []
     if after_s is None:
-        return ["the interests never shifted, though they were to: see the log of the emulator"]
+        return ["the interests never shifted, though they should have: see the log of the emulator"]
     if after_s < SHIFT_ANSWER_S_MIN:
         return [
             f"no plan that began after the shift of the interests was completed, and {after_s:g} s of traffic after it "
-            f"are too few to show one: let it run so long that at least {SHIFT_ANSWER_S_MIN} s are left (--duration)"
+            f"are too few to show one: let it run long enough to leave {SHIFT_ANSWER_S_MIN} s (--duration)"
         ]
     return ["no plan that began after the shift of the interests was completed: see the refusals in the report"]
 
@@ -202,7 +202,7 @@ def _ledger_faults(record: RunRecord) -> dict[str, Any]:
 
 
 def _outage_figures(record: RunRecord) -> dict[str, Any]:
-    """Return what befell brokers, and how long it took until the overlay was whole again."""
+    """Return what happened to brokers, and how long it took until the overlay was whole again."""
     story = record.outages
     return {
         "outages": dict(story.by_kind),
@@ -217,7 +217,7 @@ def _outage_figures(record: RunRecord) -> dict[str, Any]:
 
 
 def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    """Return how many users and IDs moved, and what moving users saved brokers."""
+    """Return how many users and IDs moved, and what moving users saved."""
     users = record.users
     return {
         "users_moved": sum(len(plan.moves) for plan in completed),
@@ -229,7 +229,7 @@ def _user_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
 
 
 def _burst_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    """Return how many publishers moved, and what detours around congestion made of bursts."""
+    """Return how many publishers moved, and how detours around congestion changed bursts."""
     bursts = record.bursts
     return {
         **_publisher_figures(record, completed),

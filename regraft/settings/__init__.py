@@ -1,1 +1,1 @@
-"""The settings of a run: where each comes from, how they are checked, what a demo's are."""
+"""The settings of a run: their sources, their checks, and those of a demo."""

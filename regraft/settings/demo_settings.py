@@ -14,18 +14,17 @@ class DemoSettings:
     """The demo's overlay and its course.
 
     ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails),
-    chord (mobile users of a city on a Chord ring), nats and mqtt (the quotes over real NATS servers or Mosquittos, of
-    which one node dies), scot (the quotes in bursts on a structured cyclic overlay of four clusters) or mincost (the
+    chord (mobile users of a city on a Chord ring), nats and mqtt (the quotes over real NATS servers or Mosquittos, one
+    node of which dies), scot (the quotes in bursts on a structured cyclic overlay of four clusters) or mincost (the
     quotes between cloud regions, at a provider's prices). ``brokers``: how many there are, each on a PlanetLab host as
-    long as there are hosts; where nobody says otherwise 20 with nats and mqtt, and 38 with mincost, two in each region.
+    long as there are hosts; unless set, 20 with nats and mqtt, and 38 with mincost, two in each region.
     ``degree_max``: links a broker of a tree may have. ``running_s``: how long traffic runs once everything is up.
     ``regime_change_share``: when, as a share of that time, the interests of stocks shift. ``drain_s_max``: how long
     the end may wait for the last windows and for a plan under way. ``kill_every_s``: with --chaos, the least pause
-    between two kills of stages; a window must close before the next, too. Where nobody sets emulator.chaos_every_s
-    and chaos_for_s, also these. ``fill_disk``: with --chaos, also fill the disk of the output directory, which must
-    be a file system of its own. ``shadow_planners``: what the demo takes for controller.shadow_planners where
-    nobody sets that: the paper's planner, and ours without moves of publishers, to show beside the acting one what
-    these add.
+    between two kills of stages; a window must close before the next, too. Unless set, emulator.chaos_every_s and
+    chaos_for_s take it, too. ``fill_disk``: with --chaos, also fill the disk of the output directory, which must be a
+    separate file system. ``shadow_planners``: the demo's controller.shadow_planners unless set: the paper's planner,
+    and ours without moves of publishers, to show next to the acting one what these add.
     """
 
     scenario: str = STOCKS

@@ -1,7 +1,7 @@
-"""Settings that have other names than in earlier versions, and what a recording of such a version says by the new ones.
+"""Settings renamed since earlier versions, and the translation of recordings of such versions.
 
-In: a name, or recorded tables. Out: a sentence, or the same tables with the names of today. A person who gives an old
-name is told the new one; a recording cannot be told anything, so its old names are read.
+In: a name, or recorded tables. Out: a sentence, or the same tables with the present names. Users of an old name get an
+error with the new one; recordings are read by their old names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _SWAPPING = ("swap_links_ci", "swap_links_lmst", "swap_links_lmit")
 _GRAPE = ("relocate_publisher_grape", "relocate_publishers_joint")
 _REASSIGNING = ("reassign_ids_ssbr", "reassign_ids_assignment")
 
-# What was controller.X and is now planners.NAME.X.
+# Settings that were controller.X and are now planners.NAME.X.
 TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
     "horizon_hops": _SWAPPING,
     **dict.fromkeys(("cache_ids_max", "bloom_bits", "bloom_hashes", "path_interest"), ("swap_links_ci",)),
@@ -28,12 +28,12 @@ TO_PLANNERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-# What the demo set for itself, and now takes as everybody does.
+# Former settings of the demo that are now general.
 FROM_DEMO = {"demo.horizon_lifetimes": "controller.horizon_lifetimes"}
 
 
 def moved_to(full_name: str) -> str:
-    """Return the new names of a setting (``controller.ring_free_s``) in one sentence; empty where it never moved."""
+    """Return the new names of a setting (``controller.ring_free_s``) in one sentence; empty if it never moved."""
     if full_name in FROM_DEMO:
         return FROM_DEMO[full_name]
     section, _, name = full_name.partition(".")

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 def ensure_inventory(settings: Settings) -> Inventory:
     """Return the inventory that the run directory holds, placing the emulated brokers when it holds none.
 
-    Raises InventoryError when there is a file that is no inventory.
+    Raises InventoryError if the file is not an inventory.
     """
     file = settings.controller.inventory_path
     if file.exists():
@@ -42,16 +42,16 @@ def ensure_inventory(settings: Settings) -> Inventory:
 
 
 def check_brokers(settings: Settings) -> Settings:
-    """Return the settings; raise NoMosquittoError where they want brokers that no package of Python's brings."""
+    """Return the settings; raise NoMosquittoError if they need brokers that no Python package provides."""
     if settings.emulator.brokers == MQTT:
         find_mosquitto()
     return settings
 
 
 def agents_of(settings: Settings) -> tuple[str, ...]:
-    """Return who speaks for brokers, as the run directory's inventory says, where there is one: see BrokerTopics.
+    """Return the agents of brokers in the run directory's inventory, if there is one: see BrokerTopics.
 
-    Raises InventoryError when there is a file that is no inventory.
+    Raises InventoryError if the file is not an inventory.
     """
     file = settings.controller.inventory_path
     return Inventory.load(file).broker_topics(settings.kafka.namespace).agents if file.exists() else (NO_AGENT,)

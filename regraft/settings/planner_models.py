@@ -24,7 +24,7 @@ def _model_of(spec: AnyPlannerSpec) -> type[SettingsModel]:
 
 
 def planner_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]]:
-    """Return the generated model of each of our planners, and of each named one of other packages that can be had."""
+    """Return the generated model of each of our planners, and of each named one of other installed packages."""
     specs = dict(PLANNERS)
     for name in sorted(set(named) - specs.keys()):
         with suppress(PlannerError):
@@ -33,10 +33,10 @@ def planner_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]]:
 
 
 def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[str]) -> dict[str, SettingsModel]:
-    """Return the settings of our planners, and of those that are given some or stand in the chains.
+    """Return the settings of our planners, and of others that have settings or are in the chains.
 
-    Values that are wrong become faults of the ``collect_faults`` around it. What is wrong with planners in the chains
-    themselves is told elsewhere.
+    Values that are wrong become faults of the ``collect_faults`` around it. Faults of planners in the chains themselves
+    are reported elsewhere.
     """
     acting = {name for chain in chains for name in planner_names(chain)}
     models = planner_models(acting | given.keys())
@@ -49,7 +49,7 @@ def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[
     for name, model in models.items():
         told = given.get(name, {})
         if not isinstance(told, Mapping):
-            faults.append(f"{SECTION}.{name} is {told!r}: a table is wanted, as in [{SECTION}.{name}]")
+            faults.append(f"{SECTION}.{name} is {told!r}: write a table, as in [{SECTION}.{name}]")
             told = {}
         found[name] = model.model_validate(dict(told))
     return found

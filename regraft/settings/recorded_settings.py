@@ -1,7 +1,7 @@
-"""The settings of a recorded run, with what the command line gives instead.
+"""The settings of a recorded run, with those the command line overrides.
 
-In: what a recording says of itself, flags. Out: settings, or a SettingsError with every fault. Whether the run can be
-emulated again follows from them, too.
+In: a recording's description of itself, flags. Out: settings, or a SettingsError with every fault. Whether the run can
+be emulated again follows from them, too.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
 
 
 def reading_bounds(flags: Flags, settings_file: Path | None = None) -> ReadingBounds:
-    """Return how a recording is opened, before what it says of its own run is known. Raises SettingsError."""
+    """Return the settings for opening a recording, before those of its own run are known. Raises SettingsError."""
     return load_settings({"recordings": flags.get("recordings", {})}, settings_file).recordings
 
 
 def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:
-    """Return why the run cannot be emulated again, empty when the emulator made it.
+    """Return why the run cannot be emulated again, empty if the emulator made it.
 
-    The emulator places its brokers by the seed: brokers that lie as it would have placed them are its own.
+    The emulator places its brokers by the seed: brokers placed as it would place them are its own.
     """
     if "emulator" not in info.settings or "run" not in info.settings:
         return "the recording does not hold the settings of an emulator"

@@ -2,7 +2,7 @@
 
 In: flags, ``REGRAFT_...`` variables, one TOML file. Out: one frozen value with each stage's own frozen settings inside,
 or one SettingsError that lists every fault. The stages' defaults stand in the stages; only what the composition adds
-stands here. Reading a setting from anywhere else does not belong anywhere.
+stands here. Settings are read nowhere else.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SettingsError(ValueError):
     """Some settings are wrong; ``faults`` holds all of them, one sentence each."""
 
     def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__(tuple(faults))  # As given: another process makes it anew from that.
+        super().__init__(tuple(faults))  # As given: another process rebuilds it from that.
         self.faults = tuple(faults)
 
     def __str__(self) -> str:
@@ -72,7 +72,7 @@ class RunSettings:
 
     ``seed``: of every random choice. The same seed gives the same overlay, traffic and choices.
     ``directory``: where a run keeps its inventory, Spark's checkpoint and the status files of its stages.
-    ``log_level``: the least that stages log: debug, info, warning, error or critical.
+    ``log_level``: the lowest level that stages log: debug, info, warning, error or critical.
     ``clock_speed``: how many seconds of the run pass in one of wall time; 1 is the wall clock, more is for long runs in
     a short time. ``clock_origin_ms``: the wall time, in ms since 1970, from which on a clock at another speed runs; all
     processes need the same. 0 for none.
@@ -86,7 +86,7 @@ class RunSettings:
 
     @property
     def clock(self) -> RunClock:
-        """What time it is in this run."""
+        """The current time in this run."""
         return RunClock(self.clock_origin_ms, self.clock_speed)
 
     def faults(self) -> list[str]:
@@ -99,10 +99,10 @@ class RunSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything one run is told.
+    """All settings of one run.
 
-    ``given`` holds all values as they were read, ``chosen`` the names (``controller.planner``) that do not stand at
-    their default because nobody gave them.
+    ``given`` holds all values as they were read, ``chosen`` the names (``controller.planner``) whose value was set
+    explicitly or by a scenario.
     """
 
     run: RunSettings
@@ -156,7 +156,7 @@ class Section:
 
 @cache
 def sections() -> dict[str, Section]:
-    """Return the sections by name, in the order of the example file; those of planners come beside these."""
+    """Return the sections by name, in the order of the example file; those of planners are added."""
     from regraft.alerts.alert_settings import AlertSettings
     from regraft.controller.controller_settings import ControllerSettings
     from regraft.dashboard.dashboard_settings import DashboardSettings
@@ -218,7 +218,7 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
         settings = _compose(models, planners)
         faults += _stage_faults(settings) + relation_faults(settings)
     if faults:
-        raise SettingsError(list(dict.fromkeys(faults)))  # a table is looked at again once its faults are out
+        raise SettingsError(list(dict.fromkeys(faults)))  # a table is checked again once its faults are out
     return settings
 
 
@@ -267,7 +267,7 @@ def _read_sources(flags: Flags, tables: Mapping[str, Any], faults: list[str]) ->
             return init_settings, env_settings, short, from_file
 
     fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in section_models().items()}
-    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Which there are depends on what is named.
+    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # The fields depend on the named planners.
     model = create_model("Sources", __base__=Sources, **fields)
     try:
         return model(**{name: dict(values) for name, values in flags.items()})
@@ -295,7 +295,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
     shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
     orders = to_dataclass(models["orders"], OrderSettings, directory=run.directory / "order-keys")
-    # What stages that people see or speak to have in common.
+    # What stages with a user interface have in common.
     people = {"redis_url": redis.url, "redis_security": redis.security, "orders": orders}
     inventory = {"inventory_path": run.directory / "inventory.json"}
     common = {"seed": run.seed, "clock": run.clock, **inventory}
@@ -348,8 +348,8 @@ def relation_faults(settings: Settings) -> list[str]:
     streaming, controller = settings.streaming, settings.controller
     if streaming.grace_ms >= GRACE_WINDOWS_MAX * streaming.window_ms:
         found.append(
-            f"streaming.grace_ms is {streaming.grace_ms}, less than {GRACE_WINDOWS_MAX} windows of "
-            f"{streaming.window_ms} ms are wanted: shorten the grace or lengthen streaming.window_ms"
+            f"streaming.grace_ms is {streaming.grace_ms}, it must be less than {GRACE_WINDOWS_MAX} "
+            f"windows of {streaming.window_ms} ms: shorten the grace or lengthen streaming.window_ms"
         )
     newest_ms = streaming.window_ms + streaming.grace_ms + streaming.trigger_ms
     if controller.decision.window_age_ms_max <= newest_ms:
@@ -376,13 +376,13 @@ def _port_faults(settings: Settings) -> list[str]:
         if port is None:
             continue
         if port in taken:
-            found.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage a port of its own")
+            found.append(f"{name}.metrics_port is {port}, that of {taken[port]}: give each stage its own port")
         taken.setdefault(port, name)
     return found
 
 
 def _clock_faults(settings: Settings) -> list[str]:
-    """Return what cannot be at a clock that is not the wall's: Kafka's timestamps are always wall time."""
+    """Return settings impossible at a clock that is not the wall's: Kafka's timestamps are always wall time."""
     streaming, speed = settings.streaming, settings.run.clock_speed
     if speed == 1.0:
         return []

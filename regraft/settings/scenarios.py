@@ -1,4 +1,4 @@
-"""The scenarios of the demo: which overlay and clients it runs, and who decides where nobody says otherwise.
+"""The scenarios of the demo: which overlay and clients it runs, and the default planners.
 
 In: a name. Out: a Scenario. Overlays are placed in ``place_demo``; the workload follows from the kind of overlay.
 """
@@ -18,7 +18,7 @@ NATS, MQTT = "nats", "mqtt"
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a scenario sets where neither flag, file nor variable does: names of settings with their values.
+    """Settings of a scenario with their values, unless a flag, file or variable sets them.
 
     ``kind`` is that of the overlay; ``has_prices``: its brokers are in cloud regions, and traffic is charged in money.
     ``has_shift``: whether interests shift in the course of the demo. ``failing``: how
@@ -64,14 +64,14 @@ def _real_brokers(kind: str) -> Scenario:
 
 
 SCENARIOS = {
-    # Quotes of stocks over a tree; interests shift halfway. The settings' own defaults are made for it.
+    # Quotes of stocks over a tree; interests shift halfway. The settings' defaults are made for it.
     STOCKS: Scenario(Configuration.KIND, has_shift=True),
     # The same, and a site fails instead of a shift.
     OUTAGE: Scenario(Configuration.KIND, failing=4),
     # The same quotes through real brokers with nodes.
     NATS: _real_brokers(NATS),
     MQTT: _real_brokers(MQTT),
-    # Mobile users on a Chord ring. The paper's pair of algorithms looks on, and ours without re-placing users.
+    # Mobile users on a Chord ring. Shadows: the paper's pair of algorithms, and ours without re-placing users.
     CHORD: Scenario(
         ChordConfiguration.KIND,
         controller={
@@ -83,9 +83,9 @@ SCENARIOS = {
             "reassign_ids_assignment": {"ring_free_s": 60.0},
             "reassign_ids_ssbr": {"ring_free_s": 60.0},
             "place_users_dynatops": {
-                # The controller knows of all users, so that no broker needs to tell others: one cluster.
+                # The controller knows of all users, so that brokers need not inform each other: one cluster.
                 "user_cluster_brokers": 1_000,
-                # Interests live for half a minute: to move a user for less than a fifth of its topics does not pay.
+                # Interests last half a minute: moving a user for less than a fifth of its topics does not pay.
                 "user_utility_min": 0.2,
             },
         },
@@ -116,5 +116,5 @@ SCENARIOS = {
 
 
 def scenario_of(name: str) -> Scenario:
-    """Return a scenario. Raises KeyError for a name that is not known."""
+    """Return a scenario. Raises KeyError for an unknown name."""
     return SCENARIOS[name]

@@ -19,11 +19,11 @@ EXECUTOR_MEMORY_MB_MIN = 512  # Spark itself wants 450.
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """The Kafka cluster; the demo starts one of its own instead.
+    """The Kafka cluster; the demo starts its own instead.
 
     ``bootstrap``: its servers as host:port, several with commas. ``namespace``: prefix of all topic names.
-    ``telemetry_partitions``: those of a topic of telemetry that is created, 4 at least; 0 takes 1 for each 500 brokers
-    that report there, 4 at least. One that exists keeps what it has.
+    ``telemetry_partitions``: partitions of a new telemetry topic, 4 at least; 0 takes 1 for each 500 brokers that
+    report there, 4 at least. An existing topic keeps its own.
     ``security``: TLS and SASL.
     """
 
@@ -42,8 +42,8 @@ class KafkaSettings:
         found = [f"security.{fault}" for fault in self.security.faults()]
         if self.telemetry_partitions and self.telemetry_partitions < TELEMETRY.partitions:
             found.append(
-                f"telemetry_partitions is {self.telemetry_partitions}: at least {TELEMETRY.partitions}, or 0 for those "
-                "that the number of brokers asks for"
+                f"telemetry_partitions is {self.telemetry_partitions}: at least {TELEMETRY.partitions}, "
+                "or 0 to follow the number of brokers"
             )
         return found
 
@@ -52,8 +52,8 @@ class KafkaSettings:
 class RedisSettings:
     """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time.
 
-    ``url``: redis://host:port/database, rediss:// with TLS, or unix://path; the credentials may stand in it, and are
-    better kept where security says. The value none runs without a live view. ``security``: TLS and the ACL user.
+    ``url``: redis://host:port/database, rediss:// with TLS, or unix://path; it may hold credentials, which are better
+    kept where security says. The value none runs without a live view. ``security``: TLS and the ACL user.
     """
 
     url: str | None = field(default=None, repr=False)
@@ -61,7 +61,7 @@ class RedisSettings:
 
     @property
     def access(self) -> RedisAccess | None:
-        """How it is reached, None without a live view."""
+        """Its address, None without a live view."""
         return None if self.url is None else RedisAccess(self.url, self.security)
 
     def faults(self) -> list[str]:
@@ -80,9 +80,9 @@ class SparkSettings:
     reach the driver.
     ``executor_memory_mb``: heap of each executor of a cluster; None takes the same as local mode for the share of a
     micro-batch that its cores have of all shards, all of it where executor_cores is 0.
-    ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, of which Spark's own gives an
-    executor all cores of its worker. ``executor_python``: where the Python with Regraft is on the workers; empty for
-    the place that it has here.
+    ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, and Spark's own gives an
+    executor all cores of its worker. ``executor_python``: path of the Python with Regraft on the workers; empty for the
+    same path as here.
     """
 
     master: str = "local[2]"

@@ -13,7 +13,7 @@ from typing import Any
 from regraft.settings.settings_model import NONE_WORD
 
 ENVIRONMENT_PREFIX = "REGRAFT_"
-# Names that operators of other tools expect, beside REGRAFT_KAFKA__BOOTSTRAP and REGRAFT_REDIS__URL.
+# Names that operators of other tools expect, besides REGRAFT_KAFKA__BOOTSTRAP and REGRAFT_REDIS__URL.
 SHORT_NAMES = {
     "REGRAFT_KAFKA_BOOTSTRAP": ("kafka", "bootstrap"),
     "REGRAFT_KAFKA_NAMESPACE": ("kafka", "namespace"),
@@ -38,7 +38,7 @@ def _environment_lines(values: Mapping[str, Any], prefix: str) -> list[tuple[str
 
 
 def setting_text(value: object) -> str:
-    """Return a setting's value as the environment takes it."""
+    """Return a setting's value in the environment's form."""
     if value is None:
         return NONE_WORD
     if isinstance(value, Enum):

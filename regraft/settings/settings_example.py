@@ -1,6 +1,6 @@
-"""Print settings as TOML: every one at its default with what it means, or those of one run.
+"""Print settings as TOML: every one at its default with its meaning, or those of one run.
 
-In: the settings models. Out: TOML text. ``settings.example.toml`` is the first of these; a test keeps it so.
+In: the settings models. Out: TOML text. ``settings.example.toml`` is the former; a test keeps it so.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def settings_text(settings: Settings) -> str:
 
 
 def servers_text(settings: Settings) -> str:
-    """Return a settings file by which commands reach the servers of a run; secrets stay where it says they are."""
+    """Return a settings file by which commands reach the servers of a run; secrets stay in their files."""
     return "\n".join(_plain_table(name, settings.given[name]) for name in ("kafka", "redis"))
 
 
 def _table(path: str, model: SettingsModel) -> str:
     lines = [*_comment(_first_paragraph(type(model))), f"[{path}]"]
     nested: list[str] = []
-    told: list[str] = []  # Settings that stand together share one comment.
+    told: list[str] = []  # Adjacent settings share one comment.
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, SettingsModel):

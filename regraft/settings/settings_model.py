@@ -1,7 +1,7 @@
 """Generate checked settings models from the stages' frozen dataclasses, so that each default stands in one place.
 
 In: a dataclass and the names of its fields that the composition fills. Out: a pydantic model of the rest, whose faults
-are collected instead of raised one at a time. Which sections there are does not belong here.
+are collected instead of raised one at a time. The list of sections does not belong here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pydantic import model_validator as validated_by
 
 from regraft.settings.moved_settings import moved_to
 
-NONE_WORD = "none"  # How "no value" is written in TOML and in the environment, which have no word of their own for it.
+NONE_WORD = "none"  # How "no value" is written in TOML and in the environment, which have no word for it.
 
-SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never told.
+SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never printed.
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected_faults", default=None)
 
@@ -39,9 +39,9 @@ def collect_faults() -> Iterator[list[str]]:
 
 
 class SettingsModel(BaseModel):
-    """A model that reports a wrong or unknown field as a sentence, and goes on with the field's default.
+    """A model that reports a wrong or unknown field as a sentence, and continues with the field's default.
 
-    Inside ``collect_faults`` nothing is raised, so that one look shows all faults; outside the first fault raises.
+    Inside ``collect_faults`` nothing is raised, so that one check shows all faults; outside the first fault raises.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
@@ -74,7 +74,7 @@ def _sentence(model: type[SettingsModel], entry: Any) -> str:
     name = str(entry["loc"][0])
     full_name = f"{model.setting_path}.{name}" if model.setting_path else name
     if entry["type"] == "extra_forbidden" and moved_to(full_name):
-        return f"{full_name} has moved, each planner has settings of its own: give {moved_to(full_name)} instead"
+        return f"{full_name} has moved, as each planner has its own settings: give {moved_to(full_name)} instead"
     if entry["type"] == "extra_forbidden":
         near = difflib.get_close_matches(name, model.model_fields, n=1)
         way_out = f"did you mean {near[0]}?" if near else f"known here are {', '.join(sorted(model.model_fields))}"
@@ -98,9 +98,9 @@ def settings_model(
 ) -> type[SettingsModel]:
     """Return the model of a dataclass without the ``composed`` fields, which the composition fills.
 
-    ``renamed`` gives other defaults than the dataclass has, ``heading`` another text above the table than its
-    docstring. Nested dataclasses become nested models. Raises TypeError
-    for a field that is neither composed nor has a default: a newcomer must be able to start without it.
+    ``renamed`` overrides defaults of the dataclass, ``heading`` its docstring above the table. Nested dataclasses
+    become nested models. Raises TypeError for a field that is neither composed nor has a default: a new user must be
+    able to start without it.
     """
     hints = get_type_hints(shape)
     fields: dict[str, Any] = {}
@@ -149,7 +149,7 @@ def describe_field(shape: type[Any], name: str) -> str:
 
 
 def chosen_names(model: SettingsModel) -> Iterator[str]:
-    """Yield the full names of the settings that somebody gave, nested ones included."""
+    """Yield the full names of the settings given, nested ones included."""
     for name in sorted(model.model_fields_set):
         value = getattr(model, name)
         if isinstance(value, SettingsModel):

@@ -1,4 +1,4 @@
-"""Create the topics of a run: those of each agent, and of telemetry with as many partitions as the brokers ask for.
+"""Create the topics of a run: those of each agent, and of telemetry with as many partitions as the brokers need.
 
 In: settings, and the inventory of the run directory where there is one. Out: topics in Kafka. How a topic is created
 belongs to :mod:`infra.create_topics`, the rule to :mod:`streaming.size_job`.
@@ -18,7 +18,7 @@ from regraft.settings.run_settings import Settings
 def create_run_topics(settings: Settings, agents: tuple[str, ...] = ()) -> list[str]:
     """Create what is missing, for the agents of the inventory unless others are named; return the names.
 
-    Raises StackError, and InventoryError when there is a file that is no inventory.
+    Raises StackError, and InventoryError if the file is not an inventory.
     """
     kafka = settings.kafka
     return create_topics(
@@ -32,7 +32,7 @@ def create_run_topics(settings: Settings, agents: tuple[str, ...] = ()) -> list[
 def telemetry_partitions(settings: Settings) -> dict[Topic, int]:
     """Return how many partitions topics of telemetry are created with: as set, or by how many brokers report there.
 
-    Raises InventoryError when there is a file that is no inventory.
+    Raises InventoryError if the file is not an inventory.
     """
     from regraft.streaming.size_job import telemetry_partitions_of
 

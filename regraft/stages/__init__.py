@@ -1,1 +1,1 @@
-"""Stages as processes: how one runs, how all are started, watched and stopped, and whether they are well."""
+"""Stages as processes: running one, starting, watching and stopping all, and judging their health."""

@@ -1,7 +1,7 @@
-"""Judge from what its stages last wrote whether the loop is healthy, degraded or not running, and why.
+"""Judge from the stages' last output whether the loop is healthy, degraded or not running, and why.
 
 In: the live view, the documents of the other stages, the age of each, and the settings. Out: one JSON-ready status.
-Where they come from belongs to :mod:`regraft.stages.read_status`, how they are shown to
+Reading belongs to :mod:`regraft.stages.read_status`, showing to
 :mod:`regraft.commands.status_command`.
 """
 
@@ -27,7 +27,7 @@ Document = Mapping[str, Any]
 
 WELL, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
 SILENCE_S_MAX = 15.0  # A stage writes each second; a micro-batch or a slow disk may take some.
-STALL_FACTOR = 2  # A phase of a plan may take its limit, and as long again while brokers are asked anew.
+STALL_FACTOR = 2  # A phase of a plan may take its limit, and as long again while commands are repeated.
 PLANS_SHOWN = 5
 ALERTS_SHOWN = 10
 CRITICAL = "critical"
@@ -73,9 +73,9 @@ NOTHING_SHOWN: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What one stage last wrote, and how long ago; ``is_over`` where it said that it had ended.
+    """One stage's last output, and its age; ``is_over`` if it reported its end.
 
-    What the controller wrote is no document but the live view.
+    The controller's output is the live view, not a document.
     """
 
     age_s: float
@@ -93,7 +93,7 @@ def judge_status(
 ) -> dict[str, Any]:
     """Return verdict, reasons and figures; ``services`` holds the stages that have written anything.
 
-    ``view`` is what the controller shows, None where it has written nothing.
+    ``view`` is the controller's, None if it has written nothing.
     """
     controller = services.get("controller")
     faults = _faults(services, view, alerts, settings, now_ms)
@@ -117,7 +117,7 @@ def judge_status(
 
 
 def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
-    """Return what the view holds for people, JSON-ready."""
+    """Return the view's contents for people, JSON-ready."""
     return {
         "notes": _notes(view),
         "leader": view.leader,
@@ -141,7 +141,7 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
 def _faults(
     services: Mapping[str, ServiceState], view: LiveView | None, alerts: Document, settings: Settings, now_ms: int
 ) -> list[str]:
-    """Return what is wrong now; what went wrong once and is over is no fault."""
+    """Return what is wrong now; a past fault does not count."""
     found = [
         f"{name} has been silent for {state.age_s:.0f} s"
         for name, state in services.items()
@@ -187,7 +187,7 @@ def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
 
 
 def _deaths(view: LiveView) -> list[str]:
-    """Return the brokers of the overlay in force whose life in it is over; one that it does without is no fault."""
+    """Return the brokers of the overlay in force whose life in it is over; one outside it is no fault."""
     crossed = [member.broker for member in view.members.members if _is_crossed(member)]
     if not crossed:
         return []
@@ -205,7 +205,7 @@ def _waiting(view: LiveView) -> list[str]:
 
 
 def _notes(view: LiveView) -> list[str]:
-    """Return what a person should know that is no fault."""
+    """Return remarks that are not faults."""
     found = []
     if view.leader:
         who = f"{view.leader} leads with term {view.term}"

@@ -1,4 +1,4 @@
-"""Describe the Python processes of the loop, and those beside it, as services of the supervisor.
+"""Describe the Python processes of the loop, and its companions, as services of the supervisor.
 
 In: settings. Out: Service values whose environment carries every setting, so that a child runs with exactly these.
 """
@@ -23,11 +23,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ALERTS: ("alerts", "run"),
     DASHBOARD: ("dashboard", "run"),
 }
-# The emulator answers SIGTERM by letting everything under way arrive (at most 60 s) and reach Kafka (30 s); Spark
+# On SIGTERM the emulator lets everything in transit arrive (at most 60 s) and reach Kafka (30 s); Spark
 # finishes its micro-batch, the controller the transition under way (15 s) and its last records (10 s).
 GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}
 READY_TIMEOUT_S = 180.0
-# What holds secrets, or says where they are kept, and who needs it; the others are not told.
+# Settings that hold secrets or their places, and the stages that get them.
 SECRETS: dict[str, tuple[str, ...]] = {
     "redis": (CONTROLLER, ALERTS, DASHBOARD),
     "alerts.targets": (ALERTS,),
@@ -35,7 +35,7 @@ SECRETS: dict[str, tuple[str, ...]] = {
     "dashboard.secret": (DASHBOARD,),
 }
 REDIS_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
-# A broker's death takes with it what only its ledger knows, so the emulator's is the end of the run.
+# The ledger dies with the emulator, so the emulator's death ends the run.
 RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8, ALERTS: 8, DASHBOARD: 8}
 
 
@@ -56,7 +56,7 @@ def loop_service(name: str, settings: Settings) -> Service:
 
 
 def _own_settings(name: str, settings: Settings) -> dict[str, str]:
-    """Return the settings as variables, and those variables emptied that the child inherits and must not see."""
+    """Return the settings as variables, and empty those that the child inherits and must not see."""
     withheld = [secret for secret, users in SECRETS.items() if name not in users]
     found = settings.to_environment(withheld)
     if "redis" in withheld:

@@ -1,6 +1,6 @@
-"""Watch a run from outside: the status files that its stages replace every second, put together over restarts.
+"""Watch a run from outside: the status files that its stages replace every second, combined over restarts.
 
-In: the run directory. Out: what is known so far. A stage that was killed starts its counts anew; here they go on.
+In: the run directory. Out: what is known so far. A killed stage restarts its counts; here they continue.
 What is final is read from Kafka at the end (``collect_run``).
 """
 
@@ -36,13 +36,13 @@ from regraft.stages.show_run import Frame
 Document = Mapping[str, Any]
 
 EVENTS_MAX = 500
-USERS_CONNECT_MS = 10_000  # By then the users of the start are there; their coming is no change of interests.
+USERS_CONNECT_MS = 10_000  # By then the initial users are connected; their arrival is not a change of interests.
 WINDOWS_MAX = 10_000
 CONGESTION_RULES = ("congestion", "link_congestion")  # As alerts/default_rules.toml has them.
 
 
 class RunObserver:
-    """What the status files have said so far; ``refresh`` reads them again."""
+    """What the status files have shown so far; ``refresh`` reads them again."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -67,7 +67,7 @@ class RunObserver:
             self._changes_before = self._changes
         self.streaming = read_status(self._directory / "streaming.json") or self.streaming
         view = None
-        with suppress(LiveViewError):  # On a disk that is full, or an earlier run's: the next look may find another.
+        with suppress(LiveViewError):  # On a full disk, or from an earlier run: the next look may find another.
             view = read_view(self._directory / "controller.json")
         if view is None:
             return []
@@ -86,7 +86,7 @@ class RunObserver:
 
     @property
     def traffic_start_ms(self) -> int:
-        """When the emulator began; 0 when it has not."""
+        """When the emulator started; 0 if it has not."""
         return int(self.emulator.get("started_ms", 0))
 
     @property
@@ -97,13 +97,13 @@ class RunObserver:
 
     @property
     def outage_notes(self) -> list[list[object]]:
-        """What befell brokers and links so far: times and texts, oldest first."""
+        """What has happened to brokers and links so far: times and texts, oldest first."""
         return list(self.emulator.get("outage_notes", []))
 
     def story(
         self, events: Sequence[AdaptationEvent], plans: Sequence[Plan], disturbances: Mapping[str, int]
     ) -> OutageStory:
-        """Return the story of the outages so far, with what is stored of the run and was done to its stages."""
+        """Return the story of the outages so far, with the stored records and the faults injected into stages."""
         counts = {**self.emulator.get("outages", {}), **disturbances}
         return outage_story(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
 
@@ -113,7 +113,7 @@ class RunObserver:
         if self.view is None or not self.emulator:
             return False
         members = self.view.members
-        changed_ms = {one.broker: one.since_ms for one in members.members}  # Who died lately is among these.
+        changed_ms = {one.broker: one.since_ms for one in members.members}  # Recent deaths are among these.
         is_known = all(changed_ms.get(name, 0) > time_ms for name, time_ms in last_deaths(self.outage_notes).items())
         away_count = sum(members.counts.get(state, 0) for state in (MemberState.DEAD, MemberState.JOINING))
         is_dead_inside = any(one.state == MemberState.DEAD and one.in_overlay for one in members.members)
@@ -127,7 +127,7 @@ class RunObserver:
 
     @property
     def returns_ms(self) -> int:
-        """When the last of the dead may come back; 0 where all that come back by themselves may already."""
+        """When the last of the dead may come back; 0 if all that come back by themselves may already do so."""
         members = () if self.view is None else self.view.members.members
         dead = [one.returns_ms for one in members if one.state == MemberState.DEAD]
         return max((returns_ms for returns_ms in dead if returns_ms < TIME_MS_MAX), default=0)
@@ -142,7 +142,7 @@ class RunObserver:
 
     @property
     def users(self) -> UserFigures | None:
-        """What there is to say of users; None on a tree, and until they have connected."""
+        """Figures about users; None on a tree, and until they have connected."""
         document, before, now = self.emulator, self._changes_before, self._changes
         if before is None or now is None:
             return None
@@ -157,7 +157,7 @@ class RunObserver:
 
     @property
     def bursts(self) -> BurstFigures | None:
-        """What there is to say of bursts on a structured cyclic overlay; None on others."""
+        """Figures about bursts on a structured cyclic overlay; None on others."""
         document = self.emulator
         if "clusters_diverted" not in document:
             return None
@@ -170,7 +170,7 @@ class RunObserver:
 
     @property
     def _changes(self) -> tuple[int, int] | None:
-        """Brokers' subscription changes so far: as they were, and as if nobody had moved; None on a tree."""
+        """Brokers' subscription changes so far: as they were, and without any moves; None on a tree."""
         names = ("broker_subscription_changes", "broker_subscription_changes_at_first_homes")
         found = [self.emulator.get(name) for name in names]
         return None if None in found else (int(found[0] or 0), int(found[1] or 0))
@@ -186,7 +186,7 @@ class RunObserver:
 
     @property
     def shadows(self) -> tuple[ShadowRun, ...]:
-        """What the shadow planners have made so far, counts of a killed controller included."""
+        """What the shadow planners have achieved so far, counts of a killed controller included."""
         by_planner: dict[str, list[ShownShadow]] = {}
         for (_started_ms, planner), shadow in sorted(self._shadows.items(), key=lambda item: item[0]):
             by_planner.setdefault(planner, []).append(shadow)
@@ -244,7 +244,7 @@ class RunObserver:
 
     def _take_window(self, point: CostPoint) -> None:
         known = self.windows.get(point.window_end_ms)
-        # A restarted controller reads old windows again, but not what a shadow would have made of them.
+        # A restarted controller reads old windows again, but not a shadow planner's costs on them.
         shadows_per_s = point.cost_shadows_per_s or (known.shadows_per_s if known else {})
         self.windows[point.window_end_ms] = WindowCost(
             point.window_end_ms,
@@ -268,7 +268,7 @@ class RunObserver:
 
 
 def read_view(file: Path) -> LiveView | None:
-    """Return what the controller's status file shows; None while there is none.
+    """Return the controller's live view from its status file; None while there is none.
 
     Raises LiveViewError when it cannot be read.
     """
@@ -335,7 +335,7 @@ def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
 
 
 def _note(view: LiveView) -> str:
-    """Say what keeps the controller from acting by itself."""
+    """Describe what keeps the controller from acting by itself."""
     notes = []
     if paused := view.orders.paused:
         notes.append(f"paused by {paused.by}: {paused.reason}")

@@ -1,6 +1,6 @@
-"""Read what the stages last wrote: the live view where one is configured and answers, else the status files.
+"""Read the stages' last output: the live view if one is configured and answers, else the status files.
 
-In: settings. Out: the live view, the newest document of each other stage, their ages, and where they come from. Judging
+In: settings. Out: the live view, the newest document of each other stage, their ages, and their source. Judging
 them does not belong here.
 """
 
@@ -30,7 +30,7 @@ TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FoundStatus:
-    """What was found: ``source`` says where the view is from, and why not from the server where there is one."""
+    """The result: ``source`` says where the view is from, and why not from a configured server."""
 
     source: str
     services: dict[str, ServiceState]
@@ -39,7 +39,7 @@ class FoundStatus:
 
 
 def find_status(settings: Settings) -> FoundStatus:
-    """Return what there is; nothing being there is no error."""
+    """Return what exists; finding nothing is not an error."""
     services = {name: state for name in OTHERS if (state := _read_file(settings.run.directory / f"{name}.json"))}
     alerts = services[ALERTS].document if ALERTS in services else {}
     if settings.redis.access is None:
@@ -59,7 +59,7 @@ def find_status(settings: Settings) -> FoundStatus:
 
 
 def _from_files(directory: Path, services: dict[str, ServiceState], alerts: Document, why: str = "") -> FoundStatus:
-    """Return the same with the view in the controller's file; ``why`` it is not from the server."""
+    """Return the same with the view in the controller's file; ``why`` says why it is not from the server."""
     file, view, reasons = directory / f"{CONTROLLER}.json", None, [why] if why else []
     try:
         view = read_view(file)

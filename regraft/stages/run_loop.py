@@ -1,6 +1,6 @@
-"""Run the loop against a Kafka that is there: stages as supervised child processes, shown until told to stop.
+"""Run the loop against an existing Kafka: stages as supervised child processes, shown until asked to stop.
 
-In: settings. Out: nothing but what the stages do. The demo, with servers of its own, is ``run_demo``.
+In: settings. Out: only what the stages do. The demo, with its own servers, is ``run_demo``.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ LOCAL_KEYS_DAYS = 365
 
 
 class KafkaAwayError(StackError):
-    """Say at which address no Kafka answered."""
+    """No Kafka answered; the message says at which address."""
 
 
 class StageGaveUpError(StackError):
-    """Say which stage ended for good, and where its log is."""
+    """A stage ended for good; the message names it and its log."""
 
 
 def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashboard: bool = False) -> None:
@@ -89,7 +89,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
 
 
 def prepare_orders(orders: OrderSettings) -> str:
-    """Make keys for orders from this machine where none are named, and say whose orders will be followed."""
+    """Make keys for orders from this machine if none are configured, and print whose orders will be followed."""
     if orders.allow_unsigned:
         return "Orders: from anybody who can write to Kafka, as orders.allow_unsigned is set."
     if orders.trusted_keys_file is None and orders.directory is not None:
@@ -100,14 +100,14 @@ def prepare_orders(orders: OrderSettings) -> str:
 
 
 def dashboard_address(settings: Settings) -> str:
-    """Return where a browser finds the dashboard once it runs; a port of 0 is a free one, which its status names."""
+    """Return where a browser finds the dashboard once it runs; with port 0 its status names the free one."""
     dashboard = settings.dashboard
     told = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
     return str(told.get("url") or f"{dashboard.scheme}://{dashboard.host}:{dashboard.port}/")
 
 
 def require_kafka(kafka: KafkaAccess) -> None:
-    """Raise KafkaAwayError, which says why, when nothing that serves Kafka's clients answers."""
+    """Raise KafkaAwayError with the reason if no Kafka answers."""
     if is_kafka_ready(kafka, ANSWER_S_MAX):
         return
     found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)

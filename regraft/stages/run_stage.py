@@ -1,6 +1,6 @@
-"""Run one stage in this process until it ends or is told to stop, and turn what happens into an exit code.
+"""Run one stage in this process until it ends or is asked to stop, and turn the outcome into an exit code.
 
-In: settings. Out: an exit code. What the stages do belongs to them; several at once belong to ``loop_services``.
+In: settings. Out: an exit code. The stages' work belongs to them; running several belongs to ``loop_services``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     ensure_inventory(settings)
     spark = start_spark(settings, stop)
     try:
-        if settings.streaming.telemetry_topic:  # Not in the table, by which all others were checked.
+        if settings.streaming.telemetry_topic:  # Not in the table that all others were checked by.
             check_timestamps(settings.streaming)
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
@@ -88,7 +88,7 @@ def control(settings: Settings, stop: threading.Event) -> int:
     from regraft.controller.run_controller import run_controller
 
     ensure_inventory(settings)
-    # A recorder or a reader of the run finds here what its controller was told.
+    # A recorder or a reader of the run finds the controller's settings here.
     replace_file(settings.run.directory / SETTINGS_FILE, json.dumps(settings.to_record(), indent=1) + "\n")
     run_controller(settings.controller, stop)
     return EXIT_OK
@@ -120,7 +120,7 @@ STAGES: dict[str, Callable[[Settings, threading.Event], int]] = {
 }
 
 
-EXTRAS = {"stream": ["spark"], "dashboard": ["dashboard"]}  # Of each stage that needs some, to start.
+EXTRAS = {"stream": ["spark"], "dashboard": ["dashboard"]}  # For each stage that needs some.
 
 
 def run_stage(name: str, settings: Settings) -> int:

@@ -1,7 +1,6 @@
-"""Show a run while it goes on: a live view on a terminal, plain lines anywhere else.
+"""Show a run in progress: a live view on a terminal, plain lines anywhere else.
 
-In: a Frame each second and events as they come. Out: text on the terminal. Where the values come from does not belong
-here.
+In: a Frame each second and events as they come. Out: text on the terminal. Collecting the values does not belong here.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ EVENTS_SHOWN = 5
 
 @dataclass(frozen=True)
 class Frame:
-    """All that one picture of the run shows; ``plans`` are (plan, epoch, phase, reason), newest last.
+    """Everything that one picture of the run shows; ``plans`` are (plan, epoch, phase, reason), newest last.
 
-    ``running_s`` is how long the run is to last, None when it has no planned end. ``shadow_plans`` says how many plans
+    ``running_s`` is the planned length of the run, None without one. ``shadow_plans`` says how many plans
     each shadow planner would have made.
     """
 
@@ -56,7 +55,7 @@ class Frame:
 
     @property
     def cost_text(self) -> str:
-        """The newest complete window's cost beside that of the bootstrap overlay."""
+        """The newest complete window's cost and that of the bootstrap overlay."""
         newest = self._newest_complete
         if newest is None:
             return "no window yet"
@@ -85,7 +84,7 @@ class Frame:
 class RunScreen:
     """The live view; use as a context manager, call ``show`` about once a second and ``tell`` for each event.
 
-    Where standard output is no terminal, it prints one line about every 10 s and one for each event.
+    If standard output is not a terminal, it prints one line about every 10 s and one for each event.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
@@ -230,7 +229,7 @@ def _count_table(frame: Frame) -> Table:
     table.add_row("lost / repeated / out of order", Text(verdict, style="green" if ledger.is_clean else "bold red"))
     if frame.horizon is not None:
         lifetime_s = frame.horizon.lifetime_s
-        lives = "too few ends to tell" if lifetime_s is None else f"{lifetime_s:.1f} s"
+        lives = "too few ended" if lifetime_s is None else f"{lifetime_s:.1f} s"
         table.add_row("a decision looks back (a subscription lives)", f"{frame.horizon.windows} windows ({lives})")
     for name, count in sorted((frame.refusals or {}).items(), key=lambda item: (-item[1], item[0]))[:4]:
         table.add_row(f"refused: {name.replace('_', ' ')}", str(count))

@@ -1,6 +1,6 @@
 """Start the Spark session of the streaming stage: in this process, or as the driver of a cluster's executors.
 
-In: settings. Out: a session that has what the query needs, on executors, too. The query belongs to ``streaming``.
+In: settings. Out: a session with everything the query needs, on executors, too. The query belongs to ``streaming``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regraft.streaming.size_job import HEAP_MB_MIN, executor_heap_mb, heap_mb
 from regraft.streaming.streaming_settings import JAVA_OPTIONS
 
 CONNECT_S_MAX = 5.0  # To each master.
-EXECUTOR_S_MAX = 30.0  # A cluster starts one in some seconds, when it has the room.
+EXECUTOR_S_MAX = 30.0  # A cluster starts one in some seconds if it has room.
 POLL_S = 0.2
 DRIVER_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -32,9 +32,9 @@ log = structlog.get_logger(__name__)
 
 
 def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
-    """Return a running session; one of a cluster has an executor, or has said that none came.
+    """Return a running session; on a cluster it has an executor, or has logged that none came.
 
-    Raises StackError where no master listens.
+    Raises StackError if no master listens.
     """
     spark, directory = settings.spark, settings.run.directory
     need_master(spark.master)
@@ -60,7 +60,7 @@ def driver_heap_mb(settings: Settings) -> int:
 
 
 def executor_options(settings: Settings) -> dict[str, str]:
-    """Return what each executor of a cluster is to have, beside what the query needs everywhere."""
+    """Return the settings of each executor of a cluster, besides those that the query needs everywhere."""
     spark = settings.spark
     if spark.is_local:
         return {}
@@ -71,7 +71,7 @@ def executor_options(settings: Settings) -> dict[str, str]:
 
 
 def need_master(master: str) -> None:
-    """Raise StackError where none of the masters of Spark's own cluster listens; Spark would ask for a minute."""
+    """Raise StackError if none of the masters of Spark's own cluster listens; Spark would try for a minute."""
     if not master.startswith(STANDALONE_MASTER):
         return
     reasons = []
@@ -90,7 +90,7 @@ def need_master(master: str) -> None:
 
 
 def _await_executor(session: SparkSession, spark: SparkSettings, stop: threading.Event) -> None:
-    """Wait until there is an executor; without one the query waits, too, and says nothing."""
+    """Wait until there is an executor; without one the query waits, too, silently."""
     jvm_context: Any = session.sparkContext._jsc
     deadline_s = time.monotonic() + EXECUTOR_S_MAX
     while not stop.is_set() and time.monotonic() < deadline_s:
@@ -99,6 +99,6 @@ def _await_executor(session: SparkSession, spark: SparkSettings, stop: threading
             return
         stop.wait(POLL_S)
     if not stop.is_set():
-        advice = "the job waits; see that a worker has so many cores and so much memory to give, and its log"
+        advice = "the job waits; check that a worker has this many cores and this much memory to offer, and its log"
         cores, memory = spark.executor_cores or 1, session.conf.get("spark.executor.memory")
         log.warning("no_executor", master=spark.master, cores_min=cores, memory=memory, advice=advice)

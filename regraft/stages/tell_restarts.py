@@ -1,7 +1,7 @@
-"""Tell people through Kafka of services that ended and were started again, as an event each.
+"""Report restarts of services to Kafka, as an event each.
 
-In: what the supervisor says of its services. Out: records of the topic of events, which raise and clear an alert.
-Nothing else tells of a stage that is back within seconds.
+In: the supervisor's events about its services. Out: records of the topic of events, which raise and clear an alert.
+Nothing else reports a stage that is back within seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from regraft.schemas.codec import encode
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.topics import EVENTS, topic_name
 
-WAITING_MAX = 1_000  # Events that wait for Kafka, which may be what was started again; those beyond are only logged.
+WAITING_MAX = 1_000  # Events that wait for Kafka, which may itself have restarted; further ones are only logged.
 CLOSE_S_MAX = 5.0
 
 log = structlog.get_logger(__name__)
 
 
 class RestartTeller:
-    """Writes an event for each service that is started again; waits for nothing."""
+    """Writes an event for each restarted service; never blocks."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._topic = topic_name(EVENTS, namespace)
@@ -34,7 +34,7 @@ class RestartTeller:
         self._codes: dict[str, int | None] = {}
 
     def take(self, event: ServiceEvent) -> None:
-        """Take what happened to a service."""
+        """Handle an event of a service."""
         if event.kind is ServiceEventKind.DIED:
             self._codes[event.service] = event.exit_code
         if event.kind is not ServiceEventKind.RESTARTED:
@@ -47,12 +47,12 @@ class RestartTeller:
             log.warning("restart_not_told", service=event.service, reason=str(error))
 
     def close(self) -> None:
-        """Give what waits some seconds to reach Kafka, and let go of the connection."""
+        """Give pending events some seconds to reach Kafka, and close the connection."""
         close_producer(self._producer, CLOSE_S_MAX)
 
 
 def restart_event(event: ServiceEvent, exit_code: int | None) -> AdaptationEvent:
-    """Return what people are told of a restart; ``exit_code`` None where the service stood still and was stopped."""
+    """Return the text about a restart; ``exit_code`` None if the service hung and was stopped."""
     why = "it was not ready in time" if exit_code is None else _ended(exit_code)
     text = f"{event.service}: {why}, restart {event.restarts} of this run; see logs/{event.service}.log"
     time_ms = int(event.time_s * 1000)
@@ -61,7 +61,7 @@ def restart_event(event: ServiceEvent, exit_code: int | None) -> AdaptationEvent
 
 @contextmanager
 def tell_restarts(kafka: KafkaAccess, namespace: str) -> Iterator[RestartTeller]:
-    """Return a teller that is closed at the end."""
+    """Yield a reporter that is closed at the end."""
     teller = RestartTeller(kafka, namespace)
     try:
         yield teller

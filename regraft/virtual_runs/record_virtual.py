@@ -1,4 +1,4 @@
-"""Record a run on the virtual clock: what a live one would have put on Kafka, in a recording like any other.
+"""Record a run on the virtual clock: what a live one would have written to Kafka, in a recording like any other.
 
 In: settings, an inventory, how long. Out: a recording. For benchmarks and tests, and for a recording of hours in
 minutes. The run itself belongs to ``virtual_loop``.
@@ -35,7 +35,7 @@ FAR_MB = 1e9
 
 
 class _RecordingTap:
-    """Writes what would go to Kafka as it would stand there: by partition, with offsets and times."""
+    """Writes what would go to Kafka as Kafka would store it: by partition, with offsets and times."""
 
     def __init__(self, writer: RecordingWriter) -> None:
         self._writer = writer
@@ -65,7 +65,7 @@ def record_virtual(
 ) -> VirtualLoop:
     """Run emulator and controller for a time, and write a recording; return the loop as it stands at the end.
 
-    ``tell`` is told the seconds that have passed. Raises RecordingFileError, DiskFullError.
+    ``tell`` is called with the seconds that have passed. Raises RecordingFileError, DiskFullError.
     """
     run = RecordedRun(
         settings.kafka.namespace,
@@ -77,7 +77,7 @@ def record_virtual(
     )
     types: dict[str, Any] = {TELEMETRY.suffix: TelemetryBatch, CLIENTS.suffix: Client, PLANS.suffix: Plan}
     writer = RecordingWriter(out, run, types, RecordingLimits(FAR_MB, FAR_MB), START_MS)
-    writer.is_checking = False  # What is encoded here needs no check.
+    writer.is_checking = False  # Records encoded here need no check.
     loop = VirtualLoop(
         inventory,
         EMULATED_KINDS[inventory.bootstrap.KIND].told(settings.emulator),
@@ -97,7 +97,7 @@ def record_virtual(
 
 
 def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms: int) -> VirtualSettings:
-    """Return how the emulator of these settings runs on the virtual clock; a command takes half a look for commands."""
+    """Return how the emulator of these settings runs on the virtual clock; a command takes half a polling interval."""
     return VirtualSettings(
         seed=emulator.seed,
         start_ms=float(start_ms),

@@ -1,7 +1,7 @@
 """The whole loop on the virtual clock: emulator, reference aggregator and controller, without Kafka or Spark.
 
-In: an inventory, a workload, settings. Out: what a live run leaves: plans, costs, the ledger. Runs as fast as it can;
-the same input gives the same run. What it is compared with does not belong here.
+In: an inventory, a workload, settings. Out: the results of a live run: plans, costs, the ledger. Runs as fast as it
+can; the same input gives the same run. Comparisons do not belong here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FINISH_STEPS_MAX = 3_000
 
 
 class LoopTap(Protocol):
-    """Hears what would go to Kafka, in the order in which it would."""
+    """Receives what would go to Kafka, in the same order."""
 
     def on_batch(self, batch: TelemetryBatch) -> None:
         """Hear a batch of telemetry."""
@@ -111,9 +111,9 @@ class VirtualLoop:
             self._plans_told = len(self.ports.plans.versions)
 
     def finish(self) -> bool:
-        """Let the plans so far come to their end with traffic still flowing; tell whether they did, within 5 minutes.
+        """Let the plans so far finish with traffic still flowing; return True if they did within 5 minutes.
 
-        Others may begin meanwhile; none is between two overlays in the end.
+        Others may begin meanwhile; none is in transition at the end.
         """
         so_far = {plan.plan for plan in self.plans}
         for _ in range(FINISH_STEPS_MAX):
@@ -124,7 +124,7 @@ class VirtualLoop:
         return False
 
     def come_to_rest(self) -> bool:
-        """Begin nothing new, and let brokers reach the overlay of the plan under way; tell whether they did."""
+        """Start nothing new, and let brokers reach the overlay of the plan under way; return True if they did."""
         self.loop.wind_down()
         for _ in range(FINISH_STEPS_MAX):
             if not self.loop.is_transition_running:
@@ -138,7 +138,7 @@ class VirtualLoop:
         return sorted(self.ports.plans.stored.values(), key=lambda plan: plan.epoch_to)
 
     def _register_clients(self) -> None:
-        """Let the controller know of clients what the register would tell it: on a tree only how many there are."""
+        """Give the controller what the register would know of clients: on a tree only how many there are."""
         is_tree = isinstance(self.virtual.workload, StockWorkload)
         if isinstance(self.virtual.workload, StockWorkload):
             self.ports.clients.subscription_count = self.virtual.workload.subscription_count

@@ -45,7 +45,7 @@ def test_a_fast_clock_needs_its_origin_and_no_check_against_kafkas_time() -> Non
 def test_two_stages_cannot_share_a_metrics_port() -> None:
     """Nor can a port be none that exists."""
     flags = {name: {"metrics_port": 9101} for name in ("streaming", "controller")}
-    assert _faults(flags) == ("controller.metrics_port is 9101, that of streaming: give each stage a port of its own",)
+    assert _faults(flags) == ("controller.metrics_port is 9101, that of streaming: give each stage its own port",)
     (fault,) = _faults({"emulator": {"metrics_port": 70_000}})
     assert fault == "emulator: metrics_port is 70000: from 1 to 65535, or none to open no port"
 

@@ -42,7 +42,7 @@ def test_what_is_wrong_with_planners_is_told_with_everything_else(tmp_path: Path
         "place_users_dynatops": 3,
     }
     assert sorted(faults_of(flags={"planners": given})) == [
-        "planners.place_users_dynatops is 3: a table is wanted, as in [planners.place_users_dynatops]",
+        "planners.place_users_dynatops is 3: write a table, as in [planners.place_users_dynatops]",
         "planners.swap_links_ci.cache_ids_max is 'many': input should be a valid integer, unable to parse string as an "
         "integer (the default is none)",
         "planners.swap_links_ci.horizon_hop is not a setting: did you mean horizon_hops?",
@@ -60,7 +60,7 @@ def test_an_old_name_is_told_the_new_one(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv(f"REGRAFT_CONTROLLER__{name.upper()}", "1")
     (fault,) = faults_of()
     new = " and ".join(f"planners.{planner}.{name}" for planner in TO_PLANNERS[name])
-    assert fault == f"controller.{name} has moved, each planner has settings of its own: give {new} instead"
+    assert fault == f"controller.{name} has moved, as each planner has its own settings: give {new} instead"
     assert all(name in {field.name for field in fields(PLANNERS[planner].settings)} for planner in TO_PLANNERS[name])
     assert name not in {field.name for field in fields(ControllerSettings)}
     assert moved_to(f"emulator.{name}") == ""
