@@ -30,9 +30,8 @@ UNSTAMPED_EPOCH = -1
 class Notification:
     """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
 
-    On a ring ``from_rendezvous`` distinguishes a copy on its way down the topic's tree from one to the root. On a
-    structured cyclic one ``vector`` has the clusters that the receiver is to see to, ``is_detour`` a way other than the
-    static.
+    On a ring ``from_rendezvous`` marks a copy on its way down the topic's tree, not up to the root. On a structured
+    cyclic one ``vector`` has the clusters that the receiver must serve, ``is_detour`` a way other than the static.
     """
 
     publisher: str

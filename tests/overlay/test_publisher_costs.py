@@ -112,7 +112,7 @@ def test_unknown_deliveries_are_refused() -> None:
     inventory = inventory_of(tree, {})
     spans = spans_of(tree.brokers, [Published("p", 0, frozenset({"b02"}))], {"p": "b00"}, [1.0])
     mixed = replace(spans[0], delivered=None)
-    with pytest.raises(ValueError, match="in 1 of 2 spans what was only published is not told"):
+    with pytest.raises(ValueError, match="in 1 of 2 spans published and delivered are not reported apart"):
         PublisherCosts(tree, inventory, [spans[0], mixed])
     with pytest.raises(ValueError, match="at least one window"):
         PublisherCosts(tree, inventory, [])

@@ -13,7 +13,7 @@ def test_a_micro_batch_that_ends_before_its_start_is_of_another_topic() -> None:
     """Spark goes back without a word; nothing read and partitions that have come are no such thing."""
     start = {("t", 0): 7, ("t", 1): 3, ("gone", 0): 5}
     check_same_topics(start, {("t", 0): 7, ("t", 1): 9, ("t.west", 0): 1})
-    with pytest.raises(TopicAnewError, match="topic t was made anew"):
+    with pytest.raises(TopicAnewError, match="topic t was recreated"):
         check_same_topics(start, {("t", 0): 8, ("t", 1): 2})
 
 
