@@ -1,4 +1,4 @@
-"""What watchers say: a reading of a subject, and that a subject's alert is to be raised or cleared. Plain values."""
+"""Results of watchers: a reading of a subject, and that a subject's alert must be raised or cleared. Plain values."""
 
 from __future__ import annotations
 

@@ -112,11 +112,11 @@ class ControllerSettings:
     saves, and swap_links_cost saves the same within a hundredth from a quarter of a lifetime to 16 (``regraft reproduce
     psoop``, figure H). ``recent_lifetimes``: how many it looks back first; further only where it finds nothing to
     change there, and then what it finds must save on the recent windows, too. Default 1: traffic that changes gradually
-    is followed sooner, and what takes many windows to tell from luck is still found (docs/decisions.md); 0 considers
-    all of them at once.
+    is followed sooner, and what takes many windows to distinguish from luck is still found (docs/decisions.md); 0
+    considers all of them at once.
     ``subscription_lifetime_s``: the mean lifetime, where it is known; None measures it from telemetry and the clients
     topic. ``horizon_windows_min``, ``horizon_windows_max``: bounds of the
-    windows so found. Default at least 2, as one window shows no spread and no gain could be told from noise; at most
+    windows so found. Default at least 2, as one window shows no spread and so cannot separate gain from noise; at most
     60, which a restarted controller reads again and which bounds memory: 8 bytes for each broker and block of 64
     notifications of a publisher in each window. ``quiet_windows_per_change``: a change of traffic, from
     which on nothing before counts, is found by mistake at most once in this many windows of quiet traffic. Default
@@ -201,7 +201,7 @@ class ControllerSettings:
     def faults(self) -> list[str]:
         """Return what is wrong with the settings and between them, one sentence each; all at once."""
         least = {
-            "horizon_windows_min": 2,  # One window shows no spread, so no gain could be told from noise.
+            "horizon_windows_min": 2,  # One window shows no spread, so it cannot separate gain from noise.
             "horizon_windows_max": self.horizon_windows_min,
             "quiet_windows_per_change": 0,
             "verify_windows": 1,

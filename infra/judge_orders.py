@@ -61,7 +61,7 @@ class OrderJudge:
         if not order.signature and not order.key_name:
             return "" if self._allow_unsigned else "nobody has signed it, and orders.allow_unsigned is off"
         if self._keys.fault:
-            return f"nobody can tell whether its key {order.key_name!r} is trusted: {self._keys.fault}"
+            return f"nobody knows whether its key {order.key_name!r} is trusted: {self._keys.fault}"
         trusted = self._keys.by_name.get(order.key_name)
         if trusted is None:
             return f"its key {order.key_name!r} is not trusted"

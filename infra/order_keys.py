@@ -60,8 +60,8 @@ class OrderSettings:
     ``key_file``: the private key that signs the orders of commands. None takes order-keys/operator.key there.
     ``dashboard_key_file``: the private key that signs the orders from the dashboard. None takes
     order-keys/dashboard.key there. ``allow_unsigned``: whether orders that nobody signed are followed, too. Default
-    false: whoever can write to the topic could otherwise order anything in any name. The demo sets it, on its own
-    Kafka. ``directory``: where the keys lie that the others do not name.
+    false: otherwise any writer to the topic could order anything in any name. The demo sets it, on its own Kafka.
+    ``directory``: where the keys lie that the others do not name.
     """
 
     trusted_keys_file: Path | None = None

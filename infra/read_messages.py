@@ -18,7 +18,7 @@ from regraft.schemas.topics import Topic, topic_name
 
 RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0
-LOOP_CALL_S = 1.0  # Of who must not stand still while Kafka is away.
+LOOP_CALL_S = 1.0  # For callers that must not block while Kafka is unavailable.
 LOOP_READ_S = 10.0  # Longest reading before the attempt is given up.
 
 

@@ -26,7 +26,7 @@ def time_slices(sets: DeliverySets, count: int) -> tuple[DeliverySets, ...]:
     with fewer notifications than slices is missing in some. Cost O(columns * brokers * count) on words.
 
     For a sample, whose blocks are present or missing as a whole, slices get whole blocks, dealt at random: how shares
-    of cost differ between them also tells how far the estimate is off (random groups; Wolter, 2007, chapter 2).
+    of cost differ between them also shows how far the estimate is off (random groups; Wolter, 2007, chapter 2).
     """
     if count <= 1:
         return (sets,)

@@ -40,7 +40,7 @@ class EmulatorSettings:
     counts as lost; longer than any outage, since a transition that waits for its controller holds deliveries back.
     ``drain_s_max``: how long the end may wait until the model is quiet. ``kafka_outage_s_max``: how long telemetry and
     results wait for a Kafka that is away. ``kafka_buffer_records_max``: how many of them may wait.
-    ``outages``: brokers that die or stand still and links that are slow or cut, each as "WHAT WHOM at SECONDS for
+    ``outages``: brokers that die or hang and links that are slow or cut, each as "WHAT WHOM at SECONDS for
     SECONDS", such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20",
     "cut b01,b02 at 20 for 10"; whom may be "site:4", the four brokers nearest to one another.
     ``chaos_every_s``: mean pause between two random outages, none for no such. ``chaos_until_s``: from when none

@@ -17,7 +17,7 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """All that one node can be told: which broker it is, the real broker next to it, and where other nodes listen.
+    """All settings of one node: which broker it is, the real broker next to it, and where other nodes listen.
 
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs, as JSON, the same for all.
     ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
@@ -26,7 +26,7 @@ class NodeSettings:
     an MQTT 5 broker; `regraft node --door` gives it.
     ``door_user``, ``door_password_file``: who logs in there, and the file that holds the password; none for nobody.
     ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
-    alone: for brokers that do not tell what clients want, and for retained messages that every broker is to have.
+    alone: for brokers that do not report what clients want, and for retained messages that every broker is to have.
     ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.
     ``durable_stream``: a JetStream stream of the NATS server, whose messages cross from there and are acknowledged once
     neighbours have them; none takes messages as they are published. ``durable_session``: the same by a session that an

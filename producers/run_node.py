@@ -84,7 +84,7 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 
 
 def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
-    """Return the core with which the node begins, once Kafka has told where."""
+    """Return the core with which the node begins, once Kafka has shown where."""
     if inventory.bootstrap.KIND != Configuration.KIND:
         raise NodeError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
     ports.connect(CONNECT_S_MAX)
@@ -134,7 +134,7 @@ class _NodeRun:
         return Links(node.broker, life, self._addresses, take, lose, limits, self._tls)
 
     async def run(self, stop: threading.Event) -> None:
-        """Open links and door, and go on until told to stop."""
+        """Open links and door, and run until asked to stop."""
         node = self._node
         host, port = self._addresses[node.broker]
         if self._settings.listen is not None:
@@ -157,7 +157,7 @@ class _NodeRun:
             await self._door.close()
             await node.links.close()
         if self._guard.failure is not None:
-            raise NodeError(f"{node.broker} failed and begins anew: {self._guard.failure}") from self._guard.failure
+            raise NodeError(f"{node.broker} failed and restarts: {self._guard.failure}") from self._guard.failure
         node.flush(is_last=True)
 
     async def _join(self) -> None:
@@ -167,7 +167,7 @@ class _NodeRun:
             self._is_member = True
 
     def _meet_members(self) -> None:
-        """Take note of where members listen of whom the file of peers does not tell."""
+        """Note the addresses of members that the file of peers does not list."""
         for broker, text in self._ports.member_addresses().items():
             if broker in self._addresses or not text or text in self._addresses_useless:
                 continue

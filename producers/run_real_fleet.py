@@ -54,7 +54,7 @@ SETTLE_S = 2.0  # Before clients come, so that all links are there.
 
 
 class FleetError(StackError):
-    """The fleet cannot begin or go on; the message says why and what to do."""
+    """The fleet cannot start or continue; the message says why and what to do."""
 
 
 def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
@@ -88,7 +88,7 @@ def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerS
 
 
 class RecordCounts(Protocol):
-    """What is told of records on their way to Kafka."""
+    """Counts of records on their way to Kafka."""
 
     written: Counter[str]
     lost: Counter[str]
@@ -196,7 +196,7 @@ class RealFleet:
         return self._clients.ledger.snapshot(_now_ms())
 
     async def _go_on(self, is_over: Callable[[], bool]) -> None:
-        """Let everything go on until something is so. Each kind of work is done when its time has come."""
+        """Let everything run until a condition holds. Each kind of work is done when its time has come."""
         works: list[tuple[float, Callable[[], None]]] = [
             (WORKLOAD_S, self._turn),
             (self._settings.command_poll_ms / SECOND_MS, self._obey),

@@ -204,7 +204,7 @@ class _Job:
                 self._closed = rows_ms, int(time.time() * 1_000), batch
             self._count(batch, self._writer.waits - waits)
         if batch.reports:
-            may_wait = not (batch.windows or self.status.catching_up)  # A closed window is to be committed at once.
+            may_wait = not (batch.windows or self.status.catching_up)  # A closed window must be committed at once.
             self._hold.hold(batch.number, self.status.closed_ms, batch.reports[0].settle_ms, may_wait=may_wait)
 
     def _count(self, batch: ClosedBatch, waits: int) -> None:

@@ -18,7 +18,7 @@ from regraft.schemas.plan_life import LIFE
 TRANSITION_ENDS = frozenset(
     after for facts in LIFE.values() if facts.is_moving for after in facts.next if not LIFE[after].is_moving
 )
-PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, here and by the topic, which would grow for ever.
+PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, here and by the topic, which would grow forever.
 MOVES_KEPT_MAX = 100_000  # The same by the clients that all plans together moved: some tens of MB.
 HOMES_KEPT_MAX = 100_000  # Homes set by forgotten plans; where the client has been moved since, a kept plan says.
 CONFIGURATIONS_KEPT_MAX = 8  # Put together on demand, as each names all clients that were ever moved.

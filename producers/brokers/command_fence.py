@@ -57,7 +57,7 @@ class CommandFence:
     def refusal_of(self, command: Command, epoch: int) -> tuple[Refusal, str]:
         """Take in a command's term, and return why it is refused at ``epoch``; NONE when nothing here is against it."""
         if command.term < self.term:
-            return Refusal.TERM, f"comes of term {command.term}, a leader of term {self.term} commands"
+            return Refusal.TERM, f"has term {command.term}, but a leader of term {self.term} commands"
         self.term = command.term
         if command.phase in (CommandPhase.REPORT, CommandPhase.INSTALL):
             return Refusal.NONE, ""  # What is in force is so whichever plan was known here before.

@@ -45,7 +45,7 @@ class TreeRepairs:
         """Return the neighbours in the newer epoch who may know other publishers than this broker."""
         return self._core.tables[plan.epoch_to].fresh | plan.doubtful
 
-    # --- what is told ------------------------------------------------------------------------------------------------
+    # --- announcements -----------------------------------------------------------------------------------------------
 
     def begin(self) -> list[Effect]:
         """Announce all known publishers over new links, and drop earlier stays whose end cannot come any more."""

@@ -106,7 +106,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Take one message and return what is to be done, in order. ``source`` is a neighbour or None for our own."""
+        """Process one message and return what to do, in order. ``source`` is a neighbour or None for our own."""
         self.now_ms = now_ms
         if isinstance(message, Notification):
             return self.routing.route(source, message)
@@ -133,7 +133,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return [delivery.notification for delivery in self.held] + self._change.kept_notifications()
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Take note that a neighbour is gone for good, after all that it had sent; return what is to be done.
+        """Note that a neighbour is gone for good, after all that it had sent; return what to do.
 
         Its answers are not awaited, so that the remaining brokers can continue in both epochs. What it held, and what
         had to cross it, is lost with it.

@@ -256,7 +256,7 @@ class EmulatedOverlay:
             del self.link_ends[pair]
 
     def suspend(self, name: str) -> None:
-        """Let a broker stand still: what comes to it waits, and it says nothing."""
+        """Suspend a broker: its input waits, and it sends nothing."""
         self.brokers[name].is_suspended = True
 
     def resume(self, name: str) -> None:

@@ -57,7 +57,7 @@ class EmulatedBroker:
     """One life of a broker: its core behind one bounded service queue, and its telemetry.
 
     ``is_outside``: it has no part in the overlay, so clients have to wait; ``turns_away``: it has refused one, as it
-    takes none now. ``is_suspended``: its loop stands still; ``is_overdue``: it has stood still since the message in
+    takes none now. ``is_suspended``: its loop is stopped; ``is_overdue``: it has stood still since the message in
     service was due. ``heard_from_ms``: nothing that this life sends arrives earlier, as those who knew the one before
     must first hear of its end. ``lost``: notifications in it, or on their way to it, when it died; ``ends_beside``:
     deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan takes this one in.

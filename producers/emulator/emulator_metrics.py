@@ -38,7 +38,7 @@ STATUS_GAUGES = {
     "notifications_kept": "Notifications that publishers keep: they are between homes, or catch up after an outage.",
     "sample_share": "Share of the notifications that brokers report in full.",
     "brokers_dead": "Emulated brokers that are dead.",
-    "brokers_suspended": "Emulated brokers that stand still.",
+    "brokers_suspended": "Emulated brokers that are suspended.",
     "clients_waiting": "Clients that wait for a home, as theirs has died.",
     "clients_reconnected": "Clients that have come again since the start after their home had died.",
     "notification_hops": "Notifications handled by brokers since the start.",

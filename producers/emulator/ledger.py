@@ -202,7 +202,7 @@ class Ledger:
     def release(self, subscription: str, now_ms: float) -> None:
         """Take note that the home of a subscription that has ended hands over to it no more.
 
-        It does as long as a neighbour has not heard of the end: where that stands still, after the settle time, too.
+        It does as long as a neighbour has not heard of the end: if that is suspended, after the settle time, too.
         """
         life = self._lives.get(subscription)
         if life is None or not life.has_ended:

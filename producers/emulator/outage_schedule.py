@@ -1,4 +1,4 @@
-"""Which outages happen, and when: brokers that die, brokers that stand still, links that are slow or cut.
+"""Which outages happen, and when: brokers that die or hang, links that are slow or cut.
 
 In: texts of settings, or what draws at random. Out: outages. What they do to an overlay is in
 :mod:`producers.emulator.play_outages`.

@@ -39,7 +39,7 @@ class OutageNote:
 
 WORDS = {
     OutageKind.DEATH: ("died", "back, empty"),
-    OutageKind.SUSPENSION: ("stands still", "goes on"),
+    OutageKind.SUSPENSION: ("hangs", "resumes"),
     OutageKind.SLOW: ("link is slow", "link is as fast as ever"),
     OutageKind.CUT: ("link is cut", "link is there again"),
 }
@@ -83,7 +83,7 @@ class OutagePlayer:
             del self._down[name]
 
     def down(self, kind: OutageKind) -> list[str]:
-        """Return who is dead, or who stands still, sorted."""
+        """Return the dead, or the suspended, brokers, sorted."""
         return sorted(name for name, what in self._down.items() if what is kind)
 
     def status(self) -> dict[str, Any]:

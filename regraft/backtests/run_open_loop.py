@@ -252,7 +252,7 @@ class _OpenLoop:
             state=OverlayState(shadow.overlay, kind.inventory, windows),  # The shadow makes its own of it.
             now_ms=now_ms,
             kind=kind,
-            price_per_s=0.0,  # The shadow asks for that of its own overlay.
+            price_per_s=0.0,  # The shadow requests that of its own overlay.
             subscription_lifetime_s=self._feed.reader.lifetime_s,
             changed_since_ms=self._feed.changed_since_ms,
             recent_windows=self._feed.reader.recent_count(window),

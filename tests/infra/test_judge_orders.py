@@ -115,9 +115,7 @@ def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
     judge, order = OrderJudge(keys, "live"), bench.sign()
     bench.file.write_text("ana")
     keys.refresh()
-    assert "nobody can tell whether its key 'ana' is trusted" in judge.refusal(
-        order, order.key, NOW_MS, is_by_kafka=True
-    )
+    assert "nobody knows whether its key 'ana' is trusted" in judge.refusal(order, order.key, NOW_MS, is_by_kafka=True)
 
 
 def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:

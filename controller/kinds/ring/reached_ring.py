@@ -26,8 +26,8 @@ class ReachedRing:
     """One ring on the windows of a state; :meth:`after` leads to the next and leaves this one as it is.
 
     The newest interests hold for all windows: the register knows them exactly, so windows differ by the rates at which
-    topics are published. ``cost_per_s`` is at the filtered rates that planners see. A reassignment of IDs prices all
-    topics anew; a move only those that a broker starts or stops wanting.
+    topics are published. ``cost_per_s`` is at the filtered rates that planners see. A reassignment of IDs reprices all
+    topics; a move only those that a broker starts or stops wanting.
     """
 
     def __init__(self, state: RingState, delay_weight: float) -> None:

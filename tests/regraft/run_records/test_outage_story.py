@@ -68,7 +68,7 @@ def test_a_repair_is_timed_from_the_death_that_it_repairs() -> None:
         [START_MS + 2_000, "b01: back, empty"],
         [START_MS + 20_000, "b02: died"],
         [START_MS + 25_000, "b01: died"],
-        [START_MS + 30_000, "b03: stands still"],
+        [START_MS + 30_000, "b03: hangs"],
         [START_MS + 38_000, "b01: died"],
     ]
     assert outage_story(notes, (), (repair_plan(),)).repairs_ms == (19_000,)
