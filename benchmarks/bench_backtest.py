@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.bench_backtest [--brokers 100] [--minutes 60] [--rate 4] [--planner NAME ...] [--json FILE]``.
 The recording is made by the emulator and the controller on the virtual clock, in about 10 minutes for an hour of 100
-brokers, and kept in ``out/bench_backtest`` for the next time. Each measurement is a process of its own and reads the
-recording anew; nothing is kept from one to the next. Beside the time on the wall stands the processor time, which says
-what it would be on idle cores.
+brokers, and kept in ``out/bench_backtest`` for the next time. Each measurement is a separate process and reads the
+recording again; nothing is kept from one to the next. Next to wall time it gives processor time, which is what it would
+be on idle cores.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _recording(brokers: int, minutes: int, rate: float, seed: int) -> Path:
-    """Return the recording, made now unless it is there; one that was cut is made anew."""
+    """Return the recording, made now unless it is there; a truncated one is made again."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     file = FOLDER / f"{brokers}-brokers-{minutes}-min-{rate:g}-per-s-seed-{seed}.avro"
     done = file.with_suffix(".json")

@@ -1,12 +1,12 @@
 """Random outages in rounds: what they cost, and how long it takes until the overlay is whole again.
 
 ``python -m benchmarks.bench_chaos [--rounds 100] [--round-s 20] [--brokers 40] [--virtual [--ring]]`` and ``[--seed N]
-[--json FILE] [--out DIR] [--disk-mb N]``. A round is one outage on average: a broker dies and comes back, stands still,
-or a link is slow or cut. On the real stack, stages are killed and suspended beside, one each round, and with
-``--disk-mb``, as root, the run has a disk of its own, which is filled; with ``--virtual`` emulator, aggregator
-and controller share a virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, that
-nothing was repeated or out of order, that alerts about brokers were raised and cleared as often, and that the run came
-to its end with all stages; one that did not is told as far as the emulator has accounted for it.
+[--json FILE] [--out DIR] [--disk-mb N]``. A round is one outage on average: a broker dies and comes back, hangs, or a
+link is slow or cut. On the real stack, stages are killed and suspended beside, one each round, and with ``--disk-mb``,
+as root, the run has its own disk, which is filled; with ``--virtual`` emulator, aggregator and controller share a
+virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, that nothing was repeated or
+out of order, that alerts about brokers were raised and cleared as often, and that the run came to its end with all
+stages; a failed run is reported as far as the emulator has accounted for it.
 """
 
 import argparse
@@ -78,7 +78,7 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
-    """Run the demo with chaos on Kafka, Spark and Valkey of its own, and return its summary."""
+    """Run the demo with chaos on its own Kafka, Spark and Valkey, and return its summary."""
     chaos_s = given.rounds * given.round_s
     told = {
         "demo.brokers": given.brokers,
@@ -121,7 +121,7 @@ def outcome(command: list[str], patience_s: float) -> tuple[str, str]:
 
 
 def account_so_far(run_directory: Path) -> dict[str, Any]:
-    """Return what the emulator wrote last in a run that came to no end; what nobody can tell any more is None."""
+    """Return the emulator's last status in a run without an end; what is unknown is None."""
     observer = RunObserver(run_directory)
     observer.refresh()
     ledger = observer.ledger
@@ -141,7 +141,7 @@ def account_so_far(run_directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def _folder(given: argparse.Namespace) -> Iterator[Path]:
-    """Provide a directory for a run, on a disk of its own where one is wanted; one that was named is kept."""
+    """Provide a directory for a run, on its own disk if wanted; a given one is kept."""
     with tempfile.TemporaryDirectory() as passing:
         folder = given.out or Path(passing) / "run"
         folder.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--virtual", action="store_true", help="on a virtual clock, without Kafka, Spark and Valkey")
     parser.add_argument("--ring", action="store_true", help="with --virtual: users of a Chord ring, not a tree")
     parser.add_argument("--out", type=Path, help="directory of the run, which is kept; else a passing one")
-    parser.add_argument("--disk-mb", type=int, help="a disk of so many MB for the run, to be filled; takes root")
+    parser.add_argument("--disk-mb", type=int, help="a disk of this many MB for the run, to be filled; needs root")
     parser.add_argument("--json", type=Path, help="file for the figures")
     given = parser.parse_args()
     found = on_the_virtual_clock(given) if given.virtual else on_the_stack(given)

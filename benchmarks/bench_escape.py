@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.bench_escape [--sizes 40,100,400] [--budgets 3e6,...] [--anneal-s S] [--seed N] [--json FILE]``.
 Links cost the round trips of PlanetLab, brokers nothing, traffic is that of Jaeger07 over 4 subscription lifetimes, at
-most 8 links at a broker. From a random tree swaps are made until none helps; from there each budget kicks anew, and so
+most 8 links at a broker. From a random tree swaps are made until none helps; from there each budget kicks again, and so
 does the peer: simulated annealing by random swaps on the same exact increments, cooled over the time it is given. A gap
 is what a tree costs above the cheapest that anything here found.
 """

@@ -1,6 +1,6 @@
 """How long nobody leads when the leader is killed: from the kill to the successor's term and to its first command.
 
-A real Kafka, emulated brokers and controllers in processes of their own on this machine. The leader is killed in the
+A real Kafka, emulated brokers and controllers in separate processes on this machine. The leader is killed in the
 middle of a plan, in each phase in turn, and the successor's first command is about that plan. Asserts that nothing was
 lost, repeated or out of order, that no command of a lower term follows one of a higher, and that 95 of 100 successors
 sent their first command within twice the session and START_MS.

@@ -1,4 +1,4 @@
-"""What the Spark job and Kafka take of telemetry that comes as fast as so many brokers send it, without an emulator.
+"""What the Spark job and Kafka need for telemetry at the rate of this many brokers, without an emulator.
 
     python -m benchmarks.bench_fed_job [--sizes N,N] [--seconds S] [--rate R] [--set NAME=VALUE] [--json FILE]
 
@@ -80,7 +80,7 @@ class Batches:
 
 
 def make_telemetry(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> list[Sent]:
-    """Return what so many brokers send from some time in the future on, and leave their inventory in the folder."""
+    """Return what this many brokers send from some time in the future on, and leave their inventory in the folder."""
     inventory = place_overlay(brokers, DEGREE_MAX, random.Random(SEED), PROCESSING_MS)
     inventory.save(folder / "inventory.json")
     begin_ms = (time.time() + AHEAD_S + AHEAD_S_PER_BROKER * brokers) // 5 * WINDOW_MS
@@ -157,7 +157,7 @@ def _watch(
     job: subprocess.Popen[bytes], kafka: KafkaAccess, first_ms: int, seconds: float, status_file: Path
 ) -> Outcome:
     seen, own = Outcome([], [], [], [], [], {}), psutil.Process()
-    begin_ms = first_ms // WINDOW_MS * WINDOW_MS  # First batches tell of deliveries before it, too.
+    begin_ms = first_ms // WINDOW_MS * WINDOW_MS  # First batches report earlier deliveries, too.
     end_ms = begin_ms + seconds * 1_000
     last_ms = end_ms - WINDOW_MS  # The last window has nothing after it, and stays open.
     with closing(MarkerReader(kafka)) as reader:

@@ -5,7 +5,7 @@ Link costs are those of transit-stub networks and of PlanetLab's measured delays
 overlay starts from a random tree and takes the swaps of ``swap_links_cost`` until none is left, with at most 8 links a
 broker and without a cap. Figures are means over the networks: the cost relative to weight 0, the share of all
 deliveries that the worst death cuts off and that of a random broker's death, and the most links of a broker.
-``star`` is the best star, for comparison. docs/frailty.md tells what follows from it.
+``star`` is the best star, for comparison. docs/frailty.md says what follows from it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """How time and memory of each stage grow with the number of brokers, on the virtual clock, and what breaks first.
 
-``python -m benchmarks.bench_growth [--sizes N,N,...] [--seconds S] [--rate R] [--json FILE]``. Each size is
-one closed loop in a process of its own: emulator, reference aggregation and controller with its default planner, whose
-plans the emulated brokers obey, on the same traffic for all sizes. Asserts that nothing is lost, repeated or out of
-order. Exponents are slopes through the logarithms of all sizes; "breaks at" is where, by the line through the two
-largest sizes, a stage takes as much time as its limit beside it gives it: one core, or a window for each decision.
-The Spark job is not in it: that is what ``benchmarks.bench_job_growth`` measures.
+``python -m benchmarks.bench_growth [--sizes N,N,...] [--seconds S] [--rate R] [--json FILE]``. Each size is one closed
+loop in a separate process: emulator, reference aggregation and controller with its default planner, whose plans the
+emulated brokers obey, on the same traffic for all sizes. Asserts that nothing is lost, repeated or out of order.
+Exponents are slopes through the logarithms of all sizes; "breaks at" is where, by the line through the two largest
+sizes, a stage takes as much time as its limit beside it gives it: one core, or a window for each decision. The Spark
+job is not in it: that is what ``benchmarks.bench_job_growth`` measures.
 """
 
 import argparse

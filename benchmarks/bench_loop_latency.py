@@ -34,7 +34,7 @@ SIZES = {40: 4.0, 100: 2.0, 400: 1.0, 1_000: 0.5}
 SERVICES = ("kafka", "streaming", "controller", "emulator")
 # Which time of a window, by the job's log and the live view, ends each part; the first begins at the window's end.
 PARTS = {
-    "settle": "how long what was published in the window is still told of, at most, in the last windows",
+    "settle": "the longest time for which publications of a window were still reported, in the last windows",
     "batch_wait": "until all brokers have gone past that, by telemetry and Kafka, and the next micro-batch begins",
     "micro_batch": "until the rows of all shards are acknowledged",
     "markers": "until the marker is, by the driver",

@@ -3,14 +3,14 @@
 ``python -m benchmarks.bench_reaction [--seeds 4] [--set NAME=VALUE ...] [--json FILE] [--baseline-json FILE]``.
 Each run is the demo's overlay for two and a half minutes on the virtual clock: emulator, reference aggregator and
 controller. Interests shift at once or within half a minute, one publisher publishes 20 times as much, a crowd comes and
-goes, or the day goes around the brokers in two minutes; quiet traffic has no change. Told are, by kind:
+goes, or the day goes around the brokers in two minutes; quiet traffic has no change. Reported by kind:
 
 - ``saved_after_s_p50``: time from the change until an overlay is in force that saves 90 % of what one does that is
   found in the first 20 s of even traffic, on the traffic after these. Changes that leave less than 5 % to save do not
   count; one after which it was never reached counts as long as the run, or the crowd, lasts.
 - ``regret_share``: what the run cost above the overlay of an oracle that knows all the traffic, as a share of that.
 - ``plans``, ``moves`` (links and publishers), ``gains_missed``: of the whole run; ``alarms``: plans on quiet traffic
-  and changes told where there was none.
+  and changes reported without one.
 - ``kept``: what plans saved on even traffic after them over what they promised, as shares of the cost, all plans
   together; ``kept_small`` the same of those that promised less than 10 %; ``plans_kept`` and ``plans_kept_small``
   are how many.
@@ -35,7 +35,7 @@ from regraft.infra.show_progress import show_progress
 REACHABLE_SHARE_MIN = 0.05
 ALL = "all"
 SMALL_SHARE = 0.1
-TOLD_WITHIN_S = 60.0  # A change that is told later than this after the last one was none.
+TOLD_WITHIN_S = 60.0  # A change reported later than this after the last one is a false alarm.
 UNITS = {"saved_after_s_p50": "s", "saved_never": "1", "cost_per_s": "1/s", "oracle_per_s": "1/s", "regret_share": "1"}
 
 
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=4, help="runs of each kind")
     parser.add_argument("--kinds", default=",".join(COURSES))
     parser.add_argument("--set", action="append", default=[], dest="assignments", help="a setting, as `regraft demo`'s")
-    parser.add_argument("--parts", type=Path, help="where finished runs are kept, so that a stopped call goes on")
+    parser.add_argument("--parts", type=Path, help="where finished runs are kept, so that a stopped call resumes")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--baseline-json", type=Path)
     chosen = parser.parse_args()
@@ -124,7 +124,7 @@ def _waits_s(reaction: Reaction) -> list[float]:
 
 
 def _false_changes(reaction: Reaction) -> int:
-    """Count the changes that were told where there was none; a day changes all the time."""
+    """Count the changes reported without one; a day changes all the time."""
     if reaction.kind == "day":
         return sum(time_s < SHIFT_S for time_s in reaction.changes)
     starts_s = [] if reaction.kind == QUIET else [start_s for start_s, _ in COURSES[reaction.kind].phases]

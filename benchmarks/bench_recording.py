@@ -91,7 +91,7 @@ class Stopwatch:
 
 
 def write_recorded(out: Path, told: Telemetry, seconds: float, *, is_checking: bool) -> Written:
-    """Record so long."""
+    """Record for this long."""
     run = RecordedRun("bench", ("telemetry",), {}, told.inventory, "bench", "none")
     watch, begin = Stopwatch(), time.perf_counter()
     writer = RecordingWriter(out, run, {"telemetry": TelemetryBatch}, RecordingLimits(rotate_mb=1e6), int(START_MS))

@@ -84,7 +84,7 @@ def values_of(kafka: KafkaAccess, topic: Topic) -> list[bytes]:
 
 
 def measure(window_count: int, directory: Path) -> list[Figure]:
-    """Write and read so many windows; raise RuntimeError when one does not come back whole."""
+    """Write and read this many windows; raise RuntimeError if one does not come back whole."""
     rng = np.random.default_rng(SEED)
     windows = [window_of(number, rng) for number in range(window_count)]
     with start_kafka(directory) as kafka:

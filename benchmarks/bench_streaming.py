@@ -11,10 +11,9 @@ same, decoded and byte for byte; of the plain loop all rows. The job writes them
 
 completed_cells_per_s is the rate over the last 60 % of the cells, from a micro-batch that was completed until the last
 row is written; whole_run_s is from the program's start to its last row, session_start_s the part of it until its
-session or topology runs. CPU and memory are of all processes of a program; what Kafka took meanwhile is told apart.
-With ``--executors`` these have processes of their own, which tells the driver's part apart: ``driver_cpu_share``, and
-``driver_ceiling_cells_per_s``, what it would keep up with on one core of its own. Each program runs in a process of its
-own.
+session or topology runs. CPU and memory are of all processes of a program; Kafka's share is reported separately.
+With ``--executors`` these have their own processes, which separates the driver's part: ``driver_cpu_share``, and
+``driver_ceiling_cells_per_s``, what it would keep up with on its own core. Each program runs in a separate process.
 """
 
 import argparse
@@ -56,7 +55,7 @@ class Runs:
         self._kafka, [self._broker] = kafka, java_children()
 
     def run(self, name: str, program: Callable[..., Outlay], *arguments: object, has_markers: bool = True) -> None:
-        """Run a program in a process of its own, then read back what it wrote into its namespace."""
+        """Run a program in a separate process, then read back what it wrote into its namespace."""
         create_topics(self._kafka.access, (STATE, WINDOWS, DEAD_LETTERS), name)
         print(f"{name} catches up", flush=True)
         before_s = cpu_s([self._broker])
@@ -119,7 +118,7 @@ def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float)
 
 
 def _driver_figures(job: Outlay, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
-    """Return the driver's part of the CPU of the cells completed last, where executors have processes of their own."""
+    """Return the driver's part of the CPU of the cells completed last, if executors have their own processes."""
     if EXECUTORS not in job.cpu_s:
         return []
     used_s = job.completed_cpu_s(cells)
@@ -177,7 +176,7 @@ def main() -> int:
     parser.add_argument("--records-per-trigger", type=int, default=20_000, help="bound of one micro-batch")
     parser.add_argument("--driver-memory-mb", type=int, default=DRIVER_MEMORY_MB, help="heap of Spark's driver")
     parser.add_argument("--local", type=int, default=2, help="cores of Spark's local master, shards, Streams' threads")
-    parser.add_argument("--executors", type=int, default=0, help="run the job on so many instead, one core each")
+    parser.add_argument("--executors", type=int, default=0, help="run the job on this many instead, one core each")
     parser.add_argument("--yardstick", action="store_true", help="also Kafka Streams, where there is a JDK")
     parser.add_argument("--plain", action="store_true", help="also a plain Python loop, some 8 s a million cells")
     parser.add_argument("--json", type=Path, help="file for the figures")

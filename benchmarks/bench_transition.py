@@ -11,7 +11,7 @@ publisher each, 8 users at each broker with 5 to 10 topics each. Messages are al
 to the last answer but notifications, those of the changes included; "of plan" is what brokers themselves count. Their
 bytes are msgpack of class name and values of the fields, those of commands and answers Avro as on Kafka. A delivery is
 held when it does not follow at once when its broker has served the notification. ``--compare`` prints the figures of an
-earlier ``--json`` beside these. Each overlay is a process of its own, for its peak memory; all take some minutes.
+earlier ``--json`` beside these. Each overlay is a separate process, for its peak memory; all take some minutes.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def make_run(overlay: str, brokers: int, chosen: Chosen) -> TransitionRun:
 
 
 def measure(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
-    """Carry out all scenarios on one overlay; raise AssertionError when something is lost, repeated or not executed.
+    """Execute all scenarios on one overlay; raise AssertionError if something is lost, repeated or not executed.
 
     The peak of memory is that of this process.
     """
@@ -217,7 +217,7 @@ def _print_table(title: str, heads: list[str], rows: list[list[str]]) -> None:
 def main() -> None:
     """Measure, print tables, write the figures; end with 1 when a run does not keep what a transition promises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--brokers", help=f"numbers of brokers, with commas; {BROKERS} unless told")
+    parser.add_argument("--brokers", help=f"numbers of brokers, with commas; default {BROKERS}")
     parser.add_argument("--quick", action="store_true", help=f"the same as --brokers {BROKERS_QUICK}")
     parser.add_argument("--overlays", default=",".join(OVERLAYS), help="which overlays, with commas")
     parser.add_argument("--seed", type=int, default=1)
@@ -249,7 +249,7 @@ def main() -> None:
 
 
 def _measure_apart(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
-    """Measure in a process of its own, whose peak of memory is that of this run alone."""
+    """Measure in a separate process, whose peak of memory is that of this run alone."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
         return apart.submit(measure, overlay, brokers, chosen).result()
 

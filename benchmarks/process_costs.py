@@ -1,4 +1,4 @@
-"""What programs of a benchmark cost: CPU time and peak memory by kind of process; each in a process of its own.
+"""What programs of a benchmark cost: CPU time and peak memory by kind of process.
 
 A process that has ended counts where its parent has waited for it, as Spark's daemon does for its workers.
 """
@@ -29,7 +29,7 @@ def java_children() -> list[psutil.Process]:
 def spark_cpu_s() -> dict[str, float]:
     """Return the CPU time so far of the driver, its Java (in local mode with the executors) and Python workers.
 
-    Executors that have a Java of their own are told apart.
+    Executors with their own Java are counted separately.
     """
     java, executors, workers = _spark_processes()
     apart_s = {EXECUTORS: cpu_s(executors)} if executors else {}
@@ -45,7 +45,7 @@ def spark_peak_mb() -> dict[str, float]:
 
 
 def _spark_processes() -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
-    """Return the driver's Java, the executors that have one of their own, and the Python workers of all."""
+    """Return the driver's Java, the executors that have their own, and the Python workers of all."""
     java = java_children()
     below = [child for each in java for child in each.children(recursive=True)]
     executors = [child for child in below if _is_java(child)]

@@ -59,7 +59,7 @@ CHANGE_DETECTED = "change_detected"
 
 @dataclass(frozen=True)
 class Course:
-    """What the workload of one kind of change is told, and the spans of even traffic that follow, in s.
+    """The workload's settings for one kind of change, and the spans of even traffic that follow, in s.
 
     A phase begins when its traffic begins to come and is ``settled_s`` later what it then stays. ``has_end`` says that
     traffic stays long enough for a time until most is saved.
@@ -128,12 +128,12 @@ class KeptGain(msgspec.Struct, frozen=True):
 
 
 class Reaction(msgspec.Struct, frozen=True):
-    """What came of one change.
+    """The outcome of one change.
 
     ``costs_per_s`` are, for each complete window after the change, its end in s and what it cost by time on the
     overlays in force, on the one that was there at the change, and on that of the oracle that knows the whole phase.
     ``savings`` are by phase. ``plans`` are begun in the run, ``alarms`` plans on quiet traffic before the change,
-    ``changes`` when a change was told, in s. ``kept`` are plans after which traffic stayed even for some windows.
+    ``changes`` when a change was reported, in s. ``kept`` are plans after which traffic stayed even for some windows.
     """
 
     kind: str
@@ -151,7 +151,7 @@ class Reaction(msgspec.Struct, frozen=True):
 
 
 def run_shift(task: ShiftTask, tell_work: TellWork) -> Reaction:
-    """Run one change and return what came of it."""
+    """Run one change and return the outcome."""
     configure_logs(level="error")
     course = COURSES[task.kind]
     with tempfile.TemporaryDirectory() as folder:

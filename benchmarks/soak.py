@@ -1,4 +1,4 @@
-"""Run the whole loop for hours of its own clock and see that nothing grows without bound and the ledger stays clean.
+"""Run the whole loop for hours of its own clock and check that nothing grows without bound and the ledger stays clean.
 
 The real Kafka, Spark, Valkey, controller and emulator of this machine, on a clock that runs ``--speed`` times as fast:
 subscriptions come and go, interests shift each 20 minutes of the clock, bursts of three times the rate come each 7.
@@ -45,7 +45,7 @@ from regraft.stages.observe_run import parse_ledger, read_status, read_view
 
 LOOK_S = 2.0
 WARM_UP_SHARE = 0.4  # Caches fill, Java compiles, the first retention passes.
-NATIVE_MB = 512  # What a Java process has beside its heap: code, metaspace, threads, buffers.
+NATIVE_MB = 512  # What a Java process has besides its heap: code, metaspace, threads, buffers.
 MB = 1_000_000
 LIVE_HEAP = "streaming: live heap bytes"
 # Unit, share of the mean and amount that a series may grow by within the measured time before it counts, by kind.
@@ -68,7 +68,7 @@ BOUNDS = {
     "memory: kafka/java": (KAFKA_HEAP_MB + NATIVE_MB) * 1024.0 * 1024,
     LIVE_HEAP: HEAP_MB * 1024.0 * 1024 * 0.4,  # What lives settles between 80 and 150 MB.
     "topic bytes: plans": 64.0 * MB,
-    "valkey files: bytes": 192.0 * MB,  # It writes its log of changes anew when that is beyond 64 MB and has doubled.
+    "valkey files: bytes": 192.0 * MB,  # It rewrites its log of changes when that is beyond 64 MB and has doubled.
 }
 
 

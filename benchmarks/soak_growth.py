@@ -15,7 +15,7 @@ import numpy as np
 
 SPANS = 12
 SPANS_MIN = 6
-ERRORS = 2.0  # A slope must exceed so many of its standard errors.
+ERRORS = 2.0  # A slope must exceed this many of its standard errors.
 
 FLAT, BOUNDED, GROWS, UNKNOWN = "flat", "below its bound", "grows", "too few samples"
 

@@ -27,7 +27,7 @@ from regraft.schemas.topics import TOPICS, topic_name
 
 ANSWER_S_MAX = 2.0
 YOUNG_S = 5.0
-# What the stages say of their own queues and tables, by the name under which it is kept here.
+# The stages' own queues and tables, by the name under which they are kept here.
 SCRAPED = {
     "regraft_streaming_heap_live_bytes": "streaming: live heap bytes",
     "regraft_streaming_state_rows": "streaming: state rows",
@@ -91,7 +91,7 @@ class SoakSampler:
         yield f"memory: {OWN_NAME}", psutil.Process().memory_info().rss
 
     def _topics(self) -> Iterator[tuple[str, float]]:
-        """Yield bytes on disk of each topic, and records where offsets tell them: compaction leaves gaps."""
+        """Yield bytes on disk of each topic, and records if offsets show them: compaction leaves gaps."""
         data = self._stack.run_dir / "kafka" / "data"
         for topic in TOPICS:
             name, records = topic_name(topic, self._namespace), 0

@@ -1,4 +1,4 @@
-"""What a run at an accelerated clock is told: settings of all stages, topics and Kafka, scaled with the speed.
+"""The settings of a run at an accelerated clock: those of all stages, topics and Kafka, scaled with the speed.
 
 In: speed, brokers, seed, length. Out: flags for ``load_settings``, a table of topics, properties of Kafka. Everything
 that waits for another process takes wall time, so windows, graces and time-outs of the clock grow with the speed.
@@ -15,7 +15,7 @@ from regraft.schemas.topics import TOPICS, Topic
 WINDOW_WALL_S = 1.5  # A micro-batch takes some tenths of a second, a decision less.
 GRACE_WINDOWS = 0.6
 HEAP_MB = 576  # Spark wants 450 at least; small enough that a leak meets a full collection within minutes.
-RETENTION_PARTS = 6  # The whole run is so many retentions long, so that retention is seen to work.
+RETENTION_PARTS = 6  # The whole run is this many retentions long, so that retention is seen to work.
 RETENTION_S_MIN = 30.0
 
 

@@ -1,7 +1,7 @@
 """What the services of one run take, and when its windows were written, from the outside.
 
-In: the process that supervises them, a way to Kafka. Out: samples of CPU time and memory, markers. Each service leads a
-session of its own, with all that it starts. What is run does not belong here.
+In: the process that supervises them, a way to Kafka. Out: samples of CPU time and memory, markers. Each service leads
+its own session, with all that it starts. What is run does not belong here.
 """
 
 import os
@@ -83,7 +83,7 @@ def _stage_of(words: list[str]) -> str | None:
 
 
 class MarkerReader:
-    """Reads the markers of closed windows while a run goes on; close it at the end."""
+    """Reads the markers of closed windows during a run; close it at the end."""
 
     def __init__(self, kafka: KafkaAccess) -> None:
         self._consumer = open_consumer(kafka)

@@ -88,7 +88,7 @@ class Outlay:
 
 @dataclass(frozen=True, slots=True)
 class JobSizes:
-    """What the Spark job is given; with ``executors``, so many of one core each, beside a driver of its own."""
+    """What the Spark job is given; with ``executors``, this many of one core each, besides the driver."""
 
     records_per_trigger_max: int
     driver_memory_mb: int

@@ -122,7 +122,7 @@ def report_fault(reports: list[Mapping[str, float]], written: Written) -> str:
 
 
 def outlay_of(reports: Iterable[Mapping[str, float]], begin_ms: float) -> Outlay:
-    """Return the outlay that the reports of a program tell, from the first, when it is ready, to its last row."""
+    """Return the outlay in a program's reports, from the first, when it is ready, to its last row."""
     first, *others = reports
     last = others[-1]
     progress = [

@@ -135,7 +135,7 @@ class TransitionCost:
 
 
 class PlanDriver:
-    """Carries out one plan on a virtual overlay by the controller's own state machine.
+    """Executes one plan on a virtual overlay by the controller's own state machine.
 
     ``delay_ms``: how long a command takes to each broker, and an answer back.
     """

@@ -73,7 +73,7 @@ class TransitionRun:
         raise NotImplementedError
 
     def measure(self, scenario: str) -> TransitionCost:
-        """Carry out a scenario under traffic; raise AssertionError when the plan does not end where it should."""
+        """Execute a scenario under traffic; raise AssertionError if the plan does not end where it should."""
         self.settle()
         self.observer.forget_arrivals()
         target, moves = self.scenarios[scenario](random.Random(f"{self.seed} {self.kind} {scenario}"))

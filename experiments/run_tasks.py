@@ -1,7 +1,7 @@
 """Run the tasks of an evaluation on all cores, and keep what is done for the next time.
 
-In: tasks, what to do with one, a folder for finished ones. Out: their results, in the order of the tasks. What a task
-does and what becomes of the results does not belong here.
+In: tasks, what to do with one, a folder for finished ones. Out: their results, in the order of the tasks. The tasks'
+work and the use of results do not belong here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Task(Protocol):
 
     @property
     def work_count(self) -> int:
-        """How much work it is, in units that it tells of while it runs."""
+        """How much work it is, in units that it reports while it runs."""
 
 
 TaskT = TypeVar("TaskT", bound=Task)
@@ -60,9 +60,9 @@ def run_tasks(
     """Return the results of tasks, one process for each core, each with one thread.
 
     ``run_task`` is a function of a module, since it is sent to processes. ``parts`` is where finished tasks are kept
-    under a name made of the task and the source code, so that a run that was stopped goes on, and changed code starts
-    anew; None keeps nothing. ``tell(what, work_count)`` is called a few times a second, ``noun`` is what tasks are
-    called there. An interrupt ends the processes at once and is raised again.
+    under a name made of the task and the source code, so that a stopped run resumes, and changed code starts over; None
+    keeps nothing. ``tell(what, work_count)`` is called a few times a second, ``noun`` is what tasks are called there.
+    An interrupt ends the processes at once and is raised again.
     """
     kept = ((number, _read_part(parts, task, result_type)) for number, task in enumerate(tasks))
     results = {number: result for number, result in kept if result is not None}
@@ -114,7 +114,7 @@ def _run_in_processes(
 
 
 def _start_worker(work_done: Synchronized[int]) -> None:
-    """Tell the parent of progress, and end with it however it ends."""
+    """Report progress to the parent, and end with it however it ends."""
     global _work_done
     _work_done = work_done
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -12,7 +12,7 @@ What is verified, in public descriptions and in the code of a simulator by one o
   no more hops than there are digits;
 - entry (l, d) of a routing table is the nearest known node that shares l digits and has d as the next one;
 - surrogate routing: a node that finds no entry for the key's digit takes the next filled one, counting on and around;
-  where that is its own, it goes on with the next digit of the key. Where it ends depends on no starting point;
+  where that is its own, it continues with the next digit of the key. Where it ends depends on no starting point;
 - a topic's root is where its hashed name leads; the root sends along the routes to the members, and the message is
   copied where these differ in the next digit.
 
@@ -20,7 +20,7 @@ What is our reading:
 
 - digits are resolved from the first one on, not from the last as in the original text; with random IDs it is the same;
 - without proximity neighbour selection an entry is any of the nodes that fit, each as likely;
-- IDs have eight digits of base 16, since 32 bits tell any brokers apart that we have;
+- IDs have eight digits of base 16, since 32 bits distinguish all our brokers;
 - a join or leave travels to the root and is answered down the tree.
 """
 
@@ -105,13 +105,13 @@ def draw_mesh(
 ) -> TapestryMesh:
     """Return a mesh of brokers with random IDs; ``rtt_ms`` (brokers, brokers) turns proximity neighbour selection on.
 
-    Raises ValueError for another base than 2, 4 or 16, or when the digits do not tell the brokers apart.
+    Raises ValueError for another base than 2, 4 or 16, or if the digits do not distinguish the brokers.
     """
     if base not in BASES:
         raise ValueError(f"base is {base}: digits have one of the bases {', '.join(map(str, BASES))}")
     if base**digit_count < broker_count:
         raise ValueError(
-            f"digit_count is {digit_count}: {base}^{digit_count} IDs do not tell {broker_count} brokers apart"
+            f"digit_count is {digit_count}: {base}^{digit_count} IDs do not distinguish {broker_count} brokers"
         )
     drawn: set[int] = set()
     while len(drawn) < broker_count:

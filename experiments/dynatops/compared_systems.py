@@ -118,7 +118,7 @@ class RootedSystem:
 class RingSystem:
     """A Chord ring whose IDs are reassigned after each period: DYNATOPS, with SSBR or with ours.
 
-    ``broker_at`` (positions,) tells who stands where, brokers in the order of the configuration. ``reassigner`` None
+    ``broker_at`` (positions,) holds the broker at each, brokers in the order of the configuration. ``reassigner`` None
     leaves all where they are. ``hop_delays`` (brokers, brokers) makes delays those of hops.
     """
 

@@ -73,7 +73,7 @@ class _Merging:
         self.parts[joined] = np.where(of_other, here[joined, None], self.parts[joined])
 
     def next_link(self, apart: Flags, weight_ratio_max: float) -> Link | None:
-        """Return the link to add; ``apart`` tells between whom there may be none."""
+        """Return the link to add; ``apart`` marks the pairs that must have none."""
         weights = np.where(apart, 0, self.weights)
         most = float(weights.max(initial=0))
         if most <= 0:
@@ -89,7 +89,7 @@ class _Merging:
 
 
 def adjacency_of(links: Iterable[Link], count: int) -> Flags:
-    """Return which of so many brokers have a link, shape (brokers, brokers)."""
+    """Return which of this many brokers have a link, shape (brokers, brokers)."""
     found = np.zeros((count, count), dtype=np.bool_)
     for one, other in links:
         found[one, other] = found[other, one] = True

@@ -7,7 +7,7 @@ four steps of Zhao13, section 5.1.2, and ``step_bound``, the paper's bound witho
 ``moved_user_messages`` between brokers and ``moved_user_requests`` of the user, for each user that moves.
 
 Steps: "commands" is what the controller or manager sends to brokers, and their answers (steps 1 and 4); "overlay" is
-step 2; "pubsub" step 3; "drain", which the paper leaves open, tells brokers that nothing of the older epoch follows.
+step 2; "pubsub" step 3; "drain", which the paper leaves open, informs brokers that nothing of the older epoch follows.
 The paper's steps 1, 3 and 4 are counted on the same trees: a command and an answer for each broker, the hand-over of
 tables by key-based routing (3.1), and requests to the root and updates down the tree for each topic that the table
 handed over has wrong (3.2). Step 2, leaving and joining the ring, is taken at its bound; here nobody looks anything up.
@@ -131,7 +131,7 @@ class CountedRing:
         self.virtual.run_for(SETTLE_MS)
 
     def exchange_ids(self, moved: int) -> ChordConfiguration:
-        """Return the next configuration: so many random brokers pass their IDs around."""
+        """Return the next configuration: this many random brokers pass their IDs around."""
         chosen = [self.ring.brokers[at] for at in self.rng.permutation(len(self.ring.brokers))[:moved].tolist()]
         id_of = dict(self.ring.id_of)
         for broker, after in zip(chosen, [*chosen[1:], *chosen[:1]], strict=True):
@@ -139,7 +139,7 @@ class CountedRing:
         return ChordConfiguration.of(self.ring.epoch + 1, BITS, id_of)
 
     def move_users(self, count: int) -> list[ClientMove]:
-        """Return moves of so many users, each to another random broker."""
+        """Return moves of this many users, each to another random broker."""
         moves = []
         for at in self.rng.permutation(len(self.home_of))[:count].tolist():
             user, home = sorted(self.home_of.items())[at]
@@ -148,7 +148,7 @@ class CountedRing:
         return sorted(moves)
 
     def carry_out(self, target: ChordConfiguration, moves: list[ClientMove]) -> Counter[str]:
-        """Carry out a plan as the controller does; return messages by kind, commands and answers among them.
+        """Execute a plan as the controller does; return messages by kind, commands and answers among them.
 
         Raises TimeoutError when brokers do not answer.
         """

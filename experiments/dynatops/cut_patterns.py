@@ -1,7 +1,7 @@
 """What reassigning ring IDs saves where brokers' subscriptions follow the paper's patterns, by DYNATOPS and by ours.
 
 In: sizes, patterns, a seed. Out: figures by brokers, topics and pattern. With so many events that moving costs next to
-nothing beside them: ``cut_ssbr`` (SSBR-Greedy to its end), ``cut_tabu`` (its tabu variant), ``cut_assignment`` (ours)
+nothing in comparison: ``cut_ssbr`` (SSBR-Greedy to its end), ``cut_tabu`` (its tabu variant), ``cut_assignment`` (ours)
 and ``cut_bound``, which no mapping exceeds: the least delay, and no relay at all. A cut is what is saved of the mean C
 of 20 random mappings. By events per topic and period: ``net_benefit_ssbr`` and ``net_benefit_assignment``, (Bft - Cst)
 as a share of C, and ``guard_share``, in how many draws DYNATOPS-Greedy beats ours unguarded. Means over draws. The
@@ -85,7 +85,7 @@ def cut_figures(
     patterns: Sequence[Pattern] = PATTERNS,
     on_progress: Callable[[str, int], None] | None = None,
 ) -> list[Figure]:
-    """Return the cuts of each pattern; ``on_progress`` is told which pattern is next."""
+    """Return the cuts of each pattern; ``on_progress`` is called with the next pattern."""
     figures: list[Figure] = []
     for done, pattern in enumerate(patterns):
         if on_progress is not None:

@@ -115,7 +115,7 @@ def topic_measures(
 ) -> TopicMeasures:
     """Return what one event of each topic costs on its tree.
 
-    ``roots`` (topics,) are brokers; ``wanted`` (brokers, topics) tells who subscribes. ``delays`` (roots, brokers), as
+    ``roots`` (topics,) are brokers; ``wanted`` (brokers, topics) marks who subscribes. ``delays`` (roots, brokers), as
     :meth:`RootedTrees.delays` gives them, hops when not given. ``audience`` (brokers, topics): how many deliveries a
     broker hands on, such as its users with that topic; one for each subscribed broker when not given. Cost
     O(topics * brokers * depth).

@@ -1,4 +1,4 @@
-"""Draw what Zhao13's Figs. 6a, 7, 9 and 10 show, with ours beside, and the messages of a reassignment, as SVG.
+"""Draw what Zhao13's Figs. 6a, 7, 9 and 10 show, with ours, and the messages of a reassignment, as SVG.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """
@@ -19,7 +19,7 @@ from regraft.experiments.dynatops.judge_readings import DYNATOPS, GRIDS, MULTIMO
 from regraft.experiments.dynatops.judge_reassignment import PERIODS
 from regraft.infra.measured_figures import Figure
 
-# Okabe-Ito: told apart with any colour vision, and by line style besides.
+# Okabe-Ito: distinct with any colour vision, and by line style besides.
 SYSTEMS: dict[tuple[str, str], Look] = {
     ("chord", "static"): Look("Chord, random homes", "#888888", ":"),
     ("bayeux16", "static"): Look("Bayeux, base 16", "#0072b2", "--"),
@@ -107,7 +107,7 @@ def _draw_rates(figures: Sequence[Figure]) -> str:
             if name == "reassignment_messages_per_h" and system not in ("tco", "ssbr", "assignment"):
                 continue
             if name == "management_per_h" and system == "tco":
-                continue  # It has no roots to tell.
+                continue  # It has no roots to show.
             _plot(axes, chosen, name, {"system": system, "homes": homes}, "changes_per_user_h", look)
         axes.set_xlabel("changes per user and hour")
         axes.set_ylabel(label)

@@ -1,7 +1,7 @@
 """What is run for the evaluation of Zhao13: tasks that do not depend on each other, in two sizes.
 
-In: a size, a seed, perhaps a folder of recorded check-ins. Out: tasks. How they are run and what becomes of the results
-does not belong here.
+In: a size, a seed, perhaps a folder of recorded check-ins. Out: tasks. Running them and using the results do not belong
+here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Size(msgspec.Struct, frozen=True):
     Fig. 9, for ``periods_duration_h``, and ``location_periods_h`` in the location model. ``clusters``: values of c,
     with ``cluster_weights`` of w_l in the Poisson model, over ``clusters_h``. ``grids`` of the location model, rows and
     columns; the first one is that of Figs. 6f and 9. ``pattern_sizes``: brokers and topics of Fig. 10; ``timed_sizes``
-    of Table 1, with so many values priced from scratch at most (``scratch_values_max``). ``protocol_sizes``: brokers
+    of Table 1, with at most this many values priced from scratch (``scratch_values_max``). ``protocol_sizes``: brokers
     and topics of the rings whose messages are counted.
     """
 

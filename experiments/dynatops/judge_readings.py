@@ -18,7 +18,7 @@ from regraft.experiments.dynatops.dynatops_tasks import (
     PERIOD_H,
 )
 
-BELOW_MAX = 0.05  # A workload drawn anew may come to a little less than the paper's.
+BELOW_MAX = 0.05  # A newly drawn workload may come to a little less than the paper's.
 STRICTLY = 1e-9  # "Less", where no number is given: by more than rounding.
 POISSON: dict[str, Value] = {
     "model": "poisson",

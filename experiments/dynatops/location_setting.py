@@ -3,8 +3,8 @@
 In: a data folder or none, a grid, seeds. Out: values for the systems and the placement of users. Who is compared does
 not belong here.
 
-Readings: the paper does not say how often brokers tell each other their states (T_update). A day of its model has about
-20 changes of users' topics for each broker; so many make an exchange here, on any grid and with any data. Of a longer
+Readings: the paper does not say how often brokers exchange their states (T_update). A day of its model has about
+20 changes of users' topics for each broker; this many make an exchange here, on any grid and with any data. Of a longer
 recording the busiest three months are taken, which is how long the paper's is.
 """
 
@@ -35,7 +35,7 @@ from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.user_clusters import UserClusters
 from regraft.producers.workloads.checkin_data import DAY_MINUTES, Checkins, checkins_of
 
-CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each told to 5, in 92 days at 1,200 brokers (Zhao13, section 6.1.1).
+CHANGES_PER_UPDATE = 20.0  # 450,000 visits, each sent to 5, in 92 days at 1,200 brokers (Zhao13, section 6.1.1).
 DAY_H = 24.0
 PAPER_DAYS = 92
 SOURCE = "gowalla_nyc"  # It has more users than the other one, and the paper many for each broker.

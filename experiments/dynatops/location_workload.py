@@ -1,7 +1,7 @@
 """The location model of Zhao13 on recorded check-ins: users want the cells that they and their friends are in.
 
-In: check-ins, a grid, a seeded generator for the friends. Out: :class:`UserChanges`, where each user is, and what the
-paper tells of its visits. Brokers' links and users' homes are not decided here.
+In: check-ins, a grid, a seeded generator for the friends. Out: :class:`UserChanges`, where each user is, and the
+paper's figures on its visits. Brokers' links and users' homes are not decided here.
 
 Source: Zhao13, section 6.1.1. There: 3 million check-ins of 40,000 Twitter users in the USA in three months, 1,200
 cells of one degree. Here: one city, by default again 20 x 60 cells, of 2.4 by 0.8 km. Readings:
@@ -99,7 +99,7 @@ def merge_visits(checkins: Checkins, grid: LocationGrid) -> Visits:
 
 @dataclass(frozen=True)
 class VisitStatistics:
-    """What Zhao13 tells of its visits (Fig. 5a, 5b); the paper's figure is in brackets.
+    """What Zhao13 reports of its visits (Fig. 5a, 5b); the paper's figure is in brackets.
 
     Shares: (user, cell) pairs visited a single time (1/3), visits that last less than a day (1/2), more than a week
     (1/10). Counts: check-ins (3 million), users (40,000), visits (450,000), pairs (160,000), cells (1,200).
@@ -168,7 +168,7 @@ def draw_location_changes(visits: Visits, rng: np.random.Generator, friend_count
     where = np.searchsorted(visits.used_cells, visits.cells).astype(np.int32)
     first_visit = np.searchsorted(visits.users, np.arange(users))
 
-    # A visit is an event for whoever follows its user, itself included; a user's first visit moves nobody.
+    # A visit is an event for all followers of its user, itself included; a user's first visit moves nobody.
     moves = np.ones(len(visits.users), dtype=np.bool_)
     moves[first_visit] = False
     followed = np.argsort(sources, axis=None, kind="stable")  # Who follows user 0, then who follows user 1, ...

@@ -120,7 +120,7 @@ def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
 
 
 def _first_topics(settings: PoissonSettings, count: int, rng: np.random.Generator) -> Ints:
-    """Return topics of a mode for so many users, shape (count, topics_per_user), drawn one after the other."""
+    """Return topics of a mode for this many users, shape (count, topics_per_user), drawn one after the other."""
     held = np.empty((count, 0), dtype=np.int32)
     for _ in range(settings.topics_per_user):
         held = np.column_stack([held, _other_topics(settings, held, rng)])

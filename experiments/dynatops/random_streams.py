@@ -6,7 +6,7 @@ import numpy as np
 
 
 def random_of(seed: int, draw: int, purpose: str) -> np.random.Generator:
-    """Return a generator of its own for each purpose, so that one more draw for one changes no other.
+    """Return a separate generator for each purpose, so that one more draw for one changes no other.
 
     Tasks that differ otherwise have the same users and rings, so that what differs is what they compare.
     """

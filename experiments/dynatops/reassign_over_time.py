@@ -55,7 +55,7 @@ class Reassigner:
         wanted: NDArray[np.bool_],
         hop_delays: Floats | None = None,
     ) -> Reassignment | None:
-        """Return what to go over to at the end of a period, None when nothing is to be gained.
+        """Return the reassignment at the end of a period, None if it gains nothing.
 
         ``roots`` (topics,) are positions; ``wanted`` (positions, topics) and ``hop_delays`` (positions, positions) are
         by where brokers stand now.

@@ -28,7 +28,7 @@ class TaskResult(msgspec.Struct, frozen=True):
 
 
 def run_task(task: Task, tell_work: Callable[[int], None] = lambda count: None) -> TaskResult:
-    """Return the samples of a task; ``tell_work`` is told of work as it is done."""
+    """Return the samples of a task; ``tell_work`` is called with work as it is done."""
     match task:
         case PoissonTask():
             return TaskResult(run_poisson(task, tell_work))

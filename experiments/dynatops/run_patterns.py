@@ -13,7 +13,7 @@ import msgspec
 from regraft.experiments.dynatops.cut_patterns import EVENTS, PATTERNS, cut_figures, net_benefit_figures
 from regraft.infra.measured_figures import Figure
 
-COUNT_OF_WORK = 10  # So many brokers, or topics, take as long as an hour of the Poisson model.
+COUNT_OF_WORK = 10  # This many brokers, or topics, take as long as an hour of the Poisson model.
 
 
 class PatternTask(msgspec.Struct, frozen=True, tag="patterns"):

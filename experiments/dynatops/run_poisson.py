@@ -2,7 +2,7 @@
 
 In: a task. Out: samples of figures; the same task gives the same. Means over draws and verdicts do not belong here.
 
-``homes`` "static": each user at a random broker for ever, as for Bayeux and TCO in the paper; "placed": by Algorithm 1,
+``homes`` "static": each user at a random broker forever, as for Bayeux and TCO in the paper; "placed": by Algorithm 1,
 where a user asks a random broker first and later its home. ``system``: "chord" is a ring with random IDs, "ssbr" the
 same with DYNATOPS-Greedy, "assignment" with ours; "bayeux16" and "bayeux4" are Bayeux with digits of these bases, "tco"
 is DCB-M. So DYNATOPS is (ssbr, placed), DYNATOPS(BNR) (ssbr, static) and DYNATOPS(UP) (chord, placed).

@@ -1,8 +1,7 @@
 """How long it takes to place all users of the Poisson model once: the 50,000 join one after the other.
 
 In: a seed. Out: ``placement_pass_ms`` by pattern, median over repetitions, time of one processor. Clusters are of ten
-brokers, which tell each other their states after each user. Brokers need no such pass, a controller that places all
-does.
+brokers, which exchange their states after each user. Brokers need no such pass, a controller that places all does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How long reassigning ring IDs takes: DYNATOPS-Greedy and ours, beside Table 1 of Zhao13 and prices from scratch.
+"""How long reassigning ring IDs takes: DYNATOPS-Greedy and ours, with Table 1 of Zhao13 and prices from scratch.
 
 In: sizes, a seed. Out: by brokers, topics and pattern ``ssbr_ms`` and ``assignment_ms``, from problem to answer, the
 median over draws of the least of some repetitions; ``ssbr_first_ms``, the median of the first times, in which the
@@ -54,7 +54,7 @@ def reassignment_times(
     scratch_values_max: int = SCRATCH_VALUES_MAX,
     on_progress: Callable[[str, int], None] | None = None,
 ) -> list[Figure]:
-    """Return times by size and pattern; ``on_progress`` is told which size is next.
+    """Return times by size and pattern; ``on_progress`` is called with the next size.
 
     Raises AssertionError when a path is not the one that prices from scratch give, as far as these were looked at, or
     ours is worth less than DYNATOPS-Greedy's.
@@ -120,7 +120,7 @@ def _against_scratch(problem: RingProblem, values_max: int) -> list[Figure]:
     assert fast.swaps[:compared] == slow.swaps, f"{where}: other swaps than from scratch"
     assert fast.costs[: compared + 1] == slow.costs, f"{where}: other costs than from scratch"
     if compared < steps_max:
-        assert fast.swaps == slow.swaps, f"{where}: goes on where nothing is found from scratch"
+        assert fast.swaps == slow.swaps, f"{where}: continues where nothing is found from scratch"
     end = fast.mapping(len(fast.swaps))
     assert problem.cost(end) == fast.costs[-1], f"{where}: the end costs {problem.cost(end)}, not {fast.costs[-1]}"
     return [

@@ -16,7 +16,7 @@ ones, the latter into random parts, and the parts' overlays are joined. The rest
 - of each part representatives cover every topic that others want, too, if possible three times each, chosen greedily;
 - MinMax-ODA on bulk brokers and representatives, with the links of the parts in place, joins the parts;
 - bulk and parts are drawn once. When a topic has come apart, the parts in which somebody's topics have changed since
-  the last time are connected anew, then all are joined anew; otherwise everything stays.
+  the last time are reconnected, then all are rejoined; otherwise everything stays.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def changes_of_tables(topic_count: int, initial: Ints, times_h: Floats, users: I
 
 
 def differing(initial: Ints, users: Ints, tables: Ints) -> NDArray[np.bool_]:
-    """Tell which changes give a user another set than it had, shape (changes,); arguments as above."""
+    """Mark the changes that give a user a different set, shape (changes,); arguments as above."""
     order = np.argsort(users, kind="stable")
     later = _canonical(tables)[order]
     before = np.concatenate([later[:1], later[:-1]])

@@ -6,11 +6,11 @@ are not looked at here.
 
 Source: Zhao13, sections 4 and 6.2. Readings:
 
-- at the start users join one after the other, and brokers know each other's states; after that they tell each other
-  every T_update, and all who ask in between are answered by what was told last;
-- a broker tells what its users want, the one included that then changes its topics: left out, it would as soon leave
+- at the start users join one after the other, and brokers know each other's states; after that they exchange them every
+  T_update, and all who ask in between are answered by the last exchange;
+- a broker reports what its users want, the one included that then changes its topics: left out, it would as soon leave
   as stay whenever others want none of its topics, and take all five away for one that it changed;
-- a broker tells each other one of its cluster by a message of its own: c (c - 1) messages for c brokers;
+- a broker informs each other one of its cluster by a separate message: c (c - 1) messages for c brokers;
 - a broker that joins or leaves the tree of a topic sends a request to the root: as many messages as the route has hops.
 """
 
@@ -218,7 +218,7 @@ def _turns(users: Ints) -> Iterator[NDArray[np.int64]]:
 def _windows(changes: UserChanges, update_h: float) -> Iterator[slice]:
     """Yield the changes between each exchange and the next one; a change at the moment of an exchange comes after."""
     if not update_h > 0:
-        raise ValueError(f"update_h is {update_h}: brokers tell each other after more than 0 h")
+        raise ValueError(f"update_h is {update_h}: brokers exchange states after more than 0 h")
     if not changes.change_count:
         return
     exchanges = _exchanges_before(float(changes.times_h[-1]), update_h)

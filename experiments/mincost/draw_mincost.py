@@ -1,4 +1,4 @@
-"""Draw cost reduction ratios as SVG, as Zhao and Wu's Figs. 9 and 10 do, with ours beside.
+"""Draw cost reduction ratios as SVG, like Figs. 9 and 10 of Zhao11, with ours.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """

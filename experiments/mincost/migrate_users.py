@@ -1,7 +1,7 @@
 """Users that brokers redirect by themselves: the distributed variant of Zhao and Wu, sections IV.C and V.
 
 In: an instance, homes, a generator, how many users decline. Out: what is reached, in how many rounds and messages. All
-brokers act at once, each on what all had told before the round.
+brokers act at once, each on what all had reported before the round.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDS_MAX = 300  # Brokers that act at once may send users to and fro forever.
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """What came of it. ``messages`` are of moves, and of brokers that tell all others what their users now want."""
+    """The outcome. ``messages`` are of moves, and of brokers that report to all others what their users now want."""
 
     costs: PackingCosts
     rounds: int
@@ -90,5 +90,5 @@ def _redirected(costs: PackingCosts, users: Homes) -> list[tuple[int, int]]:
 
 
 def _tellers(before: Flags, after: Flags) -> int:
-    """Return how many brokers have something to tell: what their users want together has changed."""
+    """Return how many brokers have something to report: what their users want together has changed."""
     return int((before != after).any(axis=0).sum())

@@ -1,4 +1,4 @@
-"""The claims of Zhao and Wu's evaluation and of ours beside, and their table.
+"""The claims of Zhao11's evaluation and ours, and their table.
 
 In: figures. Out: a verdict with its evidence for each claim, Markdown. What is run does not belong here.
 """

@@ -104,7 +104,7 @@ def _planetlab(users: int, brokers: int, rng: np.random.Generator) -> tuple[Floa
 
 
 def _among_hosts(price: Floats, users: int, brokers: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return prices with each broker at a host of its own and users at any, between brokers the cheapest way."""
+    """Return prices with each broker at its own host and users at any, between brokers the cheapest way."""
     at_brokers = rng.choice(len(price), brokers, replace=False)
     at_users = rng.integers(0, len(price), users)
     return price[np.ix_(at_users, at_brokers)], _cheapest_ways(price[np.ix_(at_brokers, at_brokers)])

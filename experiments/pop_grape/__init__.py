@@ -1,1 +1,1 @@
-"""Cheung09 again: the evaluation of publisher relocation by POP and GRAPE, with ours beside. See README.md."""
+"""Cheung09 again: the evaluation of publisher relocation by POP and GRAPE, with ours. See README.md."""

@@ -23,13 +23,13 @@ from regraft.experiments.pop_grape.observe_placement import WINDOW_MS
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.inventory import Inventory
 
-ROUNDS_MAX = 3  # POP goes on moving however long it is left to (its averages remember few traces); GRAPE rarely.
+ROUNDS_MAX = 3  # POP keeps moving however long it runs (its averages remember few traces); GRAPE rarely.
 WEIGHTS = (100, 75, 50, 25, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to place publishers: a planner and what it is told; without a planner they stay where they started."""
+    """One way to place publishers: a planner and its settings; without a planner they stay where they started."""
 
     label: str
     planner: AnyPlannerSpec | None = None

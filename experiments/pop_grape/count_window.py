@@ -1,6 +1,6 @@
-"""Closed windows counted from the workload itself: what brokers would report of so many publications, nothing waiting.
+"""Closed windows counted from the workload itself: what brokers would report of this many publications.
 
-In: a workload, homes, which publications. Out: ClosedWindows whose queues only tell the time of service. They are
+In: a workload, homes, which publications. Out: ClosedWindows whose queues only show the time of service. They are
 exact, take no events, and are for draws by the dozen and trace sessions by the hundred.
 """
 

@@ -56,7 +56,7 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
     def handle(
         self, source: str | None, message: Message | ClientRequest | Command | TraceMessage, now_ms: float
     ) -> list[Effect]:
-        """Take one message and return what is to be done, in order."""
+        """Process one message and return what to do, in order."""
         if isinstance(message, Notification):
             return self._trace(source, message, now_ms)
         if isinstance(message, TraceResult | RelocationRequest | RelocationAnswer | TraceRequest | TraceAnswer):
@@ -82,7 +82,7 @@ class TracingCore(TwoEpochBroker[RoutingTables, TreePlanUnderWay]):
         for effect in found:
             if isinstance(effect, Tell):
                 self._on_told(self.broker, effect.peer, effect.message)
-                # Whoever drives cores carries messages without looking into them.
+                # The driver of cores carries messages without looking into them.
                 effects.append(Send(effect.peer, cast(Message, effect.message)))
             else:
                 self._on_decided(effect)

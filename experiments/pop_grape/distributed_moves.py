@@ -1,4 +1,4 @@
-"""Carry out what publishers' homes have decided, and count beside it what the paper's own migration would take.
+"""Execute what publishers' homes have decided, and count what the paper's own migration would take.
 
 In: paths from homes to targets. Out: transitions with moved publishers, one at a time, by one broker as executor
 (:class:`experiments.psoop.distributed_exchanges.TransitionDriver`), so that no notification is lost, repeated or
@@ -117,7 +117,7 @@ class MoveQueue:
             self._virtual.env.timeout(GATHER_MS).callbacks.append(lambda _: self._begin())
 
     def _begin(self) -> None:
-        """Carry out all that wait together: moves of different publishers are not in each other's way."""
+        """Execute all waiting ones together: moves of different publishers are not in each other's way."""
         self._is_gathering = False
         self._under_way = list(self._waiting)
         self._waiting.clear()

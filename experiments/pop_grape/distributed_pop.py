@@ -47,11 +47,11 @@ class Profile(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PopSettings:
-    """What POP can be told.
+    """The settings of POP.
 
     ``traced_max``: N, notifications of a publisher tagged in one window at most. ``window_s``: W. ``threshold``:
     P_threshold, notifications traced before a broker is chosen. ``profile``: the paper's tables, or one of ours, for
-    which brokers must be told which trace of which round a notification is.
+    which brokers must know which trace of which round a notification is.
     """
 
     traced_max: int = 50
@@ -241,7 +241,7 @@ class PopBroker(TracingBroker):
         known.round = round_
 
     def _close(self, publisher: str, known: _Known, sequence: int) -> list[TraceEffect]:
-        """When all results of a notification are in, take them into the table and tell upstream, or decide."""
+        """When all results of a notification are in, enter them into the table and report upstream, or decide."""
         trace = known.open_traces[sequence]
         if trace.waiting:
             return []

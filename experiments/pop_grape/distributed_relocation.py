@@ -119,7 +119,7 @@ class RelocatingOverlay:
     # --- running -----------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Decide no more, and carry out what has been decided with traffic still flowing.
+        """Decide no more, and execute what has been decided with traffic still flowing.
 
         Stop the traffic only afterwards, and end the run by ``virtual.finish``. Raises RuntimeError when it takes more
         than ``FINISH_MS_MAX``.
@@ -131,7 +131,7 @@ class RelocatingOverlay:
                 raise RuntimeError(f"a move is still under way after {FINISH_MS_MAX:g} ms: a broker is stuck")
             self.virtual.run_for(FINISH_STEP_MS)
 
-    # --- what the overlay tells --------------------------------------------------------------------------------------
+    # --- what the overlay reports ------------------------------------------------------------------------------------
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         """Note where a publisher is; one that comes to its new home is forgotten by the brokers on its way."""
@@ -233,7 +233,7 @@ class RelocatingOverlay:
             self.tally.note(MessageKind.PING, list_bytes, message_cost(self.inventory, home, host), 2)
 
     def _conclude(self, publisher: str, path: tuple[str, ...], pinged_ms: float) -> None:
-        """Have the publisher moved, or traced anew when it is to stay."""
+        """Have the publisher moved, or traced again if it stays."""
         now_ms = self.virtual.now_ms
         selection_ms = now_ms - self._asked_ms.pop(publisher, now_ms)
         self.decisions.append(Decision(publisher, path[0], path[-1], now_ms, selection_ms, pinged_ms))

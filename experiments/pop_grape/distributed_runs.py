@@ -99,7 +99,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class RelocationRun:
-    """What came of one variant.
+    """The outcome of one variant.
 
     ``notification_*`` count every notification on every link of the whole run. ``before`` and ``after`` measure the
     first and the last homes on the same publications, those of the second half. ``decisions`` and ``moves`` are in the

@@ -26,7 +26,7 @@ ROUND_TRIP_SHARE = 0.5  # What a notification needs from the publisher to a brok
 
 @dataclass(frozen=True, slots=True)
 class GrapeSettings:
-    """What GRAPE can be told.
+    """The settings of GRAPE.
 
     ``threshold``: G_threshold, notifications in a trace session. ``priority``: the metric to minimise first.
     ``weight_percent``: by how much; 100 keeps only the best. ``link_delays``: whether brokers count the delays of their

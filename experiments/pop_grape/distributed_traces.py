@@ -1,4 +1,4 @@
-"""What brokers tell each other to trace and relocate publishers, what it weighs, and the count of it all.
+"""Messages between brokers to trace and relocate publishers, their sizes and counts.
 
 Plain frozen values: Cheung09, sections 3 and 4. What a broker does with them belongs to
 :mod:`experiments.pop_grape.distributed_pop` and :mod:`experiments.pop_grape.distributed_grape`.
@@ -38,10 +38,10 @@ class MessageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TraceResult:
-    """TRM: so many subscribers at and beyond the sender got the traced notification.
+    """TRM: this many subscribers at and beyond the sender got the traced notification.
 
     Departure: it names the notification, too. A reply for a later one can overtake that for an earlier one, which went
-    farther, and the paper's two fields do not tell them apart.
+    farther, and the paper's two fields do not distinguish them.
     """
 
     publisher: str
@@ -87,7 +87,7 @@ class RelocationAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """TIR: tell what came of the trace session, named by the sequence number of its first notification."""
+    """TIR: report the outcome of the trace session, named by the sequence number of its first notification."""
 
     publisher: str
     session: int
@@ -100,7 +100,7 @@ class TraceRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerReport:
-    """What one broker tells of a trace session (Cheung09, 4.1, items 1 to 7).
+    """One broker's report on a trace session (Cheung09, 4.1, items 1 to 7).
 
     Bit d of ``bits`` is set when the session's notification d was delivered here. ``queueing_ms`` and ``matching_ms``
     are means of what a notification spends in the broker; ``output_ms`` what it waits for each neighbour's link and, at
@@ -176,7 +176,7 @@ TraceEffect = Tell | Chosen | Gathered
 
 
 def vector_bytes(bit_count: int) -> int:
-    """Return how many bytes hold so many bits."""
+    """Return how many bytes hold this many bits."""
     return -(-bit_count // BYTE_BITS)
 
 
@@ -217,7 +217,7 @@ class TracingBroker(ABC):
 
     @abstractmethod
     def mark(self, notification: Notification, now_ms: float) -> Notification:
-        """Return what a local publisher has handed over, with the trace header when it is to be traced."""
+        """Return what a local publisher has handed over, with the trace header if it is traced."""
 
     @abstractmethod
     def on_notification(
@@ -231,7 +231,7 @@ class TracingBroker(ABC):
 
     @abstractmethod
     def resume(self, publisher: str) -> None:
-        """Trace a local publisher anew: what was decided about it is executed, refused or was to stay."""
+        """Trace a local publisher again: what was decided about it is executed, refused or was to stay."""
 
     @abstractmethod
     def forget(self, publisher: str) -> None:

@@ -1,4 +1,4 @@
-"""Draw message rate and delay against X as SVG, as Cheung09's Figs. 5a, 5c and 5g do, with ours beside.
+"""Draw message rate and delay against X as SVG, like Cheung09's Figs. 5a, 5c and 5g, with ours.
 
 In: figures. Out: SVG text by file name, the same bytes for the same figures. Verdicts and tables do not belong here.
 """
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure as Canvas
 from regraft.experiments.drawing_parts import STYLE, Look, add_legend, plot_with_bars, svg_text
 from regraft.infra.measured_figures import Figure
 
-# Okabe-Ito: told apart with any colour vision, and by line style besides.
+# Okabe-Ito: distinct with any colour vision, and by line style besides.
 LOOKS = {
     "baseline": Look("where publishers start", "#888888", ":"),
     "load100": Look("GRAPE load100", "#0072b2", "--"),

@@ -1,4 +1,4 @@
-"""What the figures say of claims of our own: our planner beside POP and GRAPE, and what the paper's split rests on.
+"""Verdicts on our own claims: our planner against POP and GRAPE, and what the paper's split rests on.
 
 In: figures. Out: a verdict with its evidence for each claim. Claims of the paper do not belong here.
 """

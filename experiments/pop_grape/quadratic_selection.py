@@ -1,4 +1,4 @@
-"""GRAPE's broker selection word by word: Algorithms 1 to 3 of Cheung09 for each candidate anew.
+"""GRAPE's broker selection word by word: Algorithms 1 to 3 of Cheung09 for each candidate from scratch.
 
 In: what each broker reports of a trace session. Out: the selected broker. Quadratic in the number of brokers; it is
 what the linear selection of the controller is held to and measured against. Names follow the paper.

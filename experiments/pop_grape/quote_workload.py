@@ -46,7 +46,7 @@ class QuoteSettings:
     """Who publishes and subscribes how much, and where.
 
     ``distribution``: how subscribers sink and where they are (section 5.1). ``sampling``: whether the subscriptions of
-    one rating to one stock share their predicates, as the paper's examples do, or each takes a sample of its own.
+    one rating to one stock share their predicates, as the paper's examples do, or each takes its own sample.
     ``interested_brokers``: X, the brokers that the subscribers of a publisher are spread over; more than there are
     mean all. ``publisher_count``, ``subscribers_per_publisher``, ``notifications_per_s`` of each publisher: not in the
     text.
@@ -120,7 +120,7 @@ class QuoteWorkload:
 def draw_workload(brokers: Sequence[str], settings: QuoteSettings, rng: random.Random) -> QuoteWorkload:
     """Return clients as section 5.1 describes them; publishers start at random brokers.
 
-    Each publisher has X interested brokers of its own. Raises ValueError for more publishers than stocks that trade.
+    Each publisher has its own X interested brokers. Raises ValueError for more publishers than stocks that trade.
     """
     stocks = tradable_stocks()
     if not 1 <= settings.publisher_count <= len(stocks):

@@ -37,7 +37,7 @@ UNITS = {
     "delay": "ms",
     "client_delay": "ms",
     "hops": "hops",
-}  # Of what is also told as it is, for the drawings.
+}  # Of what is also reported unchanged, for the drawings.
 OUR_WAYS = ("ours", "ours_both")
 REFERENCES = ("load100", "delay100")
 PAIRS = (("load100", "delay100"), ("load1", "delay100"), ("delay1", "load100"))

@@ -1,7 +1,7 @@
 """What is run for the evaluation of Cheung09: tasks that do not depend on each other, in two sizes.
 
-In: a size and a seed. Out: tasks, each one testbed with one workload and all ways to place its publishers. How they are
-run and what becomes of the results does not belong here.
+In: a size and a seed. Out: tasks, each one testbed with one workload and all ways to place its publishers. Running them
+and using the results do not belong here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Task(msgspec.Struct, frozen=True):
 
     ``kind``: "emulated" runs placements on the virtual clock; "counted" counts ``draws`` workloads exactly on a tree
     of equal brokers; "sessions" lets GRAPE decide after each of many trace sessions, for each length of ``steps``, over
-    so many ``publications``; "distributed" lets the brokers themselves trace, decide and move, and "triggers" so with
+    this many ``publications``; "distributed" lets the brokers themselves trace, decide and move, and "triggers" so with
     other thresholds (:mod:`experiments.pop_grape.compare_relocation`), for ``simulated_s``; "migrations" moves
     publishers over paths of all lengths, ``draws`` over each. ``ways`` are names of
     :mod:`experiments.pop_grape.choose_homes`, or of variants that brokers run.
@@ -78,7 +78,7 @@ class Task(msgspec.Struct, frozen=True):
 class Size(msgspec.Struct, frozen=True):
     """How much is run: on which testbeds, with which X (``interested_brokers``), how often.
 
-    ``draws`` by testbed and predicates: workloads and testbeds drawn anew. ``session_lengths`` are values of
+    ``draws`` by testbed and predicates: newly drawn workloads and testbeds. ``session_lengths`` are values of
     G_threshold, each over ``session_publications``. ``distributed_brokers``: X for which the brokers run the paper's
     protocols, ``has_triggers`` whether also with other thresholds. ``migrations``: publishers moved over each number of
     hops. ``selection_brokers``: overlays for which a selection is timed.

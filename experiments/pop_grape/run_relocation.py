@@ -39,7 +39,7 @@ Seen = tuple[Sequence[ClosedWindow], Measures]  # Windows to decide on, measures
 
 
 def run_task(task: Task, tell_work: TellWork = lambda count: None) -> TaskResult:
-    """Return what each way of a task came to; ``tell_work`` is told of work as it is done."""
+    """Return what each way of a task came to; ``tell_work`` is called with work as it is done."""
     if task.kind in ("distributed", "triggers", "migrations"):
         return TaskResult([], _brokers(task, tell_work))
     if task.kind == "sessions":
@@ -166,7 +166,7 @@ def _workload(task: Task, inventory: Inventory, draw: int) -> QuoteWorkload:
 
 
 def _random(task: Task, purpose: str, draw: int) -> random.Random:
-    """Return a generator of its own for each purpose, so that one more draw for one changes no other."""
+    """Return a separate generator for each purpose, so that one more draw for one changes no other."""
     return random.Random(f"{purpose} {task.seed} {draw}")
 
 

@@ -29,7 +29,7 @@ MIGRATION_MESSAGES = 3
 def session_outcome(
     way_name: str, length: int, task: Task, inventory: Inventory, workload: QuoteWorkload, rng: random.Random
 ) -> Outcome:
-    """Return the measures when a way decides after every ``length`` publications, and the messages of its own.
+    """Return the measures when a way decides after every ``length`` publications, and its own messages.
 
     Those are a TIR and a TIA over each link that carried the session, and for a move a MUM and an MCM over each link of
     the path (sections 3.3 and 4.1). What happens before the longest session of the task has ended is left out, since it

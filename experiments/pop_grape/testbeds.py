@@ -32,7 +32,7 @@ CLUSTER_SAME_MACHINE_MS = 0.05
 
 
 def planetlab_testbed(rng: random.Random, broker_count: int = PLANETLAB_BROKERS) -> Inventory:
-    """Return brokers each on a PlanetLab host of its own; a link costs half of the measured RTT of its hosts.
+    """Return brokers each on its own PlanetLab host; a link costs half of the measured RTT of its hosts.
 
     Service times are drawn as those of :func:`producers.emulator.place_overlay.place_overlay`. Raises ValueError for
     more brokers than hosts.

@@ -18,7 +18,7 @@ from regraft.experiments.pop_grape.testbeds import hops_between, planetlab_testb
 from regraft.infra.measured_figures import Figure
 
 HOPS_MAX = 10  # From a leaf over the root to another; the paper's longest.
-# A third of the usual clients and less traffic: what is timed waits for links, and two minutes are to be run.
+# A third of the usual clients and less traffic: the timed part waits for links, and two minutes must be run.
 SUBSCRIBERS = 20
 NOTIFICATIONS_PER_S = 0.5
 STEP_MS = 50.0

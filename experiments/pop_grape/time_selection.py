@@ -42,7 +42,7 @@ WEIGHTS = (1, 25, 50, 75, 100)
 def selection_figures(
     sizes: Sequence[int], seed: int, on_progress: Callable[[str, int], None] | None = None
 ) -> list[Figure]:
-    """Return times and whether both selections chose alike; ``on_progress`` is told which size is next."""
+    """Return times and whether both selections chose alike; ``on_progress`` is called with the next size."""
     figures: list[Figure] = []
     for done, brokers in enumerate(sizes):
         if on_progress is not None:

@@ -1,1 +1,1 @@
-"""Jaeger07 (self-organising broker topologies): its evaluation on the virtual clock, with our planner beside it."""
+"""Jaeger07 (self-organising broker topologies): its evaluation on the virtual clock, with our planner."""

@@ -138,7 +138,7 @@ def asking_paths(planner: str, paths: Mapping[int, Paths], state: TreeState) -> 
 def _adapt_centrally(
     variant: Variant, state: TreeState, members: NDArray[np.int64], payback_ticks: float, rng: random.Random
 ) -> Round:
-    """Carry out the longest sequence of proposals whose every exchange pays for itself in time."""
+    """Execute the longest sequence of proposals whose every exchange pays for itself in time."""
     inventory = state.inventory
     planner = planner_of(variant.name, escape_words_max=CENTRAL_ESCAPE_WORDS_MAX)
     context = TreeContext(proposals_max=CENTRAL_EXCHANGES_MAX, degree_max=CENTRAL_DEGREE_MAX)

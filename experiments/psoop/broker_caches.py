@@ -50,7 +50,7 @@ class Caches:
 class CacheReader:
     """Reads the caches of one workload at any moment.
 
-    A cache holds a broker's newest identifiers (published or delivered there), so it is told by its oldest one.
+    A cache holds a broker's newest identifiers (published or delivered there), so its oldest one describes it.
     """
 
     def __init__(self, workload: Workload) -> None:

@@ -33,7 +33,7 @@ EXCHANGING = (
     MessageKind.MARKER,
     MessageKind.SUBSCRIPTION,
 )
-# What the table adds up, and what the figures give beside each kind.
+# What the table adds up, and what the figures give with each kind.
 GROUPS = {"deciding": (*DECIDING, MessageKind.REPORT), "exchanging": EXCHANGING}
 
 Where = dict[str, str | int | float]

@@ -1,12 +1,12 @@
-"""Measure what Cost and Interest's trees lose or gain by how brokers tell each other their interest.
+"""Measure what Cost and Interest's trees lose or gain by how brokers share their interest.
 
 ``python -m regraft.experiments.psoop.compare_filters [--instances N] [--json FILE]``. In: the paper's traffic over five
 lifetimes of a subscription. Out: figures and a table. The questions are those that Jaeger07, section 6, leaves open:
-which size and how many hash functions a Bloom filter should have, and whether the conjunction of filters tells the
+which size and how many hash functions a Bloom filter should have, and whether the conjunction of filters gives the
 common interest of three brokers better than the estimate of section 4.1.
 
-Every way of telling sees the same four lifetimes, round after round, so that nothing else differs; the trees are judged
-on these four and on the fifth, which no broker saw. Traffic that goes on while brokers decide does not belong here.
+Every way of sharing sees the same four lifetimes, round after round, so that nothing else differs; the trees are judged
+on these four and on the fifth, which no broker saw. Traffic that continues while brokers decide does not belong here.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TOPOLOGIES: dict[str, Callable[[int, np.random.Generator], Costs]] = {
 
 @dataclass(frozen=True)
 class Telling:
-    """One way to tell interest. ``shape`` None tells all identifiers; ``ids_max`` None remembers all it saw."""
+    """One way to share interest. ``shape`` None shares all identifiers; ``ids_max`` None remembers all it saw."""
 
     name: str
     ids_max: int | None
@@ -61,7 +61,7 @@ class Telling:
 
     @property
     def settings(self) -> InterestSettings:
-        """What the planner is told: the paper's rules otherwise, without ranking by true gain."""
+        """The planner's settings: the paper's rules otherwise, without ranking by true gain."""
         settings = InterestSettings(order="arrival", cache_ids_max=self.ids_max)
         if self.shape is not None:
             settings = replace(settings, bloom_bits=self.shape.bits, bloom_hashes=self.shape.hashes)
@@ -139,7 +139,7 @@ def adapted_shares(state: TreeState, later: WeightedSets, telling: Telling, seed
 def filter_figures(
     topologies: Sequence[str], seeds: range, on_progress: Callable[[str, int], None] | None = None
 ) -> list[Figure]:
-    """Return the figures of every way to tell on every kind of network, over one instance for each seed.
+    """Return the figures of every way of sharing on every kind of network, over one instance for each seed.
 
     ``cost_share`` and ``later_cost_share`` are means of what :func:`adapted_shares` returns, ``cost_share_to_masks``
     the mean of each instance's ratio to exact masks of the same cache with the paper's estimate, and
@@ -184,12 +184,12 @@ def _figures_of(topology: str, telling: Telling, shares: Costs, to_masks: Costs)
 
 
 def filter_table(figures: Sequence[Figure], topology: str) -> Table:
-    """Return the table of one kind of network: a row for each way to tell."""
+    """Return the table of one kind of network: a row for each way of sharing."""
     rows: dict[str, dict[str, float]] = {}
     for figure in figures:
         if figure.where["costs"] == topology:
             rows.setdefault(str(figure.where["telling"]), {})[figure.name] = figure.value
-    table = Table(title=f"Cost and Interest, {topology} costs: by how interest is told", box=box.SIMPLE)
+    table = Table(title=f"Cost and Interest, {topology} costs: by how interest is shared", box=box.SIMPLE)
     table.add_column("told")
     for head in ("bytes a broadcast", "false positives", "cost to random tree", "a lifetime later", "to exact masks"):
         table.add_column(head, justify="right")
@@ -206,7 +206,7 @@ def filter_table(figures: Sequence[Figure], topology: str) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure all ways of telling interest and print the tables."""
+    """Measure all ways of sharing interest and print the tables."""
     parser = argparse.ArgumentParser(
         prog="python -m regraft.experiments.psoop.compare_filters", description=main.__doc__
     )

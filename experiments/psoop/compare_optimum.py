@@ -1,4 +1,4 @@
-"""Measure how far planners end from the least-cost tree of small overlays, beside what Jaeger07 compares with.
+"""Measure how far planners end from the least-cost tree of small overlays, with what Jaeger07 compares with.
 
 ``python -m regraft.experiments.psoop.compare_optimum [--instances N] [--json FILE]``. In: the small instances of
 :mod:`experiments.psoop.small_instances`. Out: figures and a table of them. How planners fare on large or changing

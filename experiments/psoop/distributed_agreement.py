@@ -62,7 +62,7 @@ class Agreement:
 class AgreementMeter:
     """Compares while an overlay runs: every agreed exchange at once, the planner's proposals once a broadcast period.
 
-    It only looks on: the caches are copied, and nothing is sent or counted.
+    It only observes: the caches are copied, and nothing is sent or counted.
     """
 
     def __init__(self, overlay: DistributedOverlay) -> None:

@@ -5,7 +5,7 @@ exchanges. A pure state machine without clock or links; who carries exchanges ou
 (:mod:`experiments.psoop.distributed_exchanges`).
 
 Where the paper is silent: a broker takes part in one cycle at a time. It refuses any other request, which frees the
-brokers that the request has passed; it is free again when told so, when the exchange is in its tree, or at the latest
+brokers that the request has passed; it is free again when notified, when the exchange is in its tree, or at the latest
 after a bounded time. So the cycles agreed at one time have no broker in common, and their exchanges are independent.
 """
 
@@ -57,7 +57,7 @@ class LocalView:
 
 @dataclass(slots=True)
 class Heard:
-    """What the last broadcast of another broker told: which cached ids are in its filter.
+    """The last broadcast of another broker: which cached ids are in its filter.
 
     ``members`` covers the ids numbered up to ``noted_count``. ``is_fresh``: heard since the last but one sweep.
     """
@@ -128,7 +128,7 @@ class DistributedBroker:
         return [Send(peer, message) for peer in view.trees[view.epoch].neighbours[self.name]]
 
     def handle(self, source: str, message: ProtocolMessage, view: LocalView, now_ms: float) -> list[Effect]:
-        """Take one message of a neighbour and return what is to be sent, in order."""
+        """Process one message of a neighbour and return what to send, in order."""
         match message:
             case Broadcast():
                 return self._hear(source, message, view, now_ms)

@@ -128,7 +128,7 @@ class CachingCells(DeliveryCells):
         self.note_published(notification)
 
     def note_published(self, notification: Notification) -> None:
-        """Cache the notification's id: a cache does not tell published from delivered."""
+        """Cache the notification's id: a cache does not distinguish published from delivered."""
         notification_id = self._ids.id_of(notification)
         self._cache.note(notification_id)
         self._traffic.note(self._broker, notification_id, notification.publish_ms)

@@ -1,6 +1,6 @@
 """The same emulated overlay and caches under a central planner: what the distributed protocol is compared with.
 
-In: a planner by its name. Out: the tree that comes of it, and what was said to get there. The planner knows all caches
+In: a planner by its name. Out: the resulting tree, and the messages to get there. The planner knows all caches
 exactly and at once; its proposals of one call become one transition.
 """
 

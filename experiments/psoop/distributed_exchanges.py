@@ -96,7 +96,7 @@ class TransitionDriver:
         self._target = target
         self._step()
 
-    # --- what the overlay tells ------------------------------------------------------------------------------------
+    # --- what the overlay reports ----------------------------------------------------------------------------------
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         """Nothing: clients do not matter here."""

@@ -1,4 +1,4 @@
-"""What brokers of the distributed protocol tell each other, what that weighs, and the count of it all.
+"""Messages between brokers of the distributed protocol, their sizes and counts.
 
 Plain frozen values: Jaeger07, section 4.3. What a broker does with them belongs to
 :mod:`experiments.psoop.distributed_broker`.

@@ -1,6 +1,6 @@
 """The distributed protocol on a running emulated overlay.
 
-In: an inventory, a workload and settings. Out: the tree that comes of it, messages by kind, the ledger. It runs on the
+In: an inventory, a workload and settings. Out: the resulting tree, messages by kind, the ledger. It runs on the
 virtual clock of :mod:`producers.virtual_overlay`; the protocol's messages take the delay of their links and no service
 time. The same overlay under a central planner is :mod:`experiments.psoop.distributed_central`.
 """
@@ -114,8 +114,8 @@ class CachedOverlay:
 class DistributedOverlay(CachedOverlay):
     """An overlay whose brokers decide by themselves.
 
-    ``on_agreed(exchange)`` is told of every exchange when its cycle has agreed; ``message_delay_ms`` replaces the delay
-    of the protocol's messages, in tests for example.
+    ``on_agreed(exchange)`` is called with every exchange when its cycle has agreed; ``message_delay_ms`` replaces the
+    delay of the protocol's messages, in tests for example.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class DistributedOverlay(CachedOverlay):
         self._carry_out(name, self.brokers[name].broadcast(self.view(name)))
 
     def finish(self) -> LedgerSnapshot:
-        """Broadcast no more, carry out what has been agreed with traffic still flowing, and return the account.
+        """Broadcast no more, execute what has been agreed with traffic still flowing, and return the account.
 
         Raises RuntimeError when that takes more than ``FINISH_MS_MAX``.
         """
@@ -220,7 +220,7 @@ class DistributedOverlay(CachedOverlay):
         self._after(self._message_delay_ms(name, self.executor), lambda: self.queue.hand_over(exchange))
 
     def _tell_rejected(self, exchange: Exchange) -> None:
-        """Tell the broker that decided; it frees the cycle."""
+        """Notify the broker that decided; it frees the cycle."""
         decider = exchange.cycle.brokers[-1]
         self._count_direct(MessageKind.RELEASE, self.executor, decider)
 

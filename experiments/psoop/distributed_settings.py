@@ -1,7 +1,7 @@
 """Settings of Jaeger07's distributed protocol: one frozen value, checked as a whole before a run.
 
-Neither reads files nor the environment. What each setting is in the paper stands beside it; where the paper says
-nothing, the value is ours.
+Neither reads files nor the environment. Each setting gives the paper's value; where the paper has none, the value is
+ours.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class FilterContent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DistributedSettings:
-    """What the brokers of the distributed protocol can be told.
+    """Settings of the brokers of the distributed protocol.
 
     ``horizon_hops``: eta. ``broadcast_ms``: pause between two broadcasts of a broker; the paper's 250 ticks are a tenth
     of a subscription's mean life. ``cache_count_max``: newest ids that a broker keeps. ``filter_bits`` and
     ``filter_hashes``: shape of every filter, unless ``false_positive_share`` is set: then each filter gets the shape
-    that holds its ids with so many false positives. ``common_interest`` and ``filter_content``: the paper's open
+    that holds its ids with this share of false positives. ``common_interest`` and ``filter_content``: the paper's open
     questions as switches. ``request_ms_max``: how long a request may be under way, and how long a broker waits for its
-    outcome before it is free again. ``agreed_ms_max``: how long a broker waits for an agreed exchange to be carried
-    out. ``gather_ms``: how long the first exchange handed over waits for others, so that they share a transition.
+    outcome before it is free again. ``agreed_ms_max``: how long a broker waits for an agreed exchange to be executed.
+    ``gather_ms``: how long the first exchange handed over waits for others, so that they share a transition.
     ``exchanges_waiting_max``: exchanges that may wait for a transition; more are refused.
     """
 

@@ -74,7 +74,7 @@ VARIANTS = (STATIC, *DISTRIBUTED, *CENTRAL)
 
 @dataclass(frozen=True)
 class DistributedRun:
-    """What came of one variant.
+    """The outcome of one variant.
 
     ``cost_share``: the last tree's cost over the first one's, on the last traffic. ``cost_share_mean``: what that
     traffic did cost, on the trees of the time, over what it would have cost on the first one. ``notification_*`` count

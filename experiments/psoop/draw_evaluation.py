@@ -1,4 +1,4 @@
-"""Draw the figures of the evaluation as SVG: Jaeger07's Figs. 4 to 6 with ours beside, and one of memory.
+"""Draw the figures of the evaluation as SVG: Jaeger07's Figs. 4 to 6 with ours, and one of memory.
 
 In: results of all tasks, or the figures counted from them. Out: SVG text by file name, the same bytes for the same
 results. Verdicts and tables do not belong here.
@@ -18,7 +18,7 @@ from regraft.experiments.psoop.evaluation_tasks import Task
 from regraft.experiments.psoop.run_task import SAMPLE_TICKS, TaskResult
 from regraft.infra.measured_figures import Figure
 
-# Okabe-Ito: told apart with any colour vision, and by line style besides.
+# Okabe-Ito: distinct with any colour vision, and by line style besides.
 LOOKS = {
     "minimum_spanning_tree": Look("MST, global", "#56b4e9", ":"),
     "maximum_interest_tree": Look("MIT, global", "#e69f00", ":"),

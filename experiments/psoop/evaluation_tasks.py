@@ -1,7 +1,7 @@
 """What is run for the evaluation of Jaeger07: tasks that do not depend on each other, in two sizes.
 
-In: a size and a seed. Out: tasks, each one network with one workload and all the overlays that share them. How they are
-run and what becomes of the results does not belong here.
+In: a size and a seed. Out: tasks, each one network with one workload and all the overlays that share them. Running them
+and using the results do not belong here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Network = Literal["transit_stub", "uniform", "planetlab", "zoo", "small"]
 ETA = 4  # The paper's default.
 ROUND_TICKS = 250  # The paper's broadcast interval.
 LIFETIME_TICKS = 2_500  # The mean life of a subscription.
-INSTANCE_ROUNDS = 10  # A small overlay with its optimum takes as long as so many overlay rounds.
+INSTANCE_ROUNDS = 10  # A small overlay with its optimum takes as long as this many overlay rounds.
 ALPHA = 0.5  # c_max = p_max = 10, the paper's default.
 
 
@@ -30,7 +30,7 @@ class Task(msgspec.Struct, frozen=True):
     (fig5), alpha (fig6), subscription lifetimes that are remembered (figh), or brokers of ``instances`` small overlays
     (optimum). ``memory`` is what brokers compare: their caches (section 4), or what was added in the last interval
     (section 4.3.1, which says that a broadcast holds only this). A run lasts ``warmup_ticks``, in which
-    only traffic is remembered, and ``regimes`` times ``regime_ticks``, each with costs and loads of its own.
+    only traffic is remembered, and ``regimes`` times ``regime_ticks``, each with its own costs and loads.
     """
 
     experiment: Experiment

@@ -1,4 +1,4 @@
-"""What the figures say of claims of our own: our planner beside the paper's, and how long brokers should remember.
+"""Verdicts on our own claims: our planner against the paper's, and how long brokers should remember.
 
 In: figures. Out: a verdict with its evidence for each claim. Claims of the paper do not belong here.
 """

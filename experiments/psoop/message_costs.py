@@ -19,7 +19,8 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.plan import Proposal
 
-CONTROL_MESSAGES_PER_LINK = 2  # An exchange is told around its cycle and confirmed; the paper leaves it to its [9].
+# An exchange is announced around its cycle and confirmed; the paper leaves it to its [9].
+CONTROL_MESSAGES_PER_LINK = 2
 COMMANDS_PER_BROKER = 4  # Ours: prepare and its result, activate and its result.
 
 
@@ -47,8 +48,9 @@ def exchange_cost(
     """Return what exchanging links costs: control messages and moved subscriptions, around the cycle of each new link.
 
     ``members`` (types, brokers of V) are the brokers that want each type now. The paper leaves the exchange to its
-    reference [9]. Taken: two control messages over every link of the cycle (told and confirmed), and one subscription
-    message over every link for each type whose notifications crossed a removed link: only their routes change.
+    reference [9]. Taken: two control messages over every link of the cycle (announced and confirmed), and one
+    subscription message over every link for each type whose notifications crossed a removed link: only their routes
+    change.
     """
     moved = np.zeros(len(members), dtype=np.bool_)
     for ends in proposal.links_removed:
@@ -96,7 +98,7 @@ def report_cost(configuration: Configuration, inventory: Inventory) -> float:
     """Return what it costs that every broker reports once to a controller at the best placed broker.
 
     A central controller has no broadcasts. That its messages cross the overlay's links is a reading against it: it can
-    have links of its own.
+    have its own links.
     """
     return float(path_costs(configuration, inventory).sum(axis=0).min())
 

@@ -86,7 +86,7 @@ class Workload:
         return DeliverySets(tuple(brokers), tuple(("all", column) for column in range(words.shape[1])), words, span_s)
 
     def published_sets(self, brokers: Sequence[str], first_id: int, end_id: int, span_s: float) -> DeliverySets:
-        """Return the same with a publisher for each type, what it delivered told from what it published."""
+        """Return the same with a publisher for each type, delivered kept apart from published."""
         flows = self.flow_of[first_id:end_id]
         types = self.type_of_flow[flows]
         order = np.argsort(types, kind="stable")

@@ -62,7 +62,7 @@ class TaskResult(msgspec.Struct, frozen=True):
 
 
 def run_task(task: Task, tell_rounds: TellRounds = lambda count: None) -> TaskResult:
-    """Return the curves of all overlays of a task; ``tell_rounds`` is told of the overlays that finished a round."""
+    """Return the curves of all overlays of a task; ``tell_rounds`` gets the overlays that finished a round."""
     if task.experiment == "optimum":
         return _compare_optimum(task, tell_rounds)
     workload = draw_workload(_workload_settings(task), _generator(task, "workload"))
@@ -106,12 +106,12 @@ def _workload_settings(task: Task) -> WorkloadSettings:
 
 
 def _generator(task: Task, purpose: str) -> np.random.Generator:
-    """Return a generator of its own for each purpose, so that one more draw for one changes no other."""
+    """Return a separate generator for each purpose, so that one more draw for one changes no other."""
     return np.random.default_rng([task.seed, task.topology, *purpose.encode()])
 
 
 def _inventory(task: Task, tree: Configuration, regime: int) -> Inventory:
-    """Draw the costs of one regime: brokers are placed anew, and their processing costs drawn anew."""
+    """Draw the costs of one regime: brokers are placed again, and their processing costs redrawn."""
     rng = _generator(task, f"{task.network} {regime}")
     link_cost = _link_costs(task, rng)
     processing_cost = rng.uniform(0.0, PROCESSING_COST_MAX, task.broker_count)

@@ -52,8 +52,8 @@ def decision_figures(
 ) -> list[Figure]:
     """Return the times of ``decisions`` decisions of each planner for each size; a few only for large overlays.
 
-    ``on_progress`` is told what comes next and how many parts are done, of one for each size, planner and start. Raises
-    AssertionError when a plan does not cost what was promised.
+    ``on_progress`` is called with what comes next and how many parts are done, of one for each size, planner and start.
+    Raises AssertionError when a plan does not cost what was promised.
     """
     figures: list[Figure] = []
     done = 0
