@@ -27,6 +27,8 @@ class NodeSettings:
     ``door_user``, ``door_password_file``: who logs in there, and the file that holds the password; none for nobody.
     ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
     alone: for brokers that do not report what clients want, and for retained messages that every broker is to have.
+    ``door_log_file``: the file in which Mosquitto keeps its log, where the node may read it, so that it learns what was
+    subscribed while it was away; none hears of that only when clients subscribe again.
     ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.
     ``durable_stream``: a JetStream stream of the NATS server, whose messages cross from there and are acknowledged once
     neighbours have them; none takes messages as they are published. ``durable_session``: the same by a session that an
@@ -59,6 +61,7 @@ class NodeSettings:
     door_user: str | None = None
     door_password_file: Path | None = None
     door_filters: tuple[str, ...] = ()
+    door_log_file: Path | None = None
     door_session_s: float = 3_600.0
     durable_stream: str | None = None
     durable_session: bool = False

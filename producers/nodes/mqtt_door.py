@@ -1,7 +1,7 @@
 """The door to an MQTT 5 broker: a client of it, which hears all that is published there and what its log tells.
 
-In: the broker's address, and filters where its log is silent. Out: interest and messages. Topics belong to
-:mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, who wants what to
+In: the broker's address, the file of its log, and filters where that is silent. Out: interest and messages. Topics
+belong to :mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, who wants what to
 :mod:`producers.nodes.mqtt_interest`. The client library is paho-mqtt (the extra ``mqtt``), driven by this loop.
 
 While the broker is away, what its clients wanted stands. A connection that is cut for a moment loses nothing of QoS 1:
@@ -14,7 +14,7 @@ import asyncio
 import json
 import secrets
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from regraft.producers.nodes.drive_paho import PahoDriver
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
+from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.schemas.status_file import replace_file
 
 log = structlog.get_logger(__name__)
@@ -39,8 +40,9 @@ log = structlog.get_logger(__name__)
 PORT = 1883
 CONNECT_S_MAX = 10.0
 LOG_S_MAX = 2.0  # How long the broker's log may take to tell our own subscription.
+LOG_LINES_MAX = 100_000
 RETRY_S, RETRY_S_MAX = 0.05, 2.0
-KEEP_ALIVE_S = 5
+KEEP_ALIVE_S = 15  # A node that is busy for so long would lose what is of QoS 0.
 TEND_S = 1.0
 SESSION_S = 60  # The broker keeps what is of QoS 1 for so long while the connection is cut.
 DURABLE_S = 7 * 24 * 3_600  # And for so long while a node with a durable session is away.
@@ -58,7 +60,9 @@ class MqttDoor:
 
     ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client. A door
     that ``is_durable`` goes on with the session of the node's former life, and acknowledges only what is safe.
-    ``interest_file`` keeps what clients want for the node's next life, as the broker does not tell it again.
+    ``interest_file`` keeps what clients want for the node's next life, as the broker does not tell it again. What they
+    began to want while nobody listened stands in the broker's ``log_file`` alone; None for a broker whose log cannot be
+    read from here.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class MqttDoor:
         session_s: float = 3_600.0,
         is_durable: bool = False,
         interest_file: Path | None = None,
+        log_file: Path | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme != "mqtt" or not parts.hostname:
@@ -82,6 +87,9 @@ class MqttDoor:
         self._filters, self._session_s = tuple(filters), session_s
         self._is_durable = is_durable
         self._interest_file, self._changes_stored = interest_file, 0
+        self._log = None if log_file is None else MosquittoLog(log_file)
+        self._is_caught_up = log_file is None
+        self._unheard: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # What comes before we have caught up.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         self._client = self._new_client(user, password)
         self._driver = PahoDriver(self._client)
@@ -98,7 +106,7 @@ class MqttDoor:
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError when the broker is not there, or nobody would say what its clients want."""
         self._on_message = on_message
-        self._interest = MqttInterest(on_interest, [self._client_id], self._session_s, self.counts)
+        self._interest = MqttInterest(on_interest, f"regraft-{self._name}", self._session_s, self.counts)
         try:
             self._interest.want_always(self._filters)
         except TopicError as error:
@@ -110,6 +118,7 @@ class MqttDoor:
         self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._tend(), self._driver.tend())]
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            await self._catch_up_first()
             await self._hear_own_subscription()
         except TimeoutError as error:
             await self.close()
@@ -148,6 +157,37 @@ class MqttDoor:
                     f"this client read {LOG_TOPIC}#; for any other broker name the filters in node.door_filters"
                 )
             await asyncio.sleep(0.01)
+
+    async def _catch_up_first(self) -> None:
+        """Wait until what stands in the broker's log is known."""
+        until_s = time.monotonic() + LOG_S_MAX
+        while not self._catch_up():
+            if self._log is not None and time.monotonic() > until_s:
+                await self.close()
+                raise DoorError(
+                    f"{self._log.file} does not hold the subscription of {self._client_id}: node.door_log_file is the "
+                    "file of Mosquitto's `log_dest file`, with `log_type subscribe`, `log_type unsubscribe` and "
+                    "`log_type notice`, where the node may read it"
+                )
+            await asyncio.sleep(0.01)
+
+    def _catch_up(self) -> bool:
+        """Take what the broker's log says up to our own subscription, then what was heard since; False for not yet."""
+        interest = self._interest
+        if self._log is None or self._is_caught_up or interest is None or not self.is_open:
+            return self._is_caught_up
+        try:
+            lines = self._log.read(f"{self._client_id} 1 {EVERYTHING}")
+        except OSError as error:
+            log.warning("log_not_read", broker=self._name, reason=str(error))
+            lines = None
+        if lines is None:
+            return False
+        interest.catch_up(lines, time.monotonic())
+        self._is_caught_up = True
+        while self._unheard:
+            interest.hear(*self._unheard.popleft(), time.monotonic())
+        return True
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; False if the broker is away or slow, or can have no such one."""
@@ -229,6 +269,7 @@ class MqttDoor:
             await asyncio.sleep(TEND_S)
             if self._interest is not None:
                 self._interest.expire(time.monotonic())
+            self._catch_up()
             self._store()
 
     # --- what the broker says ----------------------------------------------------------------------------------------
@@ -241,8 +282,11 @@ class MqttDoor:
             self._taken.clear()
             self._under_way.clear()
         self._waiting = 0
+        self._is_caught_up = self._log is None
         everything = SubscribeOptions(qos=1, noLocal=True, retainAsPublished=True, retainHandling=2)
-        client.subscribe([(f"{LOG_TOPIC}#", SubscribeOptions(qos=0)), (EVERYTHING, everything)])
+        # Of QoS 1 the log outlasts a cut of some seconds; with what waits in a durable session it would wait, too.
+        log_qos = 0 if self._is_durable else 1
+        client.subscribe([(f"{LOG_TOPIC}#", SubscribeOptions(qos=log_qos)), (EVERYTHING, everything)])
 
     def _note_subscribed(self, _client: Any, _data: Any, _number: int, reasons: Sequence[Any], _more: Any) -> None:
         if reasons[-1].is_failure:
@@ -250,6 +294,7 @@ class MqttDoor:
             log.warning("door_refused", broker=self._name, reason=self._reason)
             return
         self.is_open = True
+        self._catch_up()
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
 
@@ -269,7 +314,11 @@ class MqttDoor:
             self.counts[BAD_TOPIC] += 1
             return
         if topic.startswith(LOG_TOPIC) and self._interest is not None:
-            self._interest.hear(topic, message.payload.decode(errors="replace"), time.monotonic())
+            said = message.payload.decode(errors="replace")
+            if self._is_caught_up:
+                self._interest.hear(topic, said, time.monotonic())
+            else:
+                self._unheard.append((topic, said))
         elif not topic.startswith("$") and not self._is_taken(message):
             if len(message.payload) > PAYLOAD_BYTES_MAX:
                 self.counts[TOO_LARGE] += 1

@@ -1,7 +1,7 @@
 """What clients of an MQTT broker want, as subjects. Pure: the broker is heard by :mod:`producers.nodes.mqtt_door`.
 
-In: filters that somebody has configured, and what Mosquitto says of its clients under ``$SYS/broker/log``: who
-subscribes, unsubscribes, comes and goes. Out: subjects that begin to be wanted, and that are no more.
+In: filters that somebody has configured, and what Mosquitto says of its clients under ``$SYS/broker/log`` and in its
+log file: who subscribes, unsubscribes, comes and goes. Out: subjects that begin to be wanted, and that are no more.
 
 A client that leaves may have a session that outlasts it, and no broker says for how long: what it wanted stands for
 ``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
@@ -42,15 +42,17 @@ class _Client:
 
 
 class MqttInterest:
-    """All that is wanted at one broker. ``own`` are the clients of the node itself, which want nothing."""
+    """All that is wanted at one broker. ``own`` is what the node itself is as a client, each life with its mark."""
 
     def __init__(
-        self, on_interest: Callable[[str, bool], None], own: Iterable[str], session_s: float, counts: Counter[str]
+        self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str]
     ) -> None:
         self.counts = counts
         self.changes_count = 0  # Of what clients want, so that it is stored when there are some.
         self.heard_subscribing = 0  # Subscriptions that the broker has told, our own too: it does tell.
-        self._on_interest, self._own, self._session_s = on_interest, frozenset(own), session_s
+        self._on_interest, self._session_s = on_interest, session_s
+        self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
+        self._is_quiet = False
         self._clients: dict[str, _Client] = {}
         self._wanted: Counter[str] = Counter()  # Subject -> filters of clients that want it.
 
@@ -59,6 +61,30 @@ class MqttInterest:
         for wanted in filters:
             for subject in subjects_of(wanted):
                 self._add(subject)
+
+    def catch_up(self, lines: Iterable[str], now_s: float) -> None:
+        """Take what the broker has written into its log, and tell only what is otherwise than before at its end.
+
+        Lines that were heard before change nothing. A file does not say which kind a line is of: its form does.
+        """
+        before = dict(self._wanted)
+        self._is_quiet = True
+        for line in lines:
+            said = _TIME.sub("", line, count=1)
+            if not self._hear_notice(said, now_s):
+                name, wanted = self._who_wants_what(said)
+                is_known = self._is_known(name)
+                if wanted and (is_known or not self._hear_unsubscribing(said)):
+                    self._take_subscribing(name, wanted)
+                elif not wanted:
+                    self._hear_unsubscribing(said)
+        self._is_quiet = False
+        for subject in before:
+            if subject not in self._wanted:
+                self._on_interest(subject, False)
+        for subject in self._wanted:
+            if subject not in before:
+                self._on_interest(subject, True)
 
     def known(self) -> dict[str, list[str]]:
         """Return what each client wants."""
@@ -95,10 +121,12 @@ class MqttInterest:
 
     def _hear_subscribing(self, said: str) -> None:
         name, wanted = self._who_wants_what(said)
-        if not wanted:
-            return
+        if wanted:
+            self._take_subscribing(name, wanted)
+
+    def _take_subscribing(self, name: str, wanted: str) -> None:
         self.heard_subscribing += 1
-        if name in self._own:
+        if self._own.fullmatch(name):
             return
         try:
             self._want(name, wanted)
@@ -118,10 +146,14 @@ class MqttInterest:
     def _who_wants_what(self, said: str) -> tuple[str, str]:
         """Take "NAME QOS FILTER" apart: names and filters may hold spaces, so a known name goes before the first."""
         found = [(said[: one.start()], said[one.end() + 1 :]) for one in _QOS.finditer(said)]
-        known = (one for one in found if one[0] in self._clients or one[0] in self._own)
+        known = (one for one in found if self._is_known(one[0]))
         return next(known, found[0] if found else ("", ""))
 
-    def _hear_unsubscribing(self, said: str) -> None:
+    def _is_known(self, name: str) -> bool:
+        return name in self._clients or self._own.fullmatch(name) is not None
+
+    def _hear_unsubscribing(self, said: str) -> bool:
+        """Take "NAME FILTER"; return False where nobody wanted that."""
         # Here, too, names and filters may hold spaces: whoever is known to want it is meant.
         place = said.find(" ")
         while place >= 0:
@@ -129,14 +161,16 @@ class MqttInterest:
             if client is not None and wanted in client.filters:
                 client.filters.discard(wanted)
                 self._end(wanted)
-                return
+                return True
             place = said.find(" ", place + 1)
+        return False
 
-    def _hear_notice(self, said: str, now_s: float) -> None:
+    def _hear_notice(self, said: str, now_s: float) -> bool:
+        """Take a line that says who comes and goes; return False for any other."""
         if (came := _CAME.fullmatch(said)) is not None:
             name, protocol, is_clean = came[1], int(came[2]), came[3] == "1"
-            if name in self._own:
-                return
+            if self._own.fullmatch(name):
+                return True
             if is_clean:
                 self._forget(name)
             client = self._clients.get(name) or self._new_client(name)
@@ -144,6 +178,9 @@ class MqttInterest:
                 client.has_session, client.left_s = protocol >= MQTT_5 or not is_clean, None
         elif (left := _LEFT.match(said)) is not None and (client := self._clients.get(left[1])) is not None:
             self._leave(left[1], client, now_s)
+        else:
+            return False
+        return True
 
     # --- clients and subjects ----------------------------------------------------------------------------------------
 
@@ -171,7 +208,7 @@ class MqttInterest:
 
     def _add(self, subject: str) -> None:
         self._wanted[subject] += 1
-        if self._wanted[subject] == 1:
+        if self._wanted[subject] == 1 and not self._is_quiet:
             self._on_interest(subject, True)
 
     def _end(self, wanted: str) -> None:
@@ -180,4 +217,5 @@ class MqttInterest:
             self._wanted[subject] -= 1
             if not self._wanted[subject]:
                 del self._wanted[subject]
-                self._on_interest(subject, False)
+                if not self._is_quiet:
+                    self._on_interest(subject, False)

@@ -129,6 +129,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
                 session_s=settings.door_session_s,
                 is_durable=settings.durable_session,
                 interest_file=settings.interest_file,
+                log_file=settings.door_log_file,
             )
     raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT and mqtt://HOST:PORT")
 

@@ -27,11 +27,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where clients connect, and where a node's door does; where a door may keep what it knows for its next life."""
+    """Where clients connect, and where a node's door does.
+
+    ``interest_file`` is where a door may keep what it knows for its next life, ``log_file`` what its broker prints.
+    """
 
     url: str
     door_url: str
     interest_file: Path | None = None
+    log_file: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ def broker_kind(name: str) -> BrokerKind:
     from regraft.producers.real_fleet.mqtt_client import MqttClient
 
     def door_of(at: ServerAddress, broker: str) -> Door:
-        return MqttDoor(at.door_url, broker, interest_file=at.interest_file)
+        return MqttDoor(at.door_url, broker, interest_file=at.interest_file, log_file=at.log_file)
 
     return BrokerKind(MQTT, _start_mosquitto, MqttClient.connect, door_of)
 
@@ -65,7 +69,7 @@ def _start_nats(supervisor: Supervisor, broker: str, directory: Path) -> ServerA
 
 def _start_mosquitto(supervisor: Supervisor, broker: str, directory: Path) -> ServerAddress:
     url = f"mqtt://{LOOPBACK}:{start_mosquitto_service(supervisor, broker, directory)}"
-    return ServerAddress(url, url, directory / f"{broker}.interest.json")
+    return ServerAddress(url, url, directory / f"{broker}.interest.json", directory / f"{broker}.log")
 
 
 class NatsClient:

@@ -218,6 +218,11 @@ class ClientLedger:
         for subscription in list(self._open):
             self.leave(subscription, now_ms)
 
+    def give_up(self, now_ms: float) -> None:
+        """Close all accounts: what has not come by now is lost."""
+        for subscription in list(self._open):
+            self.end(subscription, now_ms)
+
     def snapshot(self, now_ms: float) -> LedgerSnapshot:
         """Return the account; it is final when no subscription is open."""
         outstanding = sum(len(self._missing(known, now_ms)) for known in self._open.values())

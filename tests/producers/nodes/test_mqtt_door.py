@@ -200,6 +200,76 @@ def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None]
     run_site(steps, interest_file=file)
 
 
+def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_path: Path) -> None:
+    """What was subscribed and ended before the node came, and while it was away, is known; nothing else is told."""
+    more = {"log_file": tmp_path / "b01.log", "interest_file": tmp_path / "interest.json"}
+
+    async def steps(site: MqttSite) -> None:
+        client = await site.client("one 1 name")
+        for wanted in ("a/#", "b 1 c", "$share/g/d"):
+            await client.subscribe(wanted)
+        await client.unsubscribe("b 1 c")
+        await site.open()
+        assert site.heard.interest == [("a", True), ("a.>", True), ("d", True)]
+        await client.subscribe("e")
+        await until(lambda: "e" in site.heard.wanted)
+        await site.door.close()
+        await client.subscribe("f")
+        await client.unsubscribe("e")
+        await client.unsubscribe("a/#")
+        await client.subscribe("a/#")
+        other = MqttSite(site.server, **more)
+        await other.open()
+        assert other.heard.wanted == {"a", "a.>", "d", "f"}
+        told = [each for each in other.heard.interest if each[0] in "ef"]
+        assert told == [("e", True), ("e", False), ("f", True)]
+        assert len(other.heard.interest) == 6
+        await client.subscribe("g")
+        await until(lambda: "g" in other.heard.wanted)
+        await other.close()
+
+    run_site(steps, **more)
+
+
+def test_log_file_tells_what_happened_while_the_connection_was_cut(
+    run_site: Callable[..., None], tmp_path: Path
+) -> None:
+    """A door that has connected again goes on behind what it has read, and tells what is otherwise than before."""
+
+    async def steps(site: MqttSite) -> None:
+        await site.open()
+        client = await site.client("stays")
+        await client.subscribe("a")
+        await client.subscribe("b")
+        await until(lambda: site.heard.wanted == {"a", "b"})
+        interest, site.door._interest = site.door._interest, None  # As if the log were not heard for a while.
+        await client.subscribe("c")
+        await client.unsubscribe("b")
+        await site.client("last")
+        site.door._interest = interest
+        site.door._client._sock.shutdown(2)
+        await until(lambda: site.heard.wanted == {"a", "c"})
+        assert site.heard.interest == [("a", True), ("b", True), ("b", False), ("c", True)]
+
+    run_site(steps, log_file=tmp_path / "b01.log")
+
+
+def test_log_file_of_another_broker_is_refused(
+    run_site: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that does not tell of the door itself is named, with what it should be."""
+    monkeypatch.setattr("regraft.producers.nodes.mqtt_door.LOG_S_MAX", 0.1)
+    (tmp_path / "other.log").write_text("1795627060: someone 1 #\n")
+
+    async def steps(site: MqttSite) -> None:
+        with pytest.raises(
+            DoorError, match=r"other\.log does not hold the subscription of regraft-b01-\w+"
+        ):
+            await site.open()
+
+    run_site(steps, log_file=tmp_path / "other.log")
+
+
 def test_broker_that_restarts_is_met_again(run_site: Callable[..., None]) -> None:
     """What was wanted stands meanwhile, what would be handed over is counted, and clients are heard again."""
 

@@ -51,6 +51,15 @@ def test_every_way_of_arriving_is_told(arrivals: list[int], first: int) -> None:
     assert account.final
 
 
+def test_what_has_not_come_when_nobody_waits_any_more_is_lost() -> None:
+    """An account that is given up is final, and what is missing is unexcused."""
+    ledger = ledger_of(3)
+    ledger.hand_over("s", 0, 300.0)
+    ledger.give_up(500.0)
+    account = ledger.snapshot(500.0)
+    assert (account.final, account.lost, account.excused, account.delivered) == (True, 2, 0, 1)
+
+
 def test_a_client_leaves_when_it_has_all_or_has_waited_long_enough() -> None:
     """What is published after it has asked to leave is not owed."""
     ledger = ledger_of(3)
