@@ -16,6 +16,7 @@ import secrets
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -50,6 +51,7 @@ UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
 WAITING_MAX = 20_000  # What waits for a broker that is slow; beyond it messages are dropped.
 TAKEN_MAX = 1_000  # Numbers of messages that the broker might send again.
 EVERYTHING = "#"
+FIELDS_KEPT_MAX = 1_000
 PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit unless they are told.
 AWAY, SLOW, BAD_TOPIC, AGAIN = "broker_away", "broker_slow", "bad_topic", "redelivered"
 TOO_LARGE = "payload_too_large"
@@ -363,7 +365,9 @@ def _fields_of(message: paho.MQTTMessage) -> tuple[MqttFields, str]:
     return fields, subject_of(reply) if reply else ""
 
 
+@lru_cache(maxsize=FIELDS_KEPT_MAX)
 def _properties_of(fields: MqttFields, reply: str) -> Properties:
+    """Return the library's form of the fields, which takes it longer to make than all else: many messages share it."""
     properties = Properties(PacketTypes.PUBLISH)
     if fields.properties:
         properties.UserProperty = list(fields.properties)

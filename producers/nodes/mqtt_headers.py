@@ -11,6 +11,7 @@ import binascii
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 FIRST_LINE = "NATS/1.0"
 END = "\r\n"
@@ -19,6 +20,7 @@ CONTENT_TYPE, CORRELATION, EXPIRY = "Mqtt-Content-Type", "Mqtt-Correlation-Data"
 IS_TEXT, RETAIN, QOS = "Mqtt-Payload-Is-Text", "Mqtt-Retain", "Mqtt-Qos"
 EXPIRY_S_MAX = 0xFFFFFFFF
 TEXT_BYTES_MAX = 65_535
+BLOCKS_KEPT_MAX = 1_000  # Many messages of a client say the same beside topic and payload.
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class MqttFields:
 NO_FIELDS = MqttFields()
 
 
+@lru_cache(maxsize=BLOCKS_KEPT_MAX)
 def block_of(fields: MqttFields) -> bytes:
     """Return the fields as a header block, empty where there is nothing to say."""
     if fields == NO_FIELDS:
@@ -55,6 +58,7 @@ def block_of(fields: MqttFields) -> bytes:
     return END.join([FIRST_LINE, *lines, END]).encode()
 
 
+@lru_cache(maxsize=BLOCKS_KEPT_MAX)
 def fields_of(block: bytes) -> MqttFields:
     """Return the fields that a block stands for; what is no line of ours is a user property."""
     if not block:

@@ -6,6 +6,7 @@ In: subjects of the overlay. Out: messages to the broker, and to who has subscri
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,13 @@ QOS = 0  # As many messages a second as the Python library can take on a machine
 KEEP_ALIVE_S = 30
 CONNECT_S_MAX = 20.0
 PAUSE_S = 0.2
+
+
+@cache
+def _said_by(publisher: str) -> Properties:
+    properties = Properties(PacketTypes.PUBLISH)
+    properties.UserProperty = [(PUBLISHER_HEADER, publisher)]
+    return properties
 
 
 class MqttClient:
@@ -52,9 +60,7 @@ class MqttClient:
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
         """Publish as this publisher."""
-        properties = Properties(PacketTypes.PUBLISH)
-        properties.UserProperty = [(PUBLISHER_HEADER, publisher)]
-        self._client.publish(topic_of(subject), payload, QOS, properties=properties)
+        self._client.publish(topic_of(subject), payload, QOS, properties=_said_by(publisher))
 
     async def subscribe(self, subject: str, take: Take) -> tuple[str, Take]:
         """Let ``take`` have what is published with a subject."""
