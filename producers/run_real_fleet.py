@@ -50,6 +50,7 @@ FLUSH_S_MAX = 30.0
 STATUS_S = 1.0
 WORKLOAD_S = 0.005  # Between two looks of the workload at its clock.
 LEAVE_S = 0.1
+BEHIND_MS_MAX = 200.0  # With more publishers wait: this process cannot keep up, and brokers hold nobody back.
 SETTLE_S = 2.0  # Before clients come, so that all links are there.
 
 
@@ -223,6 +224,7 @@ class RealFleet:
     def _turn(self) -> None:
         now_ms = _now_ms()
         self._behind_ms = now_ms - self._env.now
+        self._clients.must_wait = self._behind_ms > BEHIND_MS_MAX or self._clients.ledger.is_late(now_ms)
         if now_ms > self._env.now:
             self._env.run(until=now_ms)
 

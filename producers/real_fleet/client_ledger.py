@@ -6,7 +6,7 @@ gives it.
 No real broker confirms a subscription beyond itself, so a subscription is owed each notification of its publisher from
 the first that reached it, and from ``FIRST_S_MAX`` after it began at the latest, until the client leaves. Where another
 one to the same publisher has just ended at its broker, what comes first may be the rest of that one's: there the last
-first within that time counts, and nothing where nothing follows. While a broker is dead on which the overlay counts, or
+first that was published within that time counts, and nothing where nothing follows. While a broker is dead on which the overlay counts, or
 a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it has all that it is
 owed, or ``LEAVE_S_MAX``: what is missing then is lost.
 
@@ -33,6 +33,7 @@ log = structlog.get_logger(__name__)
 SECOND_MS = 1_000.0
 FIRST_S_MAX = 10.0
 LEAVE_S_MAX = 120.0  # Longer than links are cut.
+LATE_MS_MAX = 4_000.0  # Longer than a plan holds a delivery back.
 BEFORE_DEATH_MS = 5_000.0  # Published so long before, a notification may have been on its way to the dead broker.
 AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after the other, have seen the repair.
 AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere again.
@@ -104,6 +105,7 @@ class ClientLedger:
         self._delivery_ms = 0.0
         self._delivered_remote = 0
         self._delivery_ms_max = 0.0
+        self._late_ms = -math.inf  # When a notification last came that had taken long.
 
     def __len__(self) -> int:
         return len(self._open)
@@ -137,7 +139,7 @@ class ClientLedger:
             return
         if known.first is None:
             known.first = known.newest = number
-        elif number > known.newest + 1 and self._takes_over(known, now_ms):
+        elif number > known.newest + 1 and self._takes_over(known, publisher.times_ms[number]):
             self._counts["concurrent"] += self._forget(known)
             known.first = known.newest = number
         elif number > known.newest:
@@ -155,10 +157,18 @@ class ClientLedger:
             self._delivered_remote += 1
             self._delivery_ms += took_ms
             self._delivery_ms_max = max(self._delivery_ms_max, took_ms)
+            if took_ms > LATE_MS_MAX:
+                self._late_ms = now_ms
 
-    def _takes_over(self, known: _Subscription, now_ms: float) -> bool:
+    def is_late(self, now_ms: float) -> bool:
+        """Return True if what came just now took long though no link is, or was, cut or slow: the machine is busy."""
+        outages = self.link_outages
+        is_disturbed = any(each.until_ms + FIRST_S_MAX * SECOND_MS > now_ms for each in outages)
+        return now_ms - self._late_ms < SECOND_MS and not is_disturbed
+
+    def _takes_over(self, known: _Subscription, published_ms: float) -> bool:
         """Tell whether a new subscription may have got what was under way to one at the same broker that just ended."""
-        return now_ms < self._due_ms(known) and self._follows(known)
+        return published_ms < self._due_ms(known) and self._follows(known)
 
     def _follows(self, known: _Subscription) -> bool:
         """Tell whether another subscription to the same publisher has ended at that broker shortly before, or since."""

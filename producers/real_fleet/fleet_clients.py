@@ -66,6 +66,7 @@ class FleetClients:
     """Publishers and subscribers at the servers of a fleet, as a workload sees an overlay.
 
     ``env`` is the workload's clock, ``start`` where plans have put publishers; here these stay where they first came.
+    What publishers would publish while they ``must_wait`` is not published, and counted: brokers hold nothing back.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class FleetClients:
         self.listeners: list[Any] = []
         self.ledger = ClientLedger()
         self.counts: Counter[str] = Counter()
+        self.must_wait = False
         self._kind, self._urls, self._now_ms = kind, urls, now_ms
         self._publishing: dict[str, Connection] = {}
         self._subscribing: dict[str, Connection] = {}
@@ -105,7 +107,7 @@ class FleetClients:
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
         """Publish the next notification of a publisher, as a message of that size at least."""
         connection = self._publishing[self._home_of[publisher]]
-        if connection.waiting_count >= WAITING_MAX:
+        if self.must_wait or connection.waiting_count >= WAITING_MAX:
             self.counts["not_published"] += 1
             return
         number = self.ledger.publish(publisher, self._now_ms())

@@ -262,9 +262,7 @@ def test_log_file_of_another_broker_is_refused(
     (tmp_path / "other.log").write_text("1795627060: someone 1 #\n")
 
     async def steps(site: MqttSite) -> None:
-        with pytest.raises(
-            DoorError, match=r"other\.log does not hold the subscription of regraft-b01-\w+"
-        ):
+        with pytest.raises(DoorError, match=r"other\.log does not hold the subscription of regraft-b01-\w+"):
             await site.open()
 
     run_site(steps, log_file=tmp_path / "other.log")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regraft.producers.emulator.ledger import LedgerSnapshot
-from regraft.producers.real_fleet.client_ledger import FIRST_S_MAX, LEAVE_S_MAX, ClientLedger, Death
+from regraft.producers.real_fleet.client_ledger import FIRST_S_MAX, LEAVE_S_MAX, ClientLedger, Death, LinkOutage
 
 SECOND = 1_000.0
 
@@ -148,3 +148,31 @@ def test_the_rest_of_another_subscription_is_no_first() -> None:
     account = closed(ledger, 5_000.0)
     assert (account.lost, account.repeated, account.out_of_order) == (0, 0, 0)
     assert account.concurrent == 2
+
+
+def test_what_is_owed_does_not_depend_on_how_late_it_comes() -> None:
+    """On a machine that is busy all comes 20 s later: the same gap is as before what another one was still owed."""
+    ledger = ledger_of(20)
+    for number in range(20):
+        ledger.hand_over("s", number, 22_000.0)
+    ledger.leave("s", 2_000.0)
+    ledger.end("s", 2_000.0)
+    ledger.begin("next", "p", "b02", 2_000.0)
+    for number in range(20, 200):
+        ledger.publish("p", number * 100.0)
+    for number in (20, 21, *range(25, 150), *range(151, 200)):
+        ledger.hand_over("next", number, 20_000.0 + number * 100.0)
+    account = closed(ledger, 41_000.0)
+    assert (account.lost, account.concurrent) == (1, 2)
+
+
+def test_a_busy_machine_is_told_from_a_slow_link() -> None:
+    """What comes late says that publishers must wait, but not while a link is slow nor shortly after."""
+    ledger = ledger_of(3)
+    ledger.hand_over("s", 0, 100.0)
+    assert not ledger.is_late(100.0)
+    ledger.hand_over("s", 1, 5_000.0)
+    assert ledger.is_late(5_500.0)
+    assert not ledger.is_late(6_100.0)
+    ledger.link_outages.append(LinkOutage(1_000.0, 2_000.0))
+    assert not ledger.is_late(5_500.0)
