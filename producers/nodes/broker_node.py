@@ -254,7 +254,9 @@ class BrokerNode:
                     self.clients.allow(publisher, connection, self._now_ms())
                 case ClientDropped(client, _):
                     self.clients.drop(client)
-                case Confirmed() | Cancelled():
+                case Confirmed(subscription):
+                    self.clients.confirm(subscription)
+                case Cancelled():
                     pass  # A real broker has told its client long ago.
                 case _:
                     log.error("effect_unknown", broker=self.broker, effect=type(effect).__name__)

@@ -49,7 +49,10 @@ class _Publisher:
 
 
 class NodeClients:
-    """All clients of one node. ``on_change`` hears of a client that comes, with its filter, or leaves, with None."""
+    """All clients of one node. ``on_change`` hears of a client that comes, with its filter, or leaves, with None.
+
+    ``on_confirmed`` hears of a subject for which all that others publish from now on is owed, and of the end of that.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class NodeClients:
         on_change: Callable[[str, Role, Filter | None], None],
     ) -> None:
         self.counts: Counter[str] = Counter()
+        self.on_confirmed: Callable[[str, bool], None] = lambda _subject, _is_confirmed: None
         self._broker, self._life = broker, life
         self._ask, self._on_change = ask, on_change
         self._publishers: dict[str, _Publisher] = {}
@@ -95,6 +99,7 @@ class NodeClients:
             if subscription is not None:
                 del self._subjects[subscription]
                 self._on_change(subscription, Role.SUBSCRIBER, None)
+                self.on_confirmed(subject, False)
                 self._ask(CancelRequest(subscription))
         elif len(self._interests) >= INTERESTS_MAX:
             self.counts[TOO_MANY] += 1
@@ -174,6 +179,11 @@ class NodeClients:
         self._on_change(subscription, Role.SUBSCRIBER, filter_)
         self._ask(SubscribeRequest(subscription, subscription, filter_))
 
+    def confirm(self, subscription: str) -> None:
+        """Take note that a subscription has reached every publisher that it meets."""
+        if subscription in self._subjects:
+            self.on_confirmed(self._subjects[subscription], True)
+
     def allow(self, name: str, stay: int, now_ms: float) -> None:
         """Take note that all brokers know a publisher: what waited may go."""
         publisher = self._publishers.get(name)
@@ -196,4 +206,5 @@ class NodeClients:
         elif client in self._subjects:
             subject = self._subjects.pop(client)
             self._interests[subject] = self._subjects_unasked[subject] = None
+            self.on_confirmed(subject, False)
             self._on_change(client, Role.SUBSCRIBER, None)

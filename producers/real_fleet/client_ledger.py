@@ -1,14 +1,13 @@
 """The account of what clients of real brokers were owed and got. Knows nothing of nodes, plans or Kafka.
 
-In: what was published, begun, handed over and left, and which brokers died. Out: the account, as the emulator's ledger
+In: what was published, begun, confirmed, handed over and left, and which brokers died. Out: the account, as the emulator's ledger
 gives it.
 
-No real broker confirms a subscription beyond itself, so a subscription is owed each notification of its publisher from
-the first that reached it, and from ``FIRST_S_MAX`` after it began at the latest, until the client leaves. Where another
-one to the same publisher has just ended at its broker, what comes first may be the rest of that one's: there the last
-first that was published within that time counts, and nothing where nothing follows. While a broker is dead on which the overlay counts, or
-a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it has all that it is
-owed, or ``LEAVE_S_MAX``: what is missing then is lost.
+No real broker confirms a subscription beyond itself. The overlay does: what is published after that is owed to who has
+got anything before. A subscription that got nothing yet, or that the overlay does not confirm, is owed all that is
+published from ``FIRST_S_MAX`` after it began, until its client leaves. While a broker is dead on which the overlay
+counts, or a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it has all
+that it is owed, or ``LEAVE_S_MAX``: what is missing then is lost.
 
 A lost one is excused when the dead broker stood between publisher and subscriber, in the overlay of that moment, and it
 was published between a moment before the death and a moment after the repair; for the clients of the dead broker,
@@ -100,7 +99,7 @@ class ClientLedger:
         self.link_outages: list[LinkOutage] = []
         self._publishers: dict[str, _Publisher] = {}
         self._open: dict[str, _Subscription] = {}
-        self._ended_ms: dict[tuple[str, str], float] = {}  # By publisher and broker, when a subscription last ended.
+        self._confirmed_ms: dict[tuple[str, str], float] = {}  # By publisher and broker, since when that is.
         self._counts: Counter[str] = Counter()
         self._delivery_ms = 0.0
         self._delivered_remote = 0
@@ -124,6 +123,13 @@ class ClientLedger:
         """Take note of a new subscription to all of a publisher."""
         self._open[subscription] = _Subscription(publisher, home, now_ms)
 
+    def note_confirmed(self, publisher: str, home: str, now_ms: float | None) -> None:
+        """Take note that the overlay carries a publisher's notifications to a broker from now on; None for no more."""
+        if now_ms is None:
+            self._confirmed_ms.pop((publisher, home), None)
+        else:
+            self._confirmed_ms[publisher, home] = now_ms
+
     def hand_over(self, subscription: str, number: int, now_ms: float) -> None:
         """Take note of what reached a subscription."""
         known = self._open.get(subscription)
@@ -139,11 +145,8 @@ class ClientLedger:
             return
         if known.first is None:
             known.first = known.newest = number
-        elif number > known.newest + 1 and self._takes_over(known, publisher.times_ms[number]):
-            self._counts["concurrent"] += self._forget(known)
-            known.first = known.newest = number
         elif number > known.newest:
-            known.missing.update(range(known.newest + 1, number))
+            known.missing.update(self._owed(known, range(known.newest + 1, number)))
             known.newest = number
         elif number in known.missing:
             known.missing.discard(number)
@@ -166,21 +169,13 @@ class ClientLedger:
         is_disturbed = any(each.until_ms + FIRST_S_MAX * SECOND_MS > now_ms for each in outages)
         return now_ms - self._late_ms < SECOND_MS and not is_disturbed
 
-    def _takes_over(self, known: _Subscription, published_ms: float) -> bool:
-        """Tell whether a new subscription may have got what was under way to one at the same broker that just ended."""
-        return published_ms < self._due_ms(known) and self._follows(known)
-
-    def _follows(self, known: _Subscription) -> bool:
-        """Tell whether another subscription to the same publisher has ended at that broker shortly before, or since."""
-        ended_ms = self._ended_ms.get((known.publisher, known.home), -math.inf)
-        return ended_ms > known.begun_ms - FIRST_S_MAX * SECOND_MS
-
-    def _forget(self, known: _Subscription) -> int:
-        """Let a subscription be owed nothing so far; return how many it had got, which count as delivered no more."""
-        count = known.newest - (known.first or 0) + 1 - len(known.missing)
-        known.missing.clear()
-        self._counts["delivered"] -= count
-        return count
+    def _owed(self, known: _Subscription, numbers: range) -> range:
+        """Return those of the numbers that are owed: they are in order of time, and so is what is owed."""
+        owed_from_ms = self._due_ms(known)
+        if known.first is not None:
+            owed_from_ms = min(owed_from_ms, self._confirmed_ms.get((known.publisher, known.home), math.inf))
+        times_ms = self._publishers[known.publisher].times_ms
+        return range(bisect_left(times_ms, owed_from_ms, numbers.start, numbers.stop), numbers.stop)
 
     def leave(self, subscription: str, now_ms: float) -> None:
         """Take note that a client wants nothing more than what is published by now."""
@@ -217,7 +212,6 @@ class ClientLedger:
                     newest=known.newest,
                     owed_until=known.owed_until,
                 )
-        self._ended_ms[known.publisher, known.home] = now_ms
 
     def leaving(self) -> list[str]:
         """Return the subscriptions whose clients want to leave."""
@@ -257,12 +251,9 @@ class ClientLedger:
 
     def _missing(self, known: _Subscription, now_ms: float) -> list[int]:
         """Return the numbers that are owed and have not come."""
-        times_ms = self._publishers[known.publisher].times_ms
-        until = len(times_ms) - 1 if known.owed_until is None else known.owed_until
-        begin = max(known.newest + 1, 0)
-        if known.first is None or (self._follows(known) and known.owed_until is not None):
-            begin = bisect_left(times_ms, self._due_ms(known), begin)
-        return [*sorted(known.missing), *range(begin, until + 1)]
+        until = len(self._publishers[known.publisher].times_ms) - 1 if known.owed_until is None else known.owed_until
+        begin = known.newest + 1
+        return [*sorted(known.missing), *self._owed(known, range(begin, max(until + 1, begin)))]
 
     def _due_ms(self, known: _Subscription) -> float:
         """Return from when on a subscription must hear whatever is published."""

@@ -36,7 +36,10 @@ NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes the one whose name comes first call
 
 
 class FleetNodes:
-    """Nodes by broker. ``doors_of`` makes the door of a broker for each of its lives; ``failure`` ends the fleet."""
+    """Nodes by broker. ``doors_of`` makes the door of a broker for each of its lives; ``failure`` ends the fleet.
+
+    ``on_confirmed`` hears of a broker and a subject that the overlay carries to it from now on, or no more.
+    """
 
     def __init__(
         self,
@@ -46,8 +49,10 @@ class FleetNodes:
         doors_of: Callable[[str], Door],
         now_ms: Callable[[], float],
         sampling: Sampling = FULL,
+        on_confirmed: Callable[[str, str, bool], None] = lambda _broker, _subject, _is_confirmed: None,
     ) -> None:
         self.brokers = inventory.brokers
+        self._on_confirmed = on_confirmed
         self.nodes: dict[str, BrokerNode] = {}
         self._guarded = CallGuard()
         self._inventory, self._start, self._ports = inventory, start, ports
@@ -90,6 +95,7 @@ class FleetNodes:
         door = self._doors_of(broker)
         candidates = candidates_of(self._inventory, broker, addresses)
         node = BrokerNode(core, self._ports, door, links_of, self._now_ms, candidates, self._sampling)
+        node.clients.on_confirmed = partial(self._on_confirmed, broker)
         self._listening[broker] = await node.links.start(LOOPBACK, 0)
         self._guarded(node.begin, broker)()
         await door.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
