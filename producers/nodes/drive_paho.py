@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -54,12 +55,10 @@ class PahoDriver:
         for _ in range(PACKETS_MAX):
             self._client.loop_read()
             is_there: bool = id(self._client.socket()) == id(sock)
-            if not is_there:
+            if not is_there or not _has_more(sock):
                 return
-            try:
-                sock.recv(1, socket.MSG_PEEK)
-            except OSError:  # Nothing more for now, or the next turn tells what is wrong.
-                return
+        if isinstance(sock, ssl.SSLSocket):  # What is decrypted already makes no socket ready.
+            self._call(self._read, sock)
 
     def _watch_no_more(self, _client: Any, _data: Any, sock: Any) -> None:
         if self._loop is not None and sock.fileno() >= 0:
@@ -76,3 +75,13 @@ class PahoDriver:
     def _await_no_room(self, _client: Any, _data: Any, sock: Any) -> None:
         if self._loop is not None and sock.fileno() >= 0:
             self._loop.remove_writer(sock.fileno())
+
+
+def _has_more(sock: Any) -> bool:
+    if isinstance(sock, ssl.SSLSocket):
+        return sock.pending() > 0
+    try:
+        sock.recv(1, socket.MSG_PEEK)
+    except OSError:  # Nothing more for now, or the next turn tells what is wrong.
+        return False
+    return True

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import ssl
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -38,7 +39,7 @@ from regraft.schemas.status_file import replace_file
 
 log = structlog.get_logger(__name__)
 
-PORT = 1883
+PORTS = {"mqtt": 1883, "mqtts": 8883}
 CONNECT_S_MAX = 10.0
 LOG_S_MAX = 2.0  # How long the broker's log may take to tell our own subscription.
 LOG_LINES_MAX = 100_000
@@ -58,7 +59,7 @@ TOO_LARGE = "payload_too_large"
 
 
 class MqttDoor:
-    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``; no user is nobody.
+    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; no user is nobody.
 
     ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client. A door
     that ``is_durable`` goes on with the session of the node's former life, and acknowledges only what is safe.
@@ -79,13 +80,14 @@ class MqttDoor:
         is_durable: bool = False,
         interest_file: Path | None = None,
         log_file: Path | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "mqtt" or not parts.hostname:
-            raise DoorError(f"{url!r} is no door: mqtt://host:port names an MQTT 5 broker")
+        if parts.scheme not in PORTS or not parts.hostname:
+            raise DoorError(f"{url!r} is no door: mqtt://host:port names an MQTT 5 broker, mqtts one with TLS")
         self.counts: Counter[str] = Counter()
         self.is_open = False
-        self._host, self._port, self._name = parts.hostname, parts.port or PORT, name
+        self._host, self._port, self._name = parts.hostname, parts.port or PORTS[parts.scheme], name
         self._filters, self._session_s = tuple(filters), session_s
         self._is_durable = is_durable
         self._interest_file, self._changes_stored = interest_file, 0
@@ -94,6 +96,8 @@ class MqttDoor:
         self._unheard: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # What comes before we have caught up.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         self._client = self._new_client(user, password)
+        if parts.scheme == "mqtts":
+            self._client.tls_set_context(tls or ssl.create_default_context())
         self._driver = PahoDriver(self._client)
         self._interest: MqttInterest | None = None
         self._on_message: Callable[[LocalMessage], None] = lambda _: None

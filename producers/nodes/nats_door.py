@@ -10,11 +10,12 @@ again has ended. What would have been handed over meanwhile is dropped and count
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 import structlog
@@ -48,15 +49,28 @@ AWAY, SLOW = "broker_away", "broker_slow"
 
 
 class NatsDoor:
-    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, that of its leaf port; no user is nobody.
+    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, that of its leaf port, tls:// with TLS; no user is
+    nobody.
 
     What a ``stream`` of the server stores is taken from there, each message with a receipt; none takes all as it comes.
     """
 
-    def __init__(self, url: str, name: str, user: str = "", password: str = "", stream: str = "") -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        user: str = "",
+        password: str = "",
+        stream: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "nats" or not parts.hostname:
-            raise DoorError(f"{url!r} is no door: nats://host:port names the leaf port of a NATS server")
+        if parts.scheme not in ("nats", "tls") or not parts.hostname:
+            raise DoorError(
+                f"{url!r} is no door: nats://host:port names the leaf port of a NATS server, tls:// one with TLS"
+            )
+        self._reason = "no answer"
+        self._tls = (tls or ssl.create_default_context()) if parts.scheme == "tls" else None
         self.counts: Counter[str] = Counter()
         self._host, self._port, self._name = parts.hostname, parts.port or LEAF_PORT, name
         self._login = {"user": user, "pass": password}
@@ -84,7 +98,7 @@ class NatsDoor:
             await self.close()
             raise DoorError(
                 f"no NATS server answers at the leaf port {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
-                f"({self.counts['refused']} refusals): start it with `leafnodes {{ port: {self._port} }}`"
+                f"({self._reason}): start it with `leafnodes {{ port: {self._port} }}`"
             ) from error
         await self._open_ingress()
 
@@ -150,9 +164,11 @@ class NatsDoor:
                 await leaf.stay()
                 if leaf.is_told:
                     pause_s = RETRY_S
+                self._reason = leaf.reason
                 log.warning("door_closed", broker=self._name, reason=leaf.reason)
             except (OSError, TimeoutError) as error:
-                log.debug("door_not_reached", broker=self._name, reason=str(error))
+                self._reason = str(error) or "no answer"
+                log.debug("door_not_reached", broker=self._name, reason=self._reason)
             self._leaf = None
             self.counts["refused"] += 1
             await asyncio.sleep(pause_s)
@@ -172,7 +188,8 @@ class NatsDoor:
             case Ping():
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
-                leaf.introduce(self._introduction(said.facts))
+                self._check_tls(bool(said.facts.get("tls_required")))
+                leaf.introduce(self._introduction(), self._tls, self._host)
             case Pong():
                 if not leaf.is_told:
                     leaf.is_told = True
@@ -185,16 +202,22 @@ class NatsDoor:
                 leaf.reason = said.reason
                 log.warning("door_refused", broker=self._name, reason=said.reason)
 
-    def _introduction(self, facts: dict[str, Any]) -> bytes:
-        if facts.get("tls_required"):
-            raise DoorError(f"the leaf port {self._host}:{self._port} wants TLS, which this door does not speak yet")
+    def _check_tls(self, is_wanted: bool) -> None:
+        """Refuse to go on in the clear where one side wants TLS."""
+        place = f"the leaf port {self._host}:{self._port}"
+        if is_wanted and self._tls is None:
+            raise DoorError(f"{place} wants TLS: name it as tls://{self._host}:{self._port}")
+        if self._tls is not None and not is_wanted:
+            raise DoorError(f"{place} offers no TLS: give its leafnodes a tls section, or name it as nats://")
+
+    def _introduction(self) -> bytes:
         login = {name: value for name, value in self._login.items() if value}
         told = {
             "version": "2.10.0",
             "name": self._name,
             "server_id": f"REGRAFT-{self._name}",
             "headers": True,
-            "tls_required": False,
+            "tls_required": self._tls is not None,
             **login,
         }
         return connect_line(told) + f"LS+ {EVERYTHING}\r\nPING\r\n".encode()
@@ -266,6 +289,7 @@ class _Leaf(asyncio.Protocol):
         self._hear = hear
         self._reader = LeafReader()
         self._is_introduced = False
+        self._securing: asyncio.Task[None] | None = None
         self._heard_s = time.monotonic()
         self._out: list[bytes] = []
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -289,9 +313,26 @@ class _Leaf(asyncio.Protocol):
             log.warning("door_fails", reason=self.reason)
             self.end()
 
-    def introduce(self, words: bytes) -> None:
-        """Answer the server's first INFO."""
-        if not self._is_introduced:
+    def introduce(self, words: bytes, tls: ssl.SSLContext | None, host: str) -> None:
+        """Answer the server's first INFO, over TLS where that is wanted."""
+        if self._is_introduced or self._securing is not None:
+            return
+        if tls is None:
+            self._is_introduced = True
+            self.write_soon(words)
+        else:
+            self._securing = asyncio.get_running_loop().create_task(self._secure(words, tls, host))
+
+    async def _secure(self, words: bytes, tls: ssl.SSLContext, host: str) -> None:
+        assert self.transport is not None
+        try:
+            secure = await asyncio.get_running_loop().start_tls(self.transport, self, tls, server_hostname=host)
+        except (OSError, ssl.SSLError) as error:
+            self.reason = f"no TLS with {host}: {error}"
+            self.end()
+            return
+        if secure is not None:
+            self.transport = secure
             self._is_introduced = True
             self.write_soon(words)
 

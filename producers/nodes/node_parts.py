@@ -22,6 +22,7 @@ from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 
 CANDIDATES_MAX = 40  # Connections that a node keeps beside those to its neighbours, each probed once a second.
+SECURE_DOORS = ("tls", "mqtts", "amqps")
 Addresses = dict[str, tuple[str, int]]
 
 
@@ -110,13 +111,14 @@ def tls_of(settings: NodeSettings) -> LinkTls | None:
 
 
 def door_of(settings: NodeSettings, broker: str) -> Door:
-    """Return the door to the real broker; raise DoorError when there is none of that kind."""
+    """Return the door to the real broker; raise DoorError when there is none of that kind, or its TLS is of no use."""
     url, user = settings.door or "", settings.door_user or ""
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
+    password, tls = login.password or "", _door_tls(settings)
     match urlsplit(url).scheme:
-        case "nats":
-            return NatsDoor(url, broker, user, login.password or "", settings.durable_stream or "")
-        case "mqtt":
+        case "nats" | "tls":
+            return NatsDoor(url, broker, user, password, settings.durable_stream or "", tls=tls)
+        case "mqtt" | "mqtts":
             need_extras("A door to an MQTT broker", "mqtt")
             from regraft.producers.nodes.mqtt_door import MqttDoor
 
@@ -124,14 +126,41 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
                 url,
                 broker,
                 user,
-                login.password or "",
+                password,
                 filters=settings.door_filters,
                 session_s=settings.door_session_s,
                 is_durable=settings.durable_session,
                 interest_file=settings.interest_file,
                 log_file=settings.door_log_file,
+                tls=tls,
             )
-    raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT and mqtt://HOST:PORT")
+        case "amqp" | "amqps":
+            need_extras("A door to a RabbitMQ", "amqp")
+            from regraft.producers.nodes.amqp_door import GUEST, AmqpDoor, AmqpPlace
+            from regraft.producers.nodes.ask_rabbit import RabbitApi
+
+            api = None
+            if settings.door_api is not None:
+                api = RabbitApi(settings.door_api, user or GUEST, password if user else GUEST, tls)
+            place = AmqpPlace(settings.door_exchange, api, settings.door_filters, settings.durable_session, tls)
+            return AmqpDoor(url, broker, user, password, place)
+    raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
+
+
+def _door_tls(settings: NodeSettings) -> ssl.SSLContext | None:
+    """Return how the broker is to prove itself, and the node to it; None for a door in the clear."""
+    if urlsplit(settings.door or "").scheme not in SECURE_DOORS:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.door_ca_file)
+        if settings.door_certificate_file is not None and settings.door_key_file is not None:
+            context.load_cert_chain(settings.door_certificate_file, settings.door_key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise DoorError(
+            f"the certificates of the door cannot be used ({error}): node.door_ca_file, node.door_certificate_file and "
+            "node.door_key_file must be PEM, and the last two belong together"
+        ) from error
+    return context
 
 
 def has_begun_before(settings: NodeSettings) -> bool:

@@ -1,7 +1,7 @@
 """The account of what clients of real brokers were owed and got. Knows nothing of nodes, plans or Kafka.
 
-In: what was published, begun, confirmed, handed over and left, and which brokers died. Out: the account, as the emulator's ledger
-gives it.
+In: what was published, begun, confirmed, handed over and left, and which brokers died. Out: the account, as the
+emulator's ledger gives it.
 
 No real broker confirms a subscription beyond itself. The overlay does: what is published after that is owed to who has
 got anything before. A subscription that got nothing yet, or that the overlay does not confirm, is owed all that is

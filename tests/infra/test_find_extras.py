@@ -39,7 +39,7 @@ def test_extras_are_those_of_the_project() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert extras.keys() - {"all"} == EXTRAS.keys()
     (everything,) = extras["all"]
-    assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == {*doctor.LOOP_EXTRAS, "nats", "mqtt"}
+    assert set(re.findall(r"[a-z]+", everything.split("[")[1])) == {*doctor.LOOP_EXTRAS, "nats", "mqtt", "amqp"}
 
 
 def test_what_tests_have_misses_nothing() -> None:

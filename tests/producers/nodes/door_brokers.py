@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,8 +14,14 @@ from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.nats_door import NatsDoor
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
 from tests.producers.nodes.nats_servers import NatsServer, needs_nats
+from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, needs_rabbit, shared_rabbit
 
-NEEDS: dict[str, Callable[[], None]] = {"memory": lambda: None, "nats": needs_nats, "mqtt": needs_mosquitto}
+NEEDS: dict[str, Callable[[], None]] = {
+    "memory": lambda: None,
+    "nats": needs_nats,
+    "mqtt": needs_mosquitto,
+    "amqp": needs_rabbit,
+}
 
 
 @dataclass
@@ -150,6 +157,48 @@ class MqttBroker:
         return self._heard.got.get(subject, [])
 
 
+class AmqpBroker:
+    """A RabbitMQ with one client of it, at an exchange of its own; a queue group is a queue that several share."""
+
+    HEARS_ITSELF = True
+    TELLS_BEFORE = True
+    UNUSUAL = "wärme.东京.a-b_c=d:{}/$x"
+
+    def __init__(self, server: RabbitServer, heard: Heard, **more: Any) -> None:
+        from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
+
+        self.server, self._heard = server, heard
+        self.exchange = f"x{secrets.token_hex(4)}"
+        self.door = AmqpDoor(server.url, "b01", place=AmqpPlace(self.exchange, **({"api": server.api} | more)))
+        self.client = RabbitClient(server.port, self.exchange, self._take)
+
+    subjects = staticmethod(MqttBroker.subjects)
+
+    def _take(self, said: Any) -> None:
+        _, deliver, properties, body = said
+        headers = {name: value for name, value in (properties.headers or {}).items() if name != "Regraft-Carried"}
+        heads = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        block = f"NATS/1.0\r\n{heads}\r\n".encode() if heads else b""
+        self._heard.take(LocalMessage(deliver.routing_key, body, properties.reply_to or "", block))
+
+    async def want(self, subject: str, queue: str = "") -> Callable[[], Awaitable[None]]:
+        bound = await self.client.bind(f"{subject[:-1]}#" if subject.endswith(".>") else subject)
+
+        async def leave() -> None:
+            await self.client.delete(bound)
+
+        return leave
+
+    async def say(self, message: LocalMessage) -> None:
+        lines = message.headers.decode().split("\r\n")[1:-2] if message.headers else []
+        headers = dict(line.split(": ", 1) for line in lines) or None
+        reply = message.reply or None
+        await self.client.publish(message.subject, message.payload, headers=headers, reply_to=reply)
+
+    def got(self, subject: str) -> list[LocalMessage]:
+        return self._heard.got.get(subject, [])
+
+
 def _topic_of(subject: str) -> str:
     return "/".join("" if token == "/" else token for token in subject.split("."))
 
@@ -163,6 +212,10 @@ async def broker_of(kind: str, heard: Heard, directory: Path) -> AsyncIterator[A
     """Return a broker of that kind with a client of it."""
     if kind == "memory":
         yield MemoryBroker(heard)
+        return
+    if kind == "amqp":
+        async with amqp_broker(shared_rabbit(), heard) as broker:
+            yield broker
         return
     server: Any = (NatsServer if kind == "nats" else MqttServer)("b01", directory).start()
     try:
@@ -190,3 +243,14 @@ async def mqtt_broker(server: MqttServer, heard: Heard) -> AsyncIterator[Any]:
     await broker.connect()
     yield broker
     broker.client.close()
+
+
+@asynccontextmanager
+async def amqp_broker(server: RabbitServer, heard: Heard, **more: Any) -> AsyncIterator[Any]:
+    broker = AmqpBroker(server, heard, **more)
+    await broker.client.connected()
+    try:
+        yield broker
+    finally:
+        await broker.door.close()
+        await broker.client.close()

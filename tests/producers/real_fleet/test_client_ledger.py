@@ -154,7 +154,7 @@ def test_what_comes_before_the_overlay_has_confirmed_is_no_first() -> None:
 
 
 def test_what_is_owed_does_not_depend_on_how_late_it_comes() -> None:
-    """On a machine that is busy all comes 20 s later: what was published 10 s after the begin is owed, nothing before."""
+    """On a machine that is busy all comes 20 s later: what was published 10 s after the begin is owed."""
     ledger = ledger_of(200)
     ledger.note_confirmed("p", "b02", None)
     for number in (20, 21, *range(25, 150), *range(151, 200)):

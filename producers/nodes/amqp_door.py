@@ -1,0 +1,369 @@
+"""The door to a RabbitMQ broker: a client of it with a queue that gets all that one topic exchange is given.
+
+In: the broker's address and exchange, its management interface, and filters where nobody tells what clients want. Out:
+interest and messages. Keys belong to :mod:`producers.nodes.amqp_keys`, properties to
+:mod:`producers.nodes.amqp_headers`, who wants what to :mod:`producers.nodes.amqp_interest`, the connection to
+:mod:`producers.nodes.drive_pika`. The client library is pika (the extra ``amqp``).
+
+Bindings that are made and end are told by the broker's event exchange, those that stood before by its management
+interface; without events that is asked again and again. While the broker is away what its clients wanted stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import ssl
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import structlog
+from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOptions
+
+from regraft.producers.nodes.amqp_headers import CARRIED, block_of, properties_of
+from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding
+from regraft.producers.nodes.amqp_keys import KeyFormError, key_of, subject_of
+from regraft.producers.nodes.ask_rabbit import NoAnswerError, RabbitApi
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.drive_pika import OverError, PikaChannel, PikaConnection
+
+log = structlog.get_logger(__name__)
+
+GUEST = "guest"  # Whom RabbitMQ lets in on its own machine.
+PORT, TLS_PORT = 5672, 5671
+CONNECT_S_MAX = 15.0
+CLOSE_S_MAX = 2.0
+RETRY_S, RETRY_S_MAX = 0.05, 2.0
+HEARTBEAT_S = 15
+POLL_S = 2.0  # Between two questions for bindings where no events tell of them.
+QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for so long while a node is away.
+UNDER_WAY_MAX = 500  # Messages of a durable queue that are not acknowledged.
+WAITING_MAX = 20_000  # What the broker has not confirmed; beyond it messages are dropped.
+EVENTS, EVERYTHING = "amq.rabbitmq.event", "#"
+PAYLOAD_BYTES_MAX = 8 << 20  # What links carry.
+ACKNOWLEDGED = 0  # The receipt of what nobody waits for any more.
+AWAY, SLOW, BAD_KEY, AGAIN = "broker_away", "broker_slow", "bad_topic", "redelivered"
+TOO_LARGE, REFUSED = "payload_too_large", "broker_refused"
+
+
+@dataclass(frozen=True)
+class AmqpPlace:
+    """What of a broker is met: its exchange, and who tells what its clients want.
+
+    ``filters`` are binding keys that are wanted whatever clients want. ``is_durable`` takes what crosses from a queue
+    that outlasts node and broker.
+    """
+
+    exchange: str = "amq.topic"
+    api: RabbitApi | None = None
+    filters: Sequence[str] = ()
+    is_durable: bool = False
+    tls: ssl.SSLContext | None = None
+
+
+@dataclass
+class _Taken:
+    """A message of a durable queue that is not acknowledged; ``tag`` is 0 while it has not come again."""
+
+    mark: bytes
+    tag: int
+    is_safe: bool = False
+
+
+class AmqpDoor:
+    """The way to one RabbitMQ broker. ``url`` is ``amqp://host[:5672][/vhost]``, amqps with TLS; no user is guest."""
+
+    def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+            raise DoorError(f"{url!r} is no door: amqp://host:port names a RabbitMQ broker, amqps one with TLS")
+        self.counts: Counter[str] = Counter()
+        self.is_open = False
+        self._place, self._name, self._own = place or AmqpPlace(), name, f"regraft.{name}"
+        self._vhost = unquote(parts.path[1:]) or "/"
+        is_secure = parts.scheme == "amqps"
+        self._host, self._port = parts.hostname, parts.port or (TLS_PORT if is_secure else PORT)
+        context = (self._place.tls or ssl.create_default_context()) if is_secure else None
+        self._parameters = ConnectionParameters(
+            self._host,
+            self._port,
+            self._vhost,
+            PlainCredentials(user or GUEST, password if user else GUEST),
+            heartbeat=HEARTBEAT_S,
+            ssl_options=None if context is None else SSLOptions(context, self._host),
+        )
+        self._interest: AmqpInterest | None = None
+        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._keeping: asyncio.Task[None] | None = None
+        self._first: asyncio.Future[None] | None = None
+        self._connection: PikaConnection | None = None
+        self._main: PikaChannel | None = None
+        self._reason, self._fault = "no answer", ""
+        self._published = 0
+        self._unconfirmed: OrderedDict[int, None] = OrderedDict()
+        self._receipts = 0
+        self._under_way: dict[int, _Taken] = {}
+        self._acknowledged: deque[bytes] = deque(maxlen=UNDER_WAY_MAX)
+        self._due_again: dict[bytes, deque[int]] = {}
+        self._polls = self._is_told = False
+        self._untold: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
+
+    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
+        """Open the door; raise DoorError when the broker is not there, or nobody would say what its clients want."""
+        self._on_message = on_message
+        self._interest = AmqpInterest(on_interest, self._own, self.counts)
+        try:
+            self._interest.want_always(self._place.filters)
+        except KeyFormError as error:
+            raise DoorError(f"node.door_filters: {error}") from error
+        loop = asyncio.get_running_loop()
+        self._first = loop.create_future()
+        self._keeping = loop.create_task(self._keep_open())
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                while not self._first.done() and not self._fault:
+                    await asyncio.sleep(0.01)
+        except TimeoutError as error:
+            await self.close()
+            raise DoorError(
+                f"no RabbitMQ lets a client in at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
+                f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
+            ) from error
+        if self._fault:
+            await self.close()
+            raise DoorError(self._fault)
+
+    def publish(self, message: LocalMessage) -> bool:
+        """Hand a message to the queues that are bound to it; False if the broker is away, slow, or has no such key."""
+        if self._main is None or not self.is_open or not self._main.channel.is_open:
+            self.counts[AWAY] += 1
+            return False
+        if len(self._unconfirmed) >= WAITING_MAX:
+            self.counts[SLOW] += 1
+            return False
+        try:
+            key = key_of(message.subject)
+        except KeyFormError:
+            self.counts[BAD_KEY] += 1
+            return False
+        properties = properties_of(message.headers, message.reply, self._name)
+        self._main.channel.basic_publish(self._place.exchange, key, message.payload, properties)
+        self._published += 1
+        self._unconfirmed[self._published] = None
+        return True
+
+    def release(self, receipt: int) -> None:
+        """Acknowledge a message of a durable queue, or once it has come again if that is not there now."""
+        taken = self._under_way.get(receipt)
+        if taken is None:
+            return
+        taken.is_safe = True
+        if taken.tag and self._main is not None and self._main.channel.is_open:
+            self._main.channel.basic_ack(taken.tag)
+            self._acknowledged.append(taken.mark)
+            del self._under_way[receipt]
+
+    async def close(self) -> None:
+        """Close the door."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+            self._keeping = None
+        self.is_open = False
+        if self._connection is not None:
+            await self._connection.close(CLOSE_S_MAX)
+
+    # --- the connection ----------------------------------------------------------------------------------------------
+
+    async def _keep_open(self) -> None:
+        pause_s = RETRY_S
+        while True:
+            connection = self._connection = PikaConnection(self._parameters)
+            try:
+                await self._open(connection)
+                pause_s = RETRY_S
+                await self._stay(connection)
+            except OverError as error:
+                self._reason = str(error)
+                await connection.close(CLOSE_S_MAX)
+            log.warning("door_closed", broker=self._name, reason=self._reason)
+            self.is_open = False
+            self.counts["refused"] += 1
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    async def _open(self, connection: PikaConnection) -> None:
+        """Take what is published, and learn what is wanted; what one connection has begun the next begins anew."""
+        main = await connection.channel()
+        channel, exchange = main.channel, self._place.exchange
+        try:
+            await main.ask(channel.exchange_declare, exchange=exchange, exchange_type="topic", passive=True)
+        except OverError as error:
+            self._fault = f"exchange {exchange!r} of {self._host}:{self._port} cannot be used: {error}"
+            raise
+        await main.ask(channel.confirm_delivery, ack_nack_callback=self._note_confirmed)
+        self._main, self._published = main, 0
+        self._unconfirmed.clear()
+        self._expect_again()
+        queue = await self._declare(main)
+        await main.ask(channel.queue_bind, queue=queue, exchange=exchange, routing_key=EVERYTHING)
+        self._is_told = False
+        has_events = await self._hear_events(connection)
+        bindings = await self._bindings()
+        self._check_told(has_events, bindings is not None)
+        self._learn(bindings)
+        self.is_open = True
+        is_kept = not self._place.is_durable
+        await main.ask(channel.basic_consume, queue=queue, on_message_callback=self._take, auto_ack=is_kept)
+        self._polls = not has_events and bindings is not None
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
+
+    def _learn(self, bindings: list[Binding] | None) -> None:
+        """Take all bindings that there are, then the events that have come meanwhile: some are newer than these."""
+        if self._interest is not None and bindings is not None:
+            self._interest.replace(bindings)
+        self._is_told = True
+        while self._untold:
+            self._note_binding(*self._untold.popleft())
+
+    async def _declare(self, main: PikaChannel) -> str:
+        """Return the queue that gets all: one that outlasts the connection if the door is durable."""
+        if not self._place.is_durable:
+            queue = f"{self._own}.{secrets.token_hex(4)}"
+            await main.ask(main.channel.queue_declare, queue=queue, exclusive=True)
+            return queue
+        await main.ask(main.channel.basic_qos, prefetch_count=UNDER_WAY_MAX)
+        kind = {"x-queue-type": "quorum", "x-expires": QUEUE_KEPT_MS}
+        await main.ask(main.channel.queue_declare, queue=self._own, durable=True, arguments=kind)
+        return self._own
+
+    async def _hear_events(self, connection: PikaConnection) -> bool:
+        """Hear of bindings as they are made and end; False where the broker tells nobody."""
+        events = await connection.channel()
+        try:
+            told = await events.ask(events.channel.queue_declare, queue="", exclusive=True)
+            queue = told.method.queue
+            await events.ask(events.channel.queue_bind, queue=queue, exchange=EVENTS, routing_key="binding.*")
+            await events.ask(events.channel.basic_consume, queue=queue, on_message_callback=self._hear, auto_ack=True)
+        except OverError as error:
+            log.info("door_events_silent", broker=self._name, reason=str(error))
+            return False
+        return True
+
+    async def _bindings(self) -> list[Binding] | None:
+        """Return all bindings that there are, None where nobody says."""
+        api = self._place.api
+        if api is None:
+            return None
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(None, api.bindings, self._vhost, self._place.exchange)
+        except NoAnswerError as error:
+            log.warning("bindings_not_told", broker=self._name, reason=str(error))
+            return None
+
+    def _check_told(self, has_events: bool, has_bindings: bool) -> None:
+        if not has_events and not has_bindings and not self._place.filters:
+            self._fault = (
+                f"the broker at {self._host}:{self._port} does not tell what its clients want: enable its plugin "
+                "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
+                "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
+            )
+            raise OverError(self._fault)
+
+    async def _stay(self, connection: PikaConnection) -> None:
+        """Wait until the connection, or the channel on which all is published and taken, is over."""
+        main = self._main
+        while main is not None and not main.over.done():
+            await asyncio.wait({main.over, connection.over}, timeout=POLL_S if self._polls else None)
+            if self._polls and not main.over.done() and (bindings := await self._bindings()) is not None:
+                assert self._interest is not None
+                self._interest.replace(bindings)
+        raise OverError(main.over.result() if main is not None else "no channel")
+
+    def _expect_again(self) -> None:
+        """Take note that the broker gives again all that is not acknowledged, or whose acknowledgement was cut off."""
+        self._due_again.clear()
+        while len(self._under_way) > UNDER_WAY_MAX:  # The queue has forgotten them.
+            del self._under_way[next(iter(self._under_way))]
+        for receipt, taken in self._under_way.items():
+            taken.tag = 0
+            self._due_again.setdefault(taken.mark, deque()).append(receipt)
+        for mark in self._acknowledged:
+            self._due_again.setdefault(mark, deque()).append(ACKNOWLEDGED)
+
+    # --- what the broker says ----------------------------------------------------------------------------------------
+
+    def _note_confirmed(self, frame: Any) -> None:
+        said = frame.method
+        if said.NAME == "Basic.Nack":
+            self.counts[REFUSED] += 1
+        if not said.multiple:
+            self._unconfirmed.pop(said.delivery_tag, None)
+            return
+        while self._unconfirmed and next(iter(self._unconfirmed)) <= said.delivery_tag:
+            self._unconfirmed.popitem(last=False)
+
+    def _hear(self, _channel: Any, deliver: Any, properties: BasicProperties, _body: bytes) -> None:
+        """Take an event of the broker: a binding is made, or ends."""
+        told: Mapping[str, Any] = properties.headers or {}
+        is_ours = (told.get("source_name"), told.get("vhost")) == (self._place.exchange, self._vhost)
+        if not is_ours:
+            return
+        binding = Binding(str(told["destination_kind"]), str(told["destination_name"]), str(told["routing_key"]))
+        is_made = deliver.routing_key == "binding.created"
+        if self._is_told:
+            self._note_binding(is_made, binding)
+        else:
+            self._untold.append((is_made, binding))
+
+    def _note_binding(self, is_made: bool, binding: Binding) -> None:
+        if self._interest is not None:
+            (self._interest.begin if is_made else self._interest.end)(binding)
+
+    def _take(self, channel: Any, deliver: Any, properties: BasicProperties, body: bytes) -> None:
+        """Take a message that is published, but what the overlay has handed over here."""
+        subject = "" if (properties.headers or {}).get(CARRIED) == self._name else self._subject_of(deliver, body)
+        receipt = 0
+        if self._place.is_durable:
+            if not subject:
+                channel.basic_ack(deliver.delivery_tag)
+                return
+            receipt = self._receipt_of(deliver, body)
+            if not receipt:
+                return
+        if subject:
+            reply = properties.reply_to or ""
+            self._on_message(LocalMessage(subject, body, reply, block_of(properties), receipt))
+
+    def _subject_of(self, deliver: Any, body: bytes) -> str:
+        """Return the subject of a message, "" for one that cannot cross."""
+        if len(body) > PAYLOAD_BYTES_MAX:
+            self.counts[TOO_LARGE] += 1
+            return ""
+        try:
+            return subject_of(deliver.routing_key)
+        except KeyFormError:
+            self.counts[BAD_KEY] += 1
+            return ""
+
+    def _receipt_of(self, deliver: Any, body: bytes) -> int:
+        """Return a new receipt, 0 for a message that has come again and was taken."""
+        mark = hashlib.blake2b(deliver.routing_key.encode() + b"\0" + body, digest_size=16).digest()
+        due = self._due_again.get(mark)
+        if deliver.redelivered and due:
+            receipt = due.popleft()
+            self.counts[AGAIN] += 1
+            taken = self._under_way.setdefault(receipt, _Taken(mark, 0, is_safe=True))
+            taken.tag = deliver.delivery_tag
+            if taken.is_safe:
+                self.release(receipt)
+            return 0
+        self._receipts += 1
+        self._under_way[self._receipts] = _Taken(mark, deliver.delivery_tag)
+        return self._receipts

@@ -1,0 +1,131 @@
+"""What AMQP says beside routing key and payload, as the header block that the overlay carries; and back. Pure.
+
+In: a message's headers and properties. Out: a block as NATS has it, one line each. Properties are lines that begin with
+``Amqp-``; a header that is no plain text keeps its type in ``Amqp-Headers``, as AMQP itself writes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from pika import BasicProperties
+from pika.data import decode_table, encode_table, encode_value
+from pika.exceptions import AMQPError
+
+FIRST_LINE, END = "NATS/1.0", "\r\n"
+PREFIX, ODD = "Amqp-", "Amqp-Headers"
+CARRIED = "Regraft-Carried"  # The broker at which the overlay has handed a message over: it does not cross from there.
+BLOCKS_KEPT_MAX = 1_000
+TEXT_BYTES_MAX = 255  # Of a property, and of a header's name.
+_TEXTS = {
+    "content_type": "Amqp-Content-Type",
+    "content_encoding": "Amqp-Content-Encoding",
+    "correlation_id": "Amqp-Correlation-Id",
+    "expiration": "Amqp-Expiration",
+    "message_id": "Amqp-Message-Id",
+    "type": "Amqp-Type",
+    "app_id": "Amqp-App-Id",
+}
+_NUMBERS = {"delivery_mode": "Amqp-Delivery-Mode", "priority": "Amqp-Priority", "timestamp": "Amqp-Timestamp"}
+_NUMBER_MAX = {"delivery_mode": 2, "priority": 255, "timestamp": (1 << 63) - 1, "expiration": (1 << 32) - 1}
+_NAME_OF = {line: name for name, line in (_TEXTS | _NUMBERS).items()}
+
+
+def block_of(properties: BasicProperties) -> bytes:
+    """Return headers and properties as a header block, empty where there is nothing to say.
+
+    Not ``reply_to``, which is the message's reply subject, and ``user_id``, which is of one broker alone.
+    """
+    lines, odd = [], {}
+    for name, value in (properties.headers or {}).items():
+        if name == CARRIED:
+            continue
+        if _is_line(name, value):
+            lines.append(f"{name}: {value}")
+        else:
+            odd[name] = value
+    if odd:
+        lines.append(f"{ODD}: {base64.b64encode(_encoded(odd)).decode()}")
+    for names in (_TEXTS, _NUMBERS):
+        for name, line in names.items():
+            value = getattr(properties, name)
+            if value is not None and (name in _NUMBERS or _is_plain(value)):
+                lines.append(f"{line}: {value}")
+    return END.join([FIRST_LINE, *lines, END]).encode() if lines else b""
+
+
+def properties_of(block: bytes, reply: str, broker: str) -> BasicProperties:
+    """Return the properties that a block stands for, marked as carried to a broker."""
+    headers, fields = _read(block)
+    properties = BasicProperties(headers={**headers, CARRIED: broker}, reply_to=reply or None)
+    for name, value in fields.items():
+        setattr(properties, name, value)
+    return properties
+
+
+@lru_cache(maxsize=BLOCKS_KEPT_MAX)
+def _read(block: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    headers: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
+    for line in block.decode(errors="replace").split(END)[1:]:
+        name, is_pair, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if not is_pair:
+            continue
+        field = _NAME_OF.get(name, "")
+        if name == ODD and (odd := _table_of(value)) is not None:
+            headers.update(odd)
+        elif field and _may_be(field, value):
+            fields[field] = int(value) if field in _NUMBERS else value
+        elif len(name.encode()) <= TEXT_BYTES_MAX:
+            headers[name] = value
+    return headers, fields
+
+
+def _may_be(field: str, value: str) -> bool:
+    """Return True for what a broker takes as the value of a property: of anything else it closes the channel."""
+    limit = _NUMBER_MAX.get(field)
+    if limit is None:
+        return len(value.encode()) <= TEXT_BYTES_MAX
+    return value.isascii() and value.isdigit() and int(value) <= limit
+
+
+def _table_of(value: str) -> dict[str, Any] | None:
+    try:
+        table: dict[str, Any] = decode_table(base64.b64decode(value, validate=True), 0)[0]
+        encode_table([], table)
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError, RecursionError, struct.error, AMQPError):
+        return None
+    return table
+
+
+def _encoded(odd: Mapping[str, Any]) -> bytes:
+    """Return headers as AMQP writes them; as text what the library reads and does not write, such as fractions."""
+    pieces: list[bytes] = []
+    try:
+        encode_table(pieces, dict(odd))
+    except (AMQPError, struct.error):
+        pieces.clear()
+        encode_table(pieces, {name: value if _is_written(value) else str(value) for name, value in odd.items()})
+    return b"".join(pieces)
+
+
+def _is_written(value: Any) -> bool:
+    try:
+        encode_value([], value)
+    except (AMQPError, struct.error):
+        return False
+    return True
+
+
+def _is_line(name: str, value: Any) -> bool:
+    is_name = _is_plain(name) and ":" not in name and not name.startswith(PREFIX)
+    return is_name and isinstance(value, str) and (value == "" or _is_plain(value))
+
+
+def _is_plain(text: str) -> bool:
+    return bool(text) and text.isprintable() and text == text.strip()

@@ -1,0 +1,90 @@
+"""What clients of a RabbitMQ broker want, as subjects: the bindings of one topic exchange. Pure.
+
+In: bindings that are made and end, all that there are, and filters that somebody has configured. Out: subjects that
+begin to be wanted, and that are no more. A queue wants what it is bound to whether somebody consumes from it or not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from regraft.producers.nodes.amqp_keys import KeyFormError, subjects_of
+
+log = structlog.get_logger(__name__)
+
+BINDINGS_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Binding:
+    """A queue or another exchange that gets what the exchange routes by ``key``; topic exchanges have no arguments."""
+
+    kind: str
+    name: str
+    key: str
+
+
+class AmqpInterest:
+    """All that is wanted at one exchange. Queues with ``own`` before their first dot, or as a whole, want nothing."""
+
+    def __init__(self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str]) -> None:
+        self.counts = counts
+        self._on_interest, self._own = on_interest, own
+        self._bindings: set[Binding] = set()
+        self._wanted: Counter[str] = Counter()
+
+    def want_always(self, keys: Iterable[str]) -> None:
+        """Take these binding keys as wanted from now on; raise KeyFormError for what is none."""
+        for key in keys:
+            self._add(subjects_of(key))
+
+    def begin(self, binding: Binding) -> None:
+        """Take note of a binding, which may be known."""
+        if binding in self._bindings or self._is_own(binding):
+            return
+        if len(self._bindings) >= BINDINGS_MAX:
+            self.counts["too_many_bindings"] += 1
+            return
+        try:
+            subjects = subjects_of(binding.key)
+        except KeyFormError as error:
+            self.counts["bad_filter"] += 1
+            log.warning("interest_refused", queue=binding.name, reason=str(error))
+            return
+        self._bindings.add(binding)
+        self._add(subjects)
+
+    def end(self, binding: Binding) -> None:
+        """Take note that a binding is no more, if it was known."""
+        if binding in self._bindings:
+            self._bindings.discard(binding)
+            self._remove(subjects_of(binding.key))
+
+    def replace(self, bindings: Iterable[Binding]) -> None:
+        """Take these as all bindings that there are: what is new begins first, so that nothing ends in between."""
+        there = set(bindings)
+        gone = self._bindings - there
+        for binding in sorted(there):
+            self.begin(binding)
+        for binding in sorted(gone):
+            self.end(binding)
+
+    def _is_own(self, binding: Binding) -> bool:
+        return binding.kind == "queue" and (binding.name == self._own or binding.name.startswith(f"{self._own}."))
+
+    def _add(self, subjects: Iterable[str]) -> None:
+        for subject in subjects:
+            self._wanted[subject] += 1
+            if self._wanted[subject] == 1:
+                self._on_interest(subject, True)
+
+    def _remove(self, subjects: Iterable[str]) -> None:
+        for subject in subjects:
+            self._wanted[subject] -= 1
+            if not self._wanted[subject]:
+                del self._wanted[subject]
+                self._on_interest(subject, False)

@@ -1,0 +1,58 @@
+"""Routing keys of AMQP as subjects of the overlay, and binding keys as subjects with wildcards. Pure.
+
+In: keys such as ``orders.eu.4711``, binding keys such as ``orders.#``. Out: the same words as tokens of subjects. ``*``
+is one word in both; ``#`` is any number of words, none too, wherever it stands, ``>`` one more at least, and only at
+the end. What a subject cannot hold does not cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+KEY_BYTES_MAX = 255
+ANY, OPEN = "#", ">"
+_WILD = ("*", OPEN)  # Words that in a subject are no words.
+
+
+class KeyFormError(ValueError):
+    """A key or a subject that has no counterpart; the message says which and why."""
+
+
+def subject_of(key: str) -> str:
+    """Return the subject of a routing key; raise KeyFormError for one that is no subject."""
+    words = key.split(".")
+    if any(word in _WILD for word in words):
+        raise KeyFormError(f"{key!r} has a word that stands for others: a message cannot be published with it")
+    _check(key, words)
+    return key
+
+
+def key_of(subject: str) -> str:
+    """Return the routing key of a subject; raise KeyFormError for one that is too long."""
+    if len(subject.encode()) > KEY_BYTES_MAX:
+        raise KeyFormError(f"{subject[:80]!r}... is longer than the {KEY_BYTES_MAX} bytes of a routing key")
+    return subject
+
+
+def subjects_of(binding_key: str) -> tuple[str, ...]:
+    """Return subjects that together match all that a binding key matches, and more where # is not at its end.
+
+    Raises KeyFormError for a key with a word that no subject has.
+    """
+    words = binding_key.split(".") if binding_key else []
+    if OPEN in words:
+        raise KeyFormError(f"{binding_key!r} has the word >, which stands for others in the overlay")
+    _check(binding_key, [word for word in words if word != ANY])
+    if ANY not in words:
+        if not words:
+            raise KeyFormError("an empty binding key has no subject")
+        return (".".join(words),)
+    place = words.index(ANY)
+    before, is_at_end = words[:place], all(word == ANY for word in words[place:])
+    wanted = ".".join([*before, OPEN])
+    return (".".join(before), wanted) if before and is_at_end else (wanted,)
+
+
+def _check(key: str, words: Sequence[str]) -> None:
+    if "" in words or any(character.isspace() for character in key):
+        raise KeyFormError(f"{key!r} has an empty word or a space: the overlay joins words by one dot each")

@@ -1,0 +1,106 @@
+"""One connection of the library pika on the running loop, whose callbacks become answers that can be awaited.
+
+In: where a broker is. Out: channels, and why the connection or one of them is over. What is said over them belongs to
+:mod:`producers.nodes.amqp_door`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pika import ConnectionParameters
+from pika.adapters.asyncio_connection import AsyncioConnection
+from pika.channel import Channel
+from pika.exceptions import AMQPError
+
+
+class OverError(RuntimeError):
+    """A connection or a channel is over; the message says why."""
+
+
+class PikaChannel:
+    """A channel; ``over`` is done when it is closed, with the reason."""
+
+    def __init__(self) -> None:
+        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.channel: Channel
+
+    async def ask(self, method: Callable[..., Any], **arguments: Any) -> Any:
+        """Call a method of the channel and return the broker's answer; raise OverError when it closes the channel."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        try:
+            method(callback=partial(_settle, answer), **arguments)
+        except AMQPError as error:
+            raise OverError(_told(error)) from error
+        await _first_of(answer, self.over)
+        if not answer.done():
+            raise OverError(self.over.result())
+        return answer.result()
+
+    def note_closed(self, _channel: Channel, reason: BaseException) -> None:
+        """Take note that the channel is closed."""
+        if not self.over.done():
+            self.over.set_result(_told(reason))
+
+
+class PikaConnection:
+    """A connection; ``over`` is done when it is closed or was never there, with the reason."""
+
+    def __init__(self, parameters: ConnectionParameters) -> None:
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[str] = loop.create_future()
+        self._opened: asyncio.Future[Any] = loop.create_future()
+        self._channels: list[PikaChannel] = []
+        self._connection = AsyncioConnection(
+            parameters,
+            on_open_callback=partial(_settle, self._opened),
+            on_open_error_callback=self._note_closed,
+            on_close_callback=self._note_closed,
+            custom_ioloop=loop,
+        )
+
+    async def channel(self) -> PikaChannel:
+        """Return a new channel; raise OverError when the broker lets nobody in."""
+        await _first_of(self._opened, self.over)
+        if self.over.done():
+            raise OverError(self.over.result())
+        found = PikaChannel()
+        self._channels.append(found)
+        opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        channel = self._connection.channel(on_open_callback=partial(_settle, opened))
+        channel.add_on_close_callback(found.note_closed)
+        await _first_of(opened, found.over, self.over)
+        if not opened.done():
+            raise OverError((found.over if found.over.done() else self.over).result())
+        found.channel = channel
+        return found
+
+    async def close(self, wait_s_max: float) -> None:
+        """End the connection, in order if the broker answers in time."""
+        if self._connection.is_open:
+            self._connection.close()
+            await asyncio.wait({self.over}, timeout=wait_s_max)
+
+    def _note_closed(self, _connection: Any, reason: BaseException | str) -> None:
+        told = _told(reason)
+        for channel in self._channels:
+            if not channel.over.done():
+                channel.over.set_result(told)
+        if not self.over.done():
+            self.over.set_result(told)
+
+
+def _settle(answer: asyncio.Future[Any], *said: Any) -> None:
+    if not answer.done():
+        answer.set_result(said[0] if said else None)
+
+
+async def _first_of(*awaited: asyncio.Future[Any]) -> None:
+    await asyncio.wait(set(awaited), return_when=asyncio.FIRST_COMPLETED)
+
+
+def _told(reason: BaseException | str) -> str:
+    return str(reason) or type(reason).__name__

@@ -1,0 +1,163 @@
+"""A real RabbitMQ for tests: one for all of a process, as it takes seconds to start; each test has an exchange."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.infra.make_certificates import LocalAuthority
+from regraft.producers.nodes.ask_rabbit import RabbitApi
+from tests.producers.nodes.server_process import free_port
+
+PROGRAM = "rabbitmq-server"
+ELSEWHERE = Path("/usr/lib/rabbitmq/bin") / PROGRAM  # The one on Debian's PATH changes its user.
+START_S_MAX = 90.0
+IS_UP = b"Server startup complete"
+SETTINGS = """\
+listeners.tcp.1 = 127.0.0.1:{port}
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {api_port}
+listeners.ssl.1 = 127.0.0.1:{tls_port}
+ssl_options.cacertfile = {directory}/ca.pem
+ssl_options.certfile = {directory}/server.pem
+ssl_options.keyfile = {directory}/server-key.pem
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = true
+"""
+
+
+def find_rabbit() -> Path | None:
+    if ELSEWHERE.is_file():
+        return ELSEWHERE
+    found = shutil.which(PROGRAM)
+    return Path(found) if found else None
+
+
+def needs_rabbit() -> None:
+    """Skip the test where there is no RabbitMQ."""
+    if find_rabbit() is None or shutil.which("epmd") is None:
+        pytest.skip("no RabbitMQ is installed")
+
+
+class RabbitServer:
+    """One broker with its event exchange and its management interface, in the clear and with TLS."""
+
+    def __init__(self, directory: Path) -> None:
+        self.port, self.tls_port, self.api_port, self.names_port, self.peers_port = (free_port() for _ in range(5))
+        self.authority, self.log = LocalAuthority(directory), directory / "rabbit.log"
+        self.authority.issue("server")
+        (directory / "plugins").write_text("[rabbitmq_event_exchange,rabbitmq_management].")
+        places = {"port": self.port, "tls_port": self.tls_port, "api_port": self.api_port, "directory": directory}
+        (directory / "rabbit.conf").write_text(SETTINGS.format(**places))
+        self._environment = {
+            **os.environ,
+            "HOME": str(directory),
+            "RABBITMQ_NODENAME": f"t{self.port}@localhost",
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbit.conf"),
+            "RABBITMQ_MNESIA_BASE": str(directory / "db"),
+            "RABBITMQ_LOG_BASE": str(directory / "log"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "plugins"),
+            "RABBITMQ_DIST_PORT": str(self.peers_port),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none",
+            "ERL_EPMD_PORT": str(self.names_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"amqp://127.0.0.1:{self.port}"
+
+    @property
+    def api(self) -> RabbitApi:
+        return RabbitApi(f"http://127.0.0.1:{self.api_port}", "guest", "guest")
+
+    def start(self) -> RabbitServer:
+        begin = self.log.stat().st_size if self.log.exists() else 0
+        names = ("epmd", "-port", str(self.names_port), "-address", "127.0.0.1")
+        with self.log.open("ab") as log:
+            for command in (names, (str(find_rabbit()),)):
+                self._processes.append(
+                    subprocess.Popen(command, stdout=log, stderr=log, env=self._environment, start_new_session=True)
+                )
+        deadline_s = time.monotonic() + START_S_MAX
+        while IS_UP not in self.log.read_bytes()[begin:]:
+            assert time.monotonic() < deadline_s, self.log.read_text()
+            assert self._processes[-1].poll() is None, self.log.read_text()
+            time.sleep(0.05)
+        return self
+
+    def stop(self) -> None:
+        """Kill it, with all that it has started."""
+        for process in reversed(self._processes):
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._processes.clear()
+
+
+@cache
+def shared_rabbit() -> RabbitServer:
+    """Return the RabbitMQ of this process, which ends with it."""
+    directory = Path(tempfile.mkdtemp(prefix="rabbit-"))
+    server = RabbitServer(directory)
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    atexit.register(server.stop)
+    return server.start()
+
+
+class RabbitClient:
+    """A client of one exchange; each call waits for the broker's answer."""
+
+    def __init__(self, port: int, exchange: str, take: Callable[[Any], None]) -> None:
+        self._port, self.exchange, self._take = port, exchange, take
+
+    async def connected(self) -> RabbitClient:
+        from pika import ConnectionParameters
+
+        from regraft.producers.nodes.drive_pika import PikaConnection
+
+        self.connection = PikaConnection(ConnectionParameters("127.0.0.1", self._port))
+        self.main = await self.connection.channel()
+        declare = self.main.channel.exchange_declare
+        await self.main.ask(declare, exchange=self.exchange, exchange_type="topic", auto_delete=False)
+        return self
+
+    async def bind(self, key: str, queue: str = "", **more: Any) -> str:
+        """Return a queue that is bound by a key, a new one where none is named."""
+        channel = self.main.channel
+        if not queue:
+            told = await self.main.ask(channel.queue_declare, queue="", exclusive=True, **more)
+            queue = told.method.queue
+            await self.main.ask(
+                channel.basic_consume, queue=queue, on_message_callback=lambda *said: self._take(said), auto_ack=True
+            )
+        await self.main.ask(channel.queue_bind, queue=queue, exchange=self.exchange, routing_key=key)
+        return queue
+
+    async def unbind(self, queue: str, key: str) -> None:
+        await self.main.ask(self.main.channel.queue_unbind, queue=queue, exchange=self.exchange, routing_key=key)
+
+    async def delete(self, queue: str) -> None:
+        await self.main.ask(self.main.channel.queue_delete, queue=queue)
+
+    async def publish(self, key: str, payload: bytes, **properties: Any) -> None:
+        from pika import BasicProperties
+
+        self.main.channel.basic_publish(self.exchange, key, payload, BasicProperties(**properties))
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        await self.connection.close(5.0)

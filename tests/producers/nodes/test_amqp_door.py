@@ -1,0 +1,265 @@
+"""The door to a RabbitMQ broker: what only AMQP has, and brokers that do not tell what their clients want."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from regraft.producers.nodes.amqp_door import PAYLOAD_BYTES_MAX, AmqpDoor, AmqpPlace
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from tests.producers.nodes.door_brokers import Heard, amqp_broker
+from tests.producers.nodes.rabbit_servers import RabbitServer, needs_rabbit, shared_rabbit
+from tests.producers.nodes.server_process import free_port
+from tests.producers.nodes.test_doors import opened, until
+
+Steps = Callable[[Any, Heard], Awaitable[None]]
+
+
+@pytest.fixture
+def run_amqp() -> Callable[..., None]:
+    needs_rabbit()
+
+    def run(steps: Steps, **more: Any) -> None:
+        async def go() -> None:
+            heard = Heard()
+            async with amqp_broker(shared_rabbit(), heard, **more) as broker:
+                await asyncio.wait_for(steps(broker, heard), 60)
+
+        asyncio.run(go())
+
+    return run
+
+
+def test_bindings_come_and_go(run_amqp: Callable[..., None]) -> None:
+    """Each binding counts, of a queue and of an exchange, and ends with its queue; # inside asks for more."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        client, ask = broker.client, broker.client.main.ask
+        before = await client.bind("a.#")
+        await client.bind("a.*.b", before)
+        await opened(broker, heard)
+        assert heard.wanted == {"a", "a.>", "a.*.b"}
+        await client.unbind(before, "a.*.b")
+        await until(lambda: heard.wanted == {"a", "a.>"})
+        await client.bind("x.#.y", before)
+        await client.bind(" ", before)
+        await ask(client.main.channel.exchange_declare, exchange="beside", exchange_type="fanout", auto_delete=True)
+        bind = {"destination": "beside", "source": broker.exchange, "routing_key": "a.#"}
+        await ask(client.main.channel.exchange_bind, **bind)
+        await until(lambda: heard.wanted == {"a", "a.>", "x.>"})
+        await client.delete(before)
+        await until(lambda: heard.wanted == {"a", "a.>"})
+        await ask(client.main.channel.exchange_unbind, **bind)
+        await until(lambda: not heard.wanted)
+        assert broker.door.counts["bad_filter"] == 1
+
+    run_amqp(steps)
+
+
+PROPERTIES = {
+    "content_type": "text/plain",
+    "content_encoding": "gzip",
+    "delivery_mode": 2,
+    "priority": 7,
+    "correlation_id": "4711",
+    "reply_to": "answers",
+    "expiration": "60000",
+    "message_id": "m1",
+    "timestamp": 1_795_627_000,
+    "type": "quote",
+    "app_id": "shop",
+    "headers": {
+        "plain": "text", "empty": "", " odd : name ": "x", "Amqp-Type": "not ours", "number": -1, "big": 1 << 40,
+        "yes": True, "price": Decimal("1.25"), "bytes": b"\0\xff", "none": None, "list": [1, "a"],
+        "table": {"a": {"b": 1}}, "when": datetime(2026, 1, 2, tzinfo=UTC),
+    },
+}  # fmt: skip
+
+
+def test_properties_of_amqp_cross_as_they_are(run_amqp: Callable[..., None]) -> None:
+    """Properties and headers of every type come in, and go out, as they were, with the mark that they were carried."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        await opened(broker, heard)
+        got: list[Any] = []
+        broker.client._take = got.append
+        await broker.client.bind("out")
+        await broker.client.publish("in", b"hello", **PROPERTIES)
+        await until(lambda: bool(heard.messages))
+        (message,) = heard.messages
+        assert message.reply == "answers"
+        assert broker.door.publish(LocalMessage("out", b"hello", message.reply, message.headers))
+        await until(lambda: bool(got))
+        _, _, properties, _ = got[0]
+        assert properties.headers.pop("Regraft-Carried") == "b01"
+        found = {name: getattr(properties, name) for name in PROPERTIES}
+        assert found == PROPERTIES
+
+    run_amqp(steps)
+
+
+def test_header_that_the_library_does_not_write_comes_as_text() -> None:
+    """A fraction, alone or in a table, is read but never written: others beside it keep their type."""
+    from pika import BasicProperties
+
+    from regraft.producers.nodes.amqp_headers import block_of, properties_of
+
+    block = block_of(BasicProperties(headers={"share": 0.5, "table": {"a": [0.5]}, "number": 1}))
+    headers = properties_of(block, "", "b01").headers
+    assert headers == {"share": "0.5", "table": "{'a': [0.5]}", "number": 1, "Regraft-Carried": "b01"}
+
+
+def test_headers_of_others_never_end_the_channel(run_amqp: Callable[..., None]) -> None:
+    """What a client of another kind writes into properties that AMQP checks comes as headers."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        door = await opened(broker, heard)
+        got: list[Any] = []
+        broker.client._take = got.append
+        await broker.client.bind("out")
+        bad = ["Expiration: soon", "Priority: 999", "Delivery-Mode: 3", "Timestamp: -1", "Type: " + "x" * 300]
+        lines = [*(f"Amqp-{each}" for each in bad), "Amqp-Headers: AAAA", "Amqp-Headers: ?"]
+        block = "".join(f"{line}\r\n" for line in ["NATS/1.0", *lines, ""]).encode()
+        assert door.publish(LocalMessage("out", b"1", headers=block))
+        assert door.publish(LocalMessage("out", b"2"))
+        await until(lambda: len(got) == 2)
+        assert got[0][2].headers["Amqp-Expiration"] == "soon"
+        assert got[0][2].expiration is None
+        assert door.counts == {}
+
+    run_amqp(steps)
+
+
+def test_what_cannot_cross_is_counted(run_amqp: Callable[..., None]) -> None:
+    """Keys that are no subjects, subjects that are no keys, and what no link carries."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        door = await opened(broker, heard)
+        assert not door.publish(LocalMessage("a" * 256, b""))
+        for key in ("a b", "", "a..b"):
+            await broker.client.publish(key, b"")
+        await broker.client.publish("x", bytes(PAYLOAD_BYTES_MAX + 1))
+        await broker.client.publish("x", b"1")
+        await until(lambda: bool(heard.messages))
+        assert door.counts == {"bad_topic": 4, "payload_too_large": 1}
+        assert [message.payload for message in heard.messages] == [b"1"]
+
+    run_amqp(steps)
+
+
+def test_connection_that_is_cut_is_made_again(run_amqp: Callable[..., None]) -> None:
+    """What was wanted stands; what changed meanwhile is known when it is back."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        door = await opened(broker, heard)
+        stays, goes = await broker.client.bind("stays"), await broker.client.bind("goes")
+        await until(lambda: heard.wanted == {"stays", "goes"})
+        door._interest.end = lambda _: None  # As if the connection had been cut before.
+        await broker.client.delete(goes)
+        await broker.client.bind("*", stays)
+        await until(lambda: "*" in heard.wanted)
+        del door._interest.end
+        door._connection._connection._transport._sock.shutdown(2)  # As a network does.
+        await until(lambda: not door.is_open)
+        assert not door.publish(LocalMessage("stays", b""))
+        await until(lambda: heard.wanted == {"stays", "*"} and door.is_open)
+        assert [each for each in heard.interest if each[0] != "goes"] == [("stays", True), ("*", True)]
+        await broker.client.publish("x", b"1")
+        await until(lambda: len(heard.messages) == 1)
+
+    run_amqp(steps)
+
+
+def test_durable_queue_gives_again_what_is_not_safe_once(run_amqp: Callable[..., None]) -> None:
+    """Over a cut, what was taken comes no second time, safe meanwhile or not; the next life gets what is not safe."""
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        door = await opened(broker, heard)
+        for number in range(6):
+            await broker.client.publish("n", b"%d" % (number // 2))  # Each twice: equal, but not the same.
+        await until(lambda: len(heard.messages) == 6)
+        door.release(heard.messages[0].receipt)
+        connection = door._connection
+        connection._connection._transport._sock.shutdown(2)  # As a network does.
+        door.release(heard.messages[3].receipt)
+        await until(lambda: door._connection is not connection and door.is_open)
+        await broker.client.publish("n", b"3")
+        await until(lambda: len(heard.messages) == 7)
+        assert [message.payload for message in heard.messages] == [b"0", b"0", b"1", b"1", b"2", b"2", b"3"]
+        assert door.counts["redelivered"] >= 4
+        door.release(heard.messages[6].receipt)
+        assert door.publish(LocalMessage("n", b"ours"))
+        await asyncio.sleep(0.2)
+        await door.close()
+        await broker.client.publish("n", b"4")
+        again: list[LocalMessage] = []
+        place = AmqpPlace(broker.exchange, broker.server.api, is_durable=True)
+        other = AmqpDoor(broker.server.url, "b01", place=place)
+        await other.start(lambda *_: None, again.append)
+        await until(lambda: len(again) == 5)
+        assert sorted(message.payload for message in again) == [b"0", b"1", b"2", b"2", b"4"]
+        for message in again:
+            other.release(message.receipt)
+        await other._main.ask(other._main.channel.queue_delete, queue="regraft.b01")
+        await other.close()
+
+    run_amqp(steps, is_durable=True)
+
+
+def _ask(server: RabbitServer, method: str, path: str, body: bytes = b"{}") -> None:
+    heads = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/json"}
+    urlopen(Request(f"{server.api.url}{path}", body, heads, method=method)).close()
+
+
+def test_broker_without_events_is_asked_again(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a virtual host that has no event exchange the management interface says what is wanted, seconds later."""
+    monkeypatch.setattr("regraft.producers.nodes.amqp_door.POLL_S", 0.1)
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        server = broker.server
+        _ask(server, "PUT", "/api/vhosts/quiet%20one")
+        _ask(server, "PUT", "/api/permissions/quiet%20one/guest", b'{"configure":".*","write":".*","read":".*"}')
+        url = f"{server.url}/quiet%20one"
+        with pytest.raises(DoorError, match=r"rabbitmq_event_exchange.*node\.door_api.*node\.door_filters"):
+            await AmqpDoor(url, "b01").start(lambda *_: None, lambda _: None)
+        filtered = AmqpDoor(url, "b01", place=AmqpPlace(filters=["a.#"]))
+        await filtered.start(lambda *one: heard.interest.append(one), heard.messages.append)
+        assert heard.wanted == {"a", "a.>"}
+        await filtered.close()
+        heard.interest.clear()
+        door = AmqpDoor(url, "b01", place=AmqpPlace(api=server.api))
+        await door.start(lambda *one: heard.interest.append(one), heard.messages.append)
+        binding = "/api/bindings/quiet%20one/e/amq.topic/e/amq.fanout"
+        _ask(server, "POST", binding, b'{"routing_key": "b.*"}')
+        await until(lambda: heard.wanted == {"b.*"})
+        _ask(server, "DELETE", f"{binding}/b.%2A")
+        await until(lambda: not heard.wanted)
+        await door.close()
+
+    run_amqp(steps)
+
+
+def test_door_says_what_is_wrong(run_amqp: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address, a key, a port where nobody answers and an exchange that is not there are named with what to do."""
+    with pytest.raises(DoorError, match="names a RabbitMQ broker"):
+        AmqpDoor("mqtt://127.0.0.1", "b01")
+
+    async def start(url: str, **more: Any) -> None:
+        await AmqpDoor(url, "b01", place=AmqpPlace(**more)).start(lambda *_: None, lambda _: None)
+
+    async def steps(broker: Any, heard: Heard) -> None:
+        with pytest.raises(DoorError, match=r"exchange 'nowhere' of 127.0.0.1:\d+ cannot be used: .*NOT_FOUND"):
+            await start(broker.server.url, exchange="nowhere")
+        monkeypatch.setattr("regraft.producers.nodes.amqp_door.CONNECT_S_MAX", 0.3)
+        with pytest.raises(DoorError, match="door_user"):
+            await start(f"amqp://127.0.0.1:{free_port()}")
+        with pytest.raises(DoorError, match=r"node\.door_filters: 'a b'"):
+            await start(broker.server.url, filters=["a b"])
+
+    run_amqp(steps)

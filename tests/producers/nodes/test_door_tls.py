@@ -1,0 +1,125 @@
+"""Doors over TLS: the broker proves who it is and so does the node; nobody goes on in the clear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regraft.infra.make_certificates import LocalAuthority
+from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+from regraft.producers.nodes.node_parts import door_of
+from tests.producers.nodes.door_brokers import NEEDS
+from tests.producers.nodes.mqtt_brokers import MqttServer
+from tests.producers.nodes.nats_servers import NatsServer
+from tests.producers.nodes.rabbit_servers import shared_rabbit
+from tests.producers.nodes.server_process import free_port
+from tests.producers.nodes.test_doors import until
+
+NATS_TLS = """leafnodes {{ listen: "127.0.0.1:{port}", tls {{
+  ca_file: "{ca}", cert_file: "{certificate}", key_file: "{key}", verify: true }} }}"""
+MQTT_TLS = """
+listener {port} 127.0.0.1
+cafile {ca}
+certfile {certificate}
+keyfile {key}
+require_certificate true
+"""
+
+
+@dataclass
+class Secure:
+    """A broker with TLS: its door's address, that of the same port in the clear, and whose certificates it takes."""
+
+    door: str
+    clear: str
+    authority: LocalAuthority
+    more: dict[str, Any]
+
+
+@pytest.fixture(params=["nats", "mqtt", "amqp"])
+def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secure]:
+    NEEDS[request.param]()
+    if request.param == "amqp":
+        rabbit = shared_rabbit()
+        place = f"127.0.0.1:{rabbit.tls_port}"
+        yield Secure(f"amqps://{place}", f"amqp://{place}", rabbit.authority, {"door_exchange": "amq.topic"})
+        return
+    authority = LocalAuthority(tmp_path / "tls")
+    issued = authority.issue("server")
+    files = {"ca": authority.ca_file, "certificate": issued.certificate_file, "key": issued.key_file}
+    port = free_port()
+    server: Any
+    if request.param == "nats":
+        server = NatsServer("b01", tmp_path, leaf=NATS_TLS.format(port=port, **files), leaf_port=port)
+        found = Secure(f"tls://127.0.0.1:{port}", f"nats://127.0.0.1:{port}", authority, {})
+    else:
+        server = MqttServer("b01", tmp_path, MQTT_TLS.format(port=port, **files))
+        found = Secure(f"mqtts://127.0.0.1:{port}", f"mqtt://127.0.0.1:{port}", authority, {})
+    server.start()
+    yield found
+    server.stop()
+
+
+def settings_of(secure: Secure, door: str, directory: Path, authority: LocalAuthority) -> NodeSettings:
+    issued = authority.issue("node")
+    return NodeSettings(
+        "none:1", directory / "inventory.json", directory / "node.json", broker="b01", door=door,
+        door_ca_file=secure.authority.ca_file, door_certificate_file=issued.certificate_file,
+        door_key_file=issued.key_file, **secure.more,
+    )  # fmt: skip
+
+
+def test_messages_cross_a_secure_door(secure: Secure, tmp_path: Path) -> None:
+    """What one node's door hands over another's takes, each with a certificate; large ones and many at once, too."""
+
+    async def go() -> None:
+        settings = settings_of(secure, secure.door, tmp_path, secure.authority)
+        one, other = door_of(settings, "b01"), door_of(settings, "b02")
+        heard: list[LocalMessage] = []
+        await one.start(lambda *_: None, lambda _: None)
+        await other.start(lambda *_: None, heard.append)
+        assert one.is_open
+        assert other.is_open
+        payloads = [b"%d" % number for number in range(500)] + [bytes(range(256)) * 2_048]
+        for payload in payloads:
+            assert one.publish(LocalMessage("a.b", payload))
+        await until(lambda: len(heard) == len(payloads))
+        assert [message.payload for message in heard] == payloads
+        await one.close()
+        await other.close()
+
+    asyncio.run(go())
+
+
+def test_who_proves_nothing_is_refused(secure: Secure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate of another authority, on either side, and a door in the clear: no such door opens."""
+    for door in ("nats_door", "mqtt_door", "amqp_door"):
+        monkeypatch.setattr(f"regraft.producers.nodes.{door}.CONNECT_S_MAX", 0.5)
+    stranger = LocalAuthority(tmp_path / "stranger")
+    unknown = settings_of(secure, secure.door, tmp_path, stranger)
+    strange = Secure(secure.door, secure.clear, stranger, secure.more)
+    distrusted = settings_of(strange, secure.door, tmp_path, secure.authority)
+    clear = settings_of(secure, secure.clear, tmp_path, secure.authority)
+
+    async def go() -> None:
+        for settings in (unknown, distrusted, clear):
+            with pytest.raises(DoorError):
+                await door_of(settings, "b01").start(lambda *_: None, lambda _: None)
+
+    asyncio.run(go())
+
+
+def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
+    """A file that is none, and a certificate without its key, are told in one sentence."""
+    files = tmp_path / "inventory.json", tmp_path / "node.json"
+    lost = NodeSettings("none:1", *files, broker="b01", door="tls://127.0.0.1", door_ca_file=tmp_path / "no.pem")
+    with pytest.raises(DoorError, match=r"the certificates of the door cannot be used .*node\.door_ca_file"):
+        door_of(lost, "b01")
+    half = NodeSettings("none:1", *files, broker="b01", door="tls://127.0.0.1", door_key_file=tmp_path / "key.pem")
+    assert any("door_certificate_file and door_key_file are wanted together" in fault for fault in half.faults())
