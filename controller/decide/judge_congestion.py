@@ -18,6 +18,7 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Verdict
 from regraft.schemas.state import QueueState
+from regraft.schemas.write_figures import figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reach
     for what, measured, load_now, load_then in _loads(hot, now, then):
         if load_then > load_now * (1 + ROUNDING_SHARE) + ROUNDING_SHARE:
             return Verdict.CONGESTED, (
-                f"{what} is congested ({measured:.4g}) and would carry {load_then:.4g}/s, {load_now:.4g}/s now"
+                f"{what} is congested ({figure(measured)}) and would carry {figure(load_then)}/s, "
+                f"{figure(load_now)}/s now"
             )
     return None
 

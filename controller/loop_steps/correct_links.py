@@ -19,6 +19,7 @@ from regraft.controller.windows.measure_links import LinkMeter, counted_drift
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.write_figures import figure
 
 LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the model: subjects of MODEL_DRIFT.
 DRIFT_WINDOWS = 3  # Of one epoch each; their median shows drift, so that no single window decides.
@@ -87,7 +88,9 @@ class CorrectLinks:
 
     def _tell_links(self, changed: Mapping[Link, tuple[float, float]], now_ms: int) -> None:
         by_factor = sorted(changed.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
-        named = ", ".join(f"{a}-{b} {before:.4g} -> {after:.4g}" for (a, b), (before, after) in by_factor[:NAMED_MAX])
+        named = ", ".join(
+            f"{a}-{b} {figure(before)} -> {figure(after)}" for (a, b), (before, after) in by_factor[:NAMED_MAX]
+        )
         more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
         self._tell(LINKS, f"links cost otherwise than they did, by measured round trips: {named}{more}", now_ms)
 

@@ -13,6 +13,7 @@ from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
+from regraft.schemas.write_figures import figure
 
 WINDOWS_IN_A_ROW = 2  # A burst of one window does not count; a lasting one is reported at its second.
 
@@ -52,7 +53,7 @@ class WatchCaps:
                 self._tell(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=True)
 
     def _tell(self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, *, is_over: bool) -> None:
-        passes = f"{broker} passes {passed_per_s:.4g} notifications/s, its limit is {cap_per_s:.4g}"
+        passes = f"{broker} passes {figure(passed_per_s)} notifications/s, its limit is {figure(cap_per_s)}"
         what_to_do = "--planner pack_drop moves subscribers away, `regraft maintain --evacuate` does so by order"
         text = f"{passes}: it is within it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"
         details = {"passed_per_s": f"{passed_per_s:.4g}", "load_max_per_s": f"{cap_per_s:.4g}"}

@@ -17,6 +17,7 @@ from regraft.overlay.place_costs import PlaceCosts
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_places import Regions, id_moves_between, places_of
 from regraft.schemas.plan import Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "exchange_places_scot"
 
@@ -74,7 +75,9 @@ def exchange_places_scot(
 def _proposal(found: PlaceExchange, before: Regions) -> Proposal:
     id_moves = id_moves_between(places_of(before), places_of(found.regions))
     saved = found.before_per_s - found.after_per_s
-    reason = f"{found.one} and {found.other} exchange places, which saves {saved:.4g} of {found.before_per_s:.4g}/s"
+    reason = (
+        f"{found.one} and {found.other} exchange places, which saves {figure(saved)} of {figure(found.before_per_s)}/s"
+    )
     return Proposal(PLANNER, (), (), found.before_per_s, found.after_per_s, 0.0, reason, id_moves=id_moves)
 
 

@@ -21,6 +21,7 @@ from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_places import region_link_names
 from regraft.overlay.structured_cyclic import OverlayShapeError
 from regraft.schemas.plan import Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "link_regions_scot"
 
@@ -105,7 +106,7 @@ def _is_overlay(overlay: ScotConfiguration, links: RegionLinks) -> bool:
 
 def _proposal(before: RegionLinks, after: RegionLinks, before_per_s: float, after_per_s: float) -> Proposal:
     removed, added = (region_link_names(set(one) - set(other)) for one, other in ((before, after), (after, before)))
-    reason = f"saves {before_per_s - after_per_s:.4g} of {before_per_s:.4g}/s in all clusters together"
+    reason = f"saves {figure(before_per_s - after_per_s)} of {figure(before_per_s)}/s in all clusters together"
     return Proposal(PLANNER, removed, added, before_per_s, after_per_s, 0.0, reason)
 
 

@@ -13,6 +13,7 @@ from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec, moving_proposal
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "move_publishers_scot"
 
@@ -42,7 +43,7 @@ def move_publishers_scot(
     cost_per_s = costs.total_per_s(overlay.home_of)
     proposals = []
     for gain_per_s, now, move in found[: min(context.proposals_max, context.moves_max)]:
-        reason = f"costs {now - gain_per_s:.4g} instead of {now:.4g}/s there"
+        reason = f"costs {figure(now - gain_per_s)} instead of {figure(now)}/s there"
         proposals.append(moving_proposal(PLANNER, (move,), cost_per_s, cost_per_s - gain_per_s, reason))
         cost_per_s -= gain_per_s
     return proposals

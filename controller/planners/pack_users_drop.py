@@ -24,6 +24,7 @@ from regraft.overlay.configuration import Configuration
 from regraft.overlay.group_moves import group_move_changes_per_s
 from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import HomeMove, Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "pack_drop"
 TIE_SHARE = 1e-9  # What saves no more of the cost than this is rounding of floats.
@@ -175,7 +176,7 @@ class _Look:
         delay = f"{self.state.inventory.delay_ms[start, end]:.3g} ms away"
         reason = f"{self.counts[start]} subscribers of {here} cost least at {there}, {delay}; {here} then serves none"
         if is_relief and caps is not None:
-            reason = f"{here} passes {load_per_s:.4g}/s, its limit is {caps[start]:.4g}/s; {reason}"
+            reason = f"{here} passes {figure(load_per_s)}/s, its limit is {figure(caps[start])}/s; {reason}"
         moves = (HomeMove(here, there),)
         name = OVERLOAD if is_relief else PLANNER
         proposal = emptying_proposal(name, moves, self._cost_per_s, self._cost_per_s + change_per_s, reason)

@@ -19,6 +19,7 @@ from regraft.overlay.cost import link_crossings
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.write_figures import figure
 
 Directed = tuple[str, str]  # The broker at whose end of a link the queue is, and its peer.
 
@@ -80,8 +81,8 @@ def relieve_links_scot(
             continue
         after_per_s = cost_per_s + state.costs.at_home(name, best) - state.costs.at_home(name, homes[name])
         reason = (
-            f"congested for {settings.congested_windows} windows: {_named(persistent)}; {name} sends {load_per_s:.4g} "
-            f"instead of {loads[name]:.4g} notifications/s there"
+            f"congested for {settings.congested_windows} windows: {_named(persistent)}; {name} sends "
+            f"{figure(load_per_s)} instead of {figure(loads[name])} notifications/s there"
         )
         moves = (ClientMove(name, homes[name], best),)
         proposals.append(moving_proposal(RELIEF, moves, cost_per_s, after_per_s, reason))

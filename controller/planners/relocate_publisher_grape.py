@@ -17,6 +17,7 @@ from regraft.controller.planners.steps.shared_settings import OrderSettings, Ses
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.configuration import Configuration
 from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "relocate_publisher_grape"
 
@@ -57,8 +58,8 @@ def relocate_publisher_grape(
     for choice in GrapeSelection(state, settings).choices(settings.grape_priority, settings.grape_weight):
         if choice.home_to != choice.home_from:
             reasons[ClientMove(choice.publisher, choice.home_from, choice.home_to)] = (
-                f"{choice.messages_to:.4g} instead of {choice.messages_from:.4g} messages a notification, "
-                f"mean delay {choice.delay_ms_to:.4g} instead of {choice.delay_ms_from:.4g} ms "
+                f"{figure(choice.messages_to)} instead of {figure(choice.messages_from)} messages a notification, "
+                f"mean delay {figure(choice.delay_ms_to)} instead of {figure(choice.delay_ms_from)} ms "
                 f"({settings.grape_priority} first, weight {settings.grape_weight})"
             )
     return rank_moves(state, settings.order, context, PLANNER, reasons, rng)

@@ -22,6 +22,7 @@ from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.link_sides import HungTree
 from regraft.schemas.plan import ClientMove, Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "relocate_publisher_pop"
 NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).
@@ -83,7 +84,7 @@ def relocate_publisher_pop(
         if target != home:
             total, first = float(traced.subscribers.sum()), state.inventory.brokers[walk.path[1]]
             reasons[ClientMove(publisher, home, target)] = (
-                f"of {total:.4g} matching subscribers, {walk.behind_first:.4g} are behind the link to {first}; "
+                f"of {figure(total)} matching subscribers, {figure(walk.behind_first)} are behind the link to {first}; "
                 f"{target} is {len(walk.path) - 1} hops that way ({traced.count} notifications traced)"
             )
     return rank_moves(state, settings.order, context, PLANNER, reasons, rng)

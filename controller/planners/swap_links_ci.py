@@ -24,6 +24,7 @@ from regraft.overlay.horizon_paths import Paths, paths_within
 from regraft.overlay.interest_caches import InterestCaches
 from regraft.overlay.tree_costs import LinkSwap
 from regraft.schemas.plan import Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "swap_links_ci"
 TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: sums of floats differ in their last digits by order alone.
@@ -222,8 +223,9 @@ def _agreed_swaps(
             link(brokers[path[0]], brokers[path[-1]]),
         )
         swaps[swap] = (
-            f"cycle of {len(path)}: its brokers estimate {removals[row, cut]:.4g} without "
-            f"{swap.removed[0]}-{swap.removed[1]} against {staying[row]:.4g} without {swap.added[0]}-{swap.added[1]}"
+            f"cycle of {len(path)}: its brokers estimate {figure(removals[row, cut])} "
+            f"without {swap.removed[0]}-{swap.removed[1]} against {figure(staying[row])} "
+            f"without {swap.added[0]}-{swap.added[1]}"
         )
     return swaps
 

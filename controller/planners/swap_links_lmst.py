@@ -11,6 +11,7 @@ from regraft.controller.planners.steps.shared_settings import HorizonSettings
 from regraft.controller.state.planner_interface import PlannerSpec
 from regraft.overlay.configuration import Configuration
 from regraft.schemas.plan import Proposal
+from regraft.schemas.write_figures import figure
 
 PLANNER = "swap_links_lmst"
 
@@ -26,7 +27,9 @@ def swap_links_lmst(
     arrival, if that is asked for.
     """
     reasons = {
-        found.swap: f"the link costs {found.weight_added:.4g}, the costliest of its path {found.weight_removed:.4g}"
+        found.swap: (
+            f"the link costs {figure(found.weight_added)}, the costliest of its path {figure(found.weight_removed)}"
+        )
         for found in lighter_swaps(state, settings.horizon_hops, state.inventory.link_cost)
     }
     return rank_swaps(state, settings.order, context, PLANNER, reasons, rng)

@@ -36,8 +36,8 @@ def known_text(cost_per_s: float | None) -> str:
 
 
 def number_text(value: float, digits: int = 0) -> str:
-    """Return a number with a space between thousands."""
-    return f"{value:,.{digits}f}".replace(",", " ")
+    """Return a number with a comma between thousands."""
+    return f"{value:,.{digits}f}"
 
 
 def _html(cell: str) -> str:

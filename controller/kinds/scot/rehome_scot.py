@@ -20,6 +20,7 @@ from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import scot_breakdown
 from regraft.schemas.plan import ClientMove
+from regraft.schemas.write_figures import figure
 
 HOMES_TRIED_MAX = 8  # By one publisher: a repair waits for nothing.
 
@@ -90,7 +91,7 @@ def homes_within_caps(
         now = after.get(best, now)
         found.append(ClientMove(move.client, move.home_from, best))
     above = [
-        f"{broker} passes {load:.4g} notifications/s, its limit is {cap:.4g}"
+        f"{broker} passes {figure(load)} notifications/s, its limit is {figure(cap)}"
         for broker, load, cap in zip(loads.overlay.brokers, now.tolist(), loads.caps.tolist(), strict=True)
         if load > cap
     ]

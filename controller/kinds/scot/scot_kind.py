@@ -26,6 +26,7 @@ from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import scot_breakdown
 from regraft.schemas.plan import OFF_RING, Proposal, Verdict, place_text
+from regraft.schemas.write_figures import figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         for broker, load_max in zip(self.inventory.brokers, self.inventory.load_max_per_s, strict=True):
             if then.get(broker, 0.0) > max(load_max, now.get(broker, 0.0)) * (1 + ROUNDING_SHARE):
                 return Verdict.CAPACITY, (
-                    f"{broker} would pass {then[broker]:.4g} notifications/s, the limit is {load_max:.4g}"
+                    f"{broker} would pass {figure(then[broker])} notifications/s, the limit is {figure(load_max)}"
                 )
         return None
 

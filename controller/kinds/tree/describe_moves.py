@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.schemas.plan import ClientMove
+from regraft.schemas.write_figures import figure
 
 
 def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
@@ -28,8 +29,8 @@ def effect_text(state: TreeState, moves: Sequence[ClientMove]) -> str:
             rates[place] += float(priced.message_rates_per_s[priced.place_of(move.client), row[home]])
             ways = _ways_from(state, home)
             delays[place] += sum(ways[broker] * number for broker, number in deliveries.items())
-    text = f"messages {rates[0]:.4g} -> {rates[1]:.4g}/s"
-    return f"{text}, delay {delays[0] / count:.4g} -> {delays[1] / count:.4g}" if count else text
+    text = f"messages {figure(rates[0])} -> {figure(rates[1])}/s"
+    return f"{text}, delay {figure(delays[0] / count)} -> {figure(delays[1] / count)}" if count else text
 
 
 def _ways_from(state: TreeState, home: str) -> dict[str, float]:

@@ -22,6 +22,7 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.tree_costs import TreeCosts
 from regraft.overlay.weighted_sets import WeightedSets
 from regraft.schemas.plan import ClientMove
+from regraft.schemas.write_figures import figure
 
 
 def repaired_tree(present: Configuration, task: RepairTask, degree_max: int) -> Repair:
@@ -174,7 +175,9 @@ class _Mending:
         if self.leaves:
             said.append(f"leaves by {_links_text(self.leaves)}")
         if self.sets is None and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
-            said.append(f"links cost {self.joined.cost:.4g}, no choice costs less than {self.joined.cost_min:.4g}")
+            said.append(
+                f"links cost {figure(self.joined.cost)}, no choice costs less than {figure(self.joined.cost_min)}"
+            )
         if self.exceeded:
             said.append(f"above their caps, as few as can be: {named_text(self.exceeded)}")
         if moves:

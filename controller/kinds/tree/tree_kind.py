@@ -28,6 +28,7 @@ from regraft.overlay.least_cost import least_cost_per_s
 from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.live_view import ShownBill
 from regraft.schemas.plan import Proposal, Verdict
+from regraft.schemas.write_figures import figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +85,8 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         for position in (then > loads * (1 + ROUNDING_SHARE)).nonzero()[0]:
             if then[position] > now[position] * (1 + ROUNDING_SHARE):
                 return Verdict.CAPACITY, (
-                    f"{names[position]} would pass {then[position]:.4g} notifications/s, "
-                    f"the limit is {loads[position]:.4g}"
+                    f"{names[position]} would pass {figure(then[position])} notifications/s, "
+                    f"the limit is {figure(loads[position])}"
                 )
         return None
 

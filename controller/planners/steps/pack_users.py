@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from regraft.overlay.packed_users import Floats, Homes, PackingError, PackingInstance
+from regraft.schemas.write_figures import figure
 
 ROUNDING = 1e-9
 
@@ -26,8 +27,8 @@ class Room:
         found = np.flatnonzero(self.left_per_s + self._slack_per_s >= self._demand_per_s[user])
         if not len(found):
             raise PackingError(
-                f"no broker has room for user {user}, who needs {self._demand_per_s[user]:.4g}/s: the most that one "
-                f"has left is {self.left_per_s.max():.4g}/s; give brokers more room, or add one"
+                f"no broker has room for user {user}, who needs {figure(self._demand_per_s[user])}/s: the most that "
+                f"one has left is {figure(self.left_per_s.max())}/s; give brokers more room, or add one"
             )
         return found
 

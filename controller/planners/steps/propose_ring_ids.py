@@ -15,6 +15,7 @@ from regraft.controller.planners.steps.shared_settings import ReassignmentSettin
 from regraft.overlay.ring_costs import topic_costs
 from regraft.overlay.ring_reassignment import Mapping, RingProblem
 from regraft.schemas.plan import IdMove, Proposal
+from regraft.schemas.write_figures import figure
 
 
 def reassigning_proposals(
@@ -60,8 +61,8 @@ def _proposal(
 ) -> Proposal:
     after = topic_costs(ring.configuration.ring, ring.roots, ring.wanted[found.mapping]).at_rates(ring.rates_per_s)
     reason = (
-        f"over {settings.ring_free_s:.4g} s saves {found.benefit:.4g} messages and hops, and takes {found.cost:.4g} "
-        f"messages to give {found.moved} of {len(found.mapping)} brokers other IDs"
+        f"over {figure(settings.ring_free_s)} s saves {figure(found.benefit)} messages and hops, and takes "
+        f"{figure(found.cost)} messages to give {found.moved} of {len(found.mapping)} brokers other IDs"
     )
     before_per_s = ring.cost.total_per_s(context.delay_weight)
     after_per_s = after.total_per_s(context.delay_weight)
