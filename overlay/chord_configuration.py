@@ -204,14 +204,14 @@ class ChordConfiguration:
         """
         if not plan.ring_target:
             raise ValueError(
-                f"plan {plan.plan} leads to a tree, but the inventory's overlay is a ring: take the inventory that it "
+                f"{plan.plan} leads to a tree, but the inventory's overlay is a ring: take the inventory that it "
                 "was made for, or another namespace"
             )
         target = {one.broker: one.ring_id for one in plan.ring_target}
         brokers = tuple(sorted(plan.brokers_target)) or self.brokers
         if tuple(sorted(target)) != brokers:
             raise ValueError(
-                f"plan {plan.plan} leads to a ring of {len(target)} brokers, which are not the {len(brokers)} of "
+                f"{plan.plan} leads to a ring of {len(target)} brokers, which are not the {len(brokers)} of "
                 "the inventory: take the inventory that it was made for, or another namespace"
             )
         return ChordConfiguration.of(plan.epoch_to, self.bits, target)

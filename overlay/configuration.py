@@ -190,7 +190,7 @@ class Configuration:
         """
         if plan.ring_target:
             raise ValueError(
-                f"plan {plan.plan} leads to a ring, but the inventory's overlay is a tree: take the inventory that it "
+                f"{plan.plan} leads to a ring, but the inventory's overlay is a tree: take the inventory that it "
                 "was made for, or another namespace"
             )
         return Configuration.of(plan.epoch_to, plan.brokers_target or self.brokers, plan.links_target)

@@ -212,7 +212,7 @@ class ScotConfiguration:
         """Return the overlay that the plan leads to, without homes; raise ValueError when that is none of this kind."""
         if not plan.ring_target:
             raise ValueError(
-                f"plan {plan.plan} leads to a tree, but the inventory's overlay is a structured cyclic one: take the "
+                f"{plan.plan} leads to a tree, but the inventory's overlay is a structured cyclic one: take the "
                 "inventory that it was made for, or another namespace"
             )
         holders = {one.ring_id: one.broker for one in plan.ring_target}
@@ -220,7 +220,7 @@ class ScotConfiguration:
         brokers = tuple(sorted(plan.brokers_target)) or self.brokers
         if target.brokers != brokers:
             raise ValueError(
-                f"plan {plan.plan} leads to {len(target.brokers)} brokers, which are not the {len(brokers)} of the "
+                f"{plan.plan} leads to {len(target.brokers)} brokers, which are not the {len(brokers)} of the "
                 "inventory: take the inventory that it was made for, or another namespace"
             )
         return target

@@ -31,6 +31,7 @@ from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.configuration import NotATreeError
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict
+from regraft.schemas.write_figures import figure
 
 REFUSED_KEPT_MAX = 32  # Refused proposals that a plan keeps, to be looked at with it.
 REFUSED_MOVES_KEPT_MAX = 24  # Moves of each: on a ring one may have hundreds, and a plan is stored at every phase.
@@ -89,6 +90,7 @@ class PlanDraft:
         against = self._judge_whole(start, reached) if chosen else None
         if against is not None:
             reached, chosen, refused = start, [], [*(_refused(one, *against) for one in chosen), *refused]
+        chosen = _with_frailty(chosen, start, reached)
         target = reached.configuration.at_epoch(epoch_next)
         error_per_s = gain_error_per_s(start, reached, self._situation) if chosen else None
         return Choice(tuple(chosen), tuple(refused), target, start.cost_per_s, reached.cost_per_s, error_per_s)
@@ -140,10 +142,7 @@ class PlanDraft:
                 against = against or judge_congestion(situation.kind, situation.hot, reached, after)
                 against = against or self._judge_frailty(proposal.gain_per_s, reached, after)
         if against is None:
-            reason = f"saves {proposal.gain_per_s:.4g}/s, the transition's price is {proposal.price_per_s:.4g}/s"
-            frailty = frailty_text(reached.state.cut_off, after.state.cut_off)
-            reason = f"{reason}; {frailty}" if frailty else reason
-            return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED, verdict_reason=reason), after
+            return msgspec.structs.replace(proposal, verdict=Verdict.ACCEPTED), after
         if self._chosen:
             against = Verdict.CONFLICT, f"after the earlier changes: {against[1]}"
         return _refused(proposal, *against), None
@@ -155,7 +154,7 @@ class PlanDraft:
         if saved_per_s > price_per_s:
             return None
         return Verdict.FRAILTY, (
-            f"saves {saved_per_s:.4g}/s, but {frailty_text(cut_off, then)}, which counts as {price_per_s:.4g}/s"
+            f"saves {figure(saved_per_s)}/s, but {frailty_text(cut_off, then)}, which counts as {figure(price_per_s)}/s"
         )
 
     def _judge_whole(self, start: Reached, reached: Reached) -> tuple[Verdict, str] | None:
@@ -164,13 +163,22 @@ class PlanDraft:
             return None
         saved_per_s = start.cost_per_s - reached.cost_per_s
         price_per_s, floor_per_s = self._situation.price_per_s, self._settings.gain_share_min * start.cost_per_s
-        saves = f"all of the plan saves {saved_per_s:.4g}/s"
+        saves = f"all of the plan saves {figure(saved_per_s)}/s"
         if saved_per_s <= price_per_s:
-            return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {price_per_s:.4g}/s"
+            return Verdict.GAIN_BELOW_PRICE, f"{saves}, its price is {figure(price_per_s)}/s"
         if saved_per_s <= floor_per_s:
-            return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {floor_per_s:.4g}/s"
+            return Verdict.GAIN_WITHIN_NOISE, f"{saves}, the dead band is {figure(floor_per_s)}/s"
         against = judge_luck(start, reached, self._chosen, self._situation, self._settings)
         return against or self._judge_frailty(saved_per_s - price_per_s, start, reached)
+
+
+def _with_frailty(chosen: list[Proposal], start: Reached, reached: Reached) -> list[Proposal]:
+    """Return the accepted proposals, of which the last says how frail the overlay is with all of them."""
+    frailty = frailty_text(start.state.cut_off, reached.state.cut_off) if chosen else ""
+    if not frailty:
+        return chosen
+    said = f"with all changes, {frailty}" if len(chosen) > 1 else frailty
+    return [*chosen[:-1], msgspec.structs.replace(chosen[-1], verdict_reason=said)]
 
 
 def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:
@@ -234,7 +242,10 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
             return against
     saved_per_s, price_per_s = start.cost_per_s - reached.cost_per_s, situation.price_per_s
     if saved_per_s <= price_per_s and not needs_no_gain(plan.proposals):
-        return Verdict.GAIN_BELOW_PRICE, f"it saves {saved_per_s:.4g}/s now, its price is {price_per_s:.4g}/s"
+        return (
+            Verdict.GAIN_BELOW_PRICE,
+            f"it saves {figure(saved_per_s)}/s now, its price is {figure(price_per_s)}/s",
+        )
     return None
 
 

@@ -18,6 +18,7 @@ from regraft.controller.state.overlay_state import OverlayState
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import Proposal, Verdict
+from regraft.schemas.write_figures import figure
 
 # Prepare and activate and retire and one repetition: the commands of a transition to each broker.
 COMMANDS_PER_BROKER = 4
@@ -78,9 +79,9 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     if situation.paused:
         return Verdict.PAUSED, situation.paused
     if situation.plan_running:
-        return Verdict.PLAN_RUNNING, f"plan {situation.plan_running} is not over: one plan at a time"
+        return Verdict.PLAN_RUNNING, f"{situation.plan_running} is not over: one plan at a time"
     if situation.plan_in_review:
-        return Verdict.IN_REVIEW, f"plan {situation.plan_in_review} waits for a person: one plan at a time"
+        return Verdict.IN_REVIEW, f"{situation.plan_in_review} waits for a person: one plan at a time"
     if not window.is_complete:
         return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} is incomplete: {window.fault}"
     missing = situation.kind.missing_in(situation.state)
@@ -174,7 +175,10 @@ def judge_change(
     """
     floor_per_s = settings.change_share_min * before.cost_per_s
     if proposal.gain_per_s <= floor_per_s:
-        return Verdict.GAIN_WITHIN_NOISE, f"saves {proposal.gain_per_s:.4g}/s, the dead band is {floor_per_s:.4g}/s"
+        return (
+            Verdict.GAIN_WITHIN_NOISE,
+            f"saves {figure(proposal.gain_per_s)}/s, the dead band is {figure(floor_per_s)}/s",
+        )
     gain = gain_shares(before, after, _memory_s(situation))
     choices = situation.kind.choices_in(proposal)
     limit = gain.limit(settings.change_noise_factor, choices=choices)

@@ -22,6 +22,7 @@ from regraft.controller.state.find_homes import homes_in
 from regraft.controller.state.overlay_state import cut_spans
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
+from regraft.schemas.write_figures import figure
 
 UNDO_PLANNER = "undo"
 MISSED_SHARE = 0.5  # A plan that saves less than this share of the prediction is reported as a missed gain.
@@ -66,10 +67,10 @@ class Verification:
     @property
     def text(self) -> str:
         """One sentence for people."""
-        counted = "" if self.cost_counted_per_s is None else f", counters say {self.cost_counted_per_s:.4g}/s"
+        counted = "" if self.cost_counted_per_s is None else f", counters say {figure(self.cost_counted_per_s)}/s"
         return (
-            f"predicted gain {self.gain_predicted_per_s:.4g}/s, observed {self.gain_per_s:.4g}/s "
-            f"(cost {self.cost_observed_per_s:.4g}/s instead of {self.cost_without_per_s:.4g}/s{counted})"
+            f"predicted gain {figure(self.gain_predicted_per_s)}/s, observed {figure(self.gain_per_s)}/s "
+            f"(cost {figure(self.cost_observed_per_s)}/s instead of {figure(self.cost_without_per_s)}/s{counted})"
         )
 
 
@@ -90,7 +91,7 @@ def verify_gain(
     report their deliveries.
     """
     if not windows:
-        raise ValueError(f"plan {plan.plan} cannot be verified on no window")
+        raise ValueError(f"{plan.plan} cannot be verified on no window")
     observed = [kind.cost_per_s(after, window) for window in windows]
     undone = windows if moved is None else moved.before(windows)
     without = [kind.cost_per_s(before, window) for window in undone]

@@ -93,7 +93,7 @@ class PlanRunner:
     def begin(self, plan: Plan, now_ms: int, reason: str = "chosen") -> None:
         """Take up a new plan; nothing is stored or sent before the next :meth:`advance`."""
         if self.is_busy:
-            raise RuntimeError(f"plan {plan.plan} cannot begin: another plan is under way, one at a time")
+            raise RuntimeError(f"{plan.plan} cannot begin: another plan is under way, one at a time")
         self._transition = self._transition_of(msgspec.structs.replace(plan, begun_by=self._instance))
         self._effects.extend(self._aborts_again(plan))
         self._effects.extend(self._transition.start(now_ms, reason))

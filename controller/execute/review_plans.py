@@ -69,7 +69,7 @@ class PlanReviewer:
             self._runner.begin(plan, now_ms)
             return
         proposed = entered(plan, PlanPhase.PROPOSED, "waits for approval", now_ms)
-        text = f"plan {plan.plan} waits for approval: `regraft plans show {plan.plan}`"
+        text = f"{plan.plan} waits for approval: `regraft plans show {plan.plan}`"
         self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
 
     def cancel(self, state: LoopState, now_ms: int) -> None:
@@ -105,7 +105,7 @@ class PlanReviewer:
         if stale:
             self._refuse(plan, f"approved by {order.by}, but no longer as shown: {stale}", now_ms)
             return False
-        self._runner.begin(plan, now_ms, f"approved by {order.by}: {order.reason}")
+        self._runner.begin(plan, now_ms, f"approved by {order.by_and_why}")
         return True
 
     def revalidate(self, state: LoopState, situation: Situation, now_ms: int) -> None:
@@ -139,7 +139,7 @@ class PlanReviewer:
 
     def _refuse(self, plan: Plan, reason: str, now_ms: int) -> None:
         refused = entered(plan, PlanPhase.REFUSED, reason, now_ms)
-        text = f"plan {plan.plan} is not executed: {reason}"
+        text = f"{plan.plan} is not executed: {reason}"
         self._runner.add([PersistPlan(refused), _event(plan, EventKind.PLAN_REFUSED, Severity.INFO, now_ms, text)])
 
 

@@ -102,7 +102,7 @@ class OrderTaker:
     def _take_about_plan(self, given: GivenOrder, order: Order, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
         plan = _named(plan_log, order.subject)
         if plan is None:
-            return f"there is no plan {order.subject}", AuditOutcome.REFUSED
+            return f"no plan has the name {order.subject}", AuditOutcome.REFUSED
         if against := _against_meant(order, plan):
             return against, AuditOutcome.REFUSED
         self.book.take(order)

@@ -122,7 +122,7 @@ class Transition:
     def start(self, now_ms: int, reason: str = "chosen") -> list[TransitionEffect]:
         """Begin a plan that no broker has heard of yet."""
         changes = changes_text(self.plan, self._target.CLIENTS, has_places=self._target.HAS_PLACES)
-        text = f"plan {self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
+        text = f"{self.plan.plan}: epoch {self.plan.epoch_from} -> {self.plan.epoch_to}, {changes}"
         effects = self._enter(PlanPhase.PREPARING, now_ms, reason)
         # The event follows the record, so that nothing is reported that might not have happened.
         return [effects[0], self._event(EventKind.PLAN_STARTED, Severity.INFO, now_ms, text), *effects[1:]]
@@ -218,12 +218,12 @@ class Transition:
         if self._stall_told:
             return []
         self._stall_told = True
-        text = f"{result.broker} refused {result.phase} of plan {self.plan.plan}: {result.reason}"
+        text = f"{result.broker} refused {result.phase} of {self.plan.plan}: {result.reason}"
         return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
 
     def _stalled(self, late_ms: int, now_ms: int) -> EmitEvent:
         self._stall_told = True
-        text = f"plan {self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named(self.waiting_for)}"
+        text = f"{self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named(self.waiting_for)}"
         return self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)
 
     def _enter(self, phase: PlanPhase, now_ms: int, reason: str) -> list[TransitionEffect]:
@@ -234,10 +234,10 @@ class Transition:
         self._stall_told = False
         effects: list[TransitionEffect] = [PersistPlan(self.plan)]
         if phase is PlanPhase.ABORTED:
-            text = f"plan {self.plan.plan} aborted without trace: {self._abort_reason()}"
+            text = f"{self.plan.plan} aborted without trace: {self._abort_reason()}"
             return [*effects, self._event(EventKind.PLAN_ABORTED, Severity.WARNING, now_ms, text)]
         if phase is PlanPhase.VERIFYING:
-            text = f"plan {self.plan.plan} executed: epoch {self.plan.epoch_to} everywhere"
+            text = f"{self.plan.plan} executed: epoch {self.plan.epoch_to} everywhere"
             return [*effects, self._event(EventKind.PLAN_PHASE, Severity.INFO, now_ms, text)]
         if phase is PlanPhase.DRAINING:
             self._asked_ms = now_ms  # Who is active says by itself when it is drained.

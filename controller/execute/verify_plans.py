@@ -129,10 +129,10 @@ class PlanVerifier:
         observed_per_s = None if found is None else found.cost_observed_per_s
         completed = entered(plan, PlanPhase.COMPLETED, reason, now_ms)
         completed = msgspec.structs.replace(completed, cost_observed_per_s=observed_per_s)
-        text = f"plan {plan.plan} completed: {reason}"
+        text = f"{plan.plan} completed: {reason}"
         event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
         self._runner.add([PersistPlan(completed), EmitEvent(event)])
 
     def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
-        text = f"plan {plan.plan}: {found.text}; {outcome}"
+        text = f"{plan.plan}: {found.text}; {outcome}"
         self._events.emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))

@@ -47,7 +47,7 @@ class StartLoop:
                 state.add_first_command(plan, plan.history[0].time_ms)
         state.has_plans, state.started_ms = True, now_ms
         self._shadows.begin(state)
-        moving = f", plan {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
+        moving = f", {plan_log.moving.plan} is unfinished" if plan_log.moving else ""
         text = f"controller started: epoch {plan_log.present.epoch}, {len(plan_log.plans)} plans so far{moving}"
         log.info("controller_started", epoch=plan_log.present.epoch, plans=len(plan_log.plans), moving=moving)
         self._events.emit(AdaptationEvent("controller", EventKind.CONTROLLER_STARTED, Severity.INFO, now_ms, text))
@@ -59,7 +59,7 @@ def _check_history(plan: Plan) -> None:
     if LIFE[plan.phase].is_moving and last is not plan.phase:
         told = "is empty" if last is None else f"ends with {last}"
         raise StackError(
-            f"The stored plan {plan.plan} is {plan.phase}, but its history {told}: it cannot be resumed. "
+            f"The stored {plan.plan} is {plan.phase}, but its history {told}: it cannot be resumed. "
             "Make sure at the brokers which overlay is in force, and write a record without value under its key, "
             "which takes it out."
         )

@@ -148,7 +148,7 @@ class WindowFeed:
         try:
             self.plan_log.record(plan)
         except ValueError as fault:
-            raise StackError(f"The recorded plan {plan.plan} does not fit the recorded brokers: {fault}.") from fault
+            raise StackError(f"The recorded {plan.plan} does not fit the recorded brokers: {fault}.") from fault
 
 
 def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:

@@ -70,7 +70,7 @@ def outage_story(
     told = [StoryLine(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS]
     of_members = [plan for plan in plans if _planner_of(plan) in MEMBER_PLANNERS]
     told += [
-        StoryLine(entry.time_ms, CONTROLLER, f"plan {plan.plan} ({_planner_of(plan)}): {entry.phase}")
+        StoryLine(entry.time_ms, CONTROLLER, f"{plan.plan} ({_planner_of(plan)}): {entry.phase}")
         for plan in of_members
         for entry in plan.history
     ]

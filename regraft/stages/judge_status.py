@@ -182,7 +182,7 @@ def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
         phase = PlanPhase(plan.phase)
         since_ms = plan.history[-1].time_ms if plan.history else now_ms
         if LIFE[phase].is_moving and now_ms - since_ms > STALL_FACTOR * limits.of(phase):
-            found.append(f"plan {plan.plan} has been {phase} for {(now_ms - since_ms) / 1000:.0f} s")
+            found.append(f"{plan.plan} has been {phase} for {(now_ms - since_ms) / 1000:.0f} s")
     return found
 
 
@@ -216,7 +216,7 @@ def _notes(view: LiveView) -> list[str]:
     if view.dry_run:
         found.append("dry run: plans wait for approval")
     if view.plan_running:
-        found.append(f"plan {view.plan_running} is under way")
+        found.append(f"{view.plan_running} is under way")
     if waiting := _waiting(view):
         found.append(f"{', '.join(waiting)} waits for approval")
     if paused := view.orders.paused:

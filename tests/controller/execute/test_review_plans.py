@@ -166,7 +166,7 @@ def test_a_plan_that_is_being_prepared_can_be_cancelled() -> None:
     [
         (OrderKind.CANCEL, "plan-1", "plan-1 is completed: cancel needs a plan that is proposed or preparing"),
         (OrderKind.APPROVE, "plan-1", "plan-1 is completed: approve needs a plan that is proposed"),
-        (OrderKind.APPROVE, "plan-9", "there is no plan plan-9"),
+        (OrderKind.APPROVE, "plan-9", "no plan has the name plan-9"),
         (OrderKind.MAINTAIN, "b99", "no broker b99"),
     ],
 )

@@ -33,7 +33,7 @@ def test_an_approval_from_before_the_plan_carries_nothing_out() -> None:
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.PROPOSED]
     assert outcomes(overlay) == [("approve", AuditOutcome.REFUSED)]
-    assert "there is no plan plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
+    assert "no plan has the name plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 32])

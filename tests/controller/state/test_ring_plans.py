@@ -168,7 +168,7 @@ def test_hundreds_of_moves_are_counted_not_listed() -> None:
     transition = Transition(new_plan(*moves), TURNED, TransitionLimits())
     (told,) = [effect.event.text for effect in transition.start(0) if isinstance(effect, EmitEvent)]
     assert told == (
-        "plan plan-1: epoch 0 -> 1, 2 ring IDs reassigned (b00 ID 0 -> 7, b07 ID 7 -> 0), "
+        "plan-1: epoch 0 -> 1, 2 ring IDs reassigned (b00 ID 0 -> 7, b07 ID 7 -> 0), "
         "214 users move (u000 b00 -> b01, u001 b00 -> b01, u002 b00 -> b01 and 211 more)"
     )
     assert changes_text(placing(("u", "b00", "b01")), "users") == "1 user moves (u b00 -> b01)"

@@ -209,7 +209,7 @@ def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKaf
     assert told(kafka, "wrong", "pause", "--reason", " ").exit_code == 2
     assert told(kafka, "wrong", "pause", "--reason", "x", "--for", "0").exit_code == 2
     unknown = told(kafka, "wrong", "plans", "approve", "plan-9")
-    assert "There is no plan plan-9" in str(unknown.exception)
+    assert "No plan has the name plan-9" in str(unknown.exception)
 
 
 def test_an_order_to_a_kafka_that_is_away_says_so() -> None:

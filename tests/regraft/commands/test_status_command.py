@@ -130,8 +130,8 @@ def test_the_last_bound_is_told_beside_the_cost_of_its_window() -> None:
         ({"window": window(90_000)}, "the newest window ended 90 s ago, over 60 s nothing is decided"),
         ({"window": window(is_complete=False, fault="b3 silent")}, "the newest window is incomplete: b3 silent"),
         ({"window": window(clock_offsets_ms={"b3": 2_977, "b4": -20})}, "the clock of b3 is 2.977 s ahead of Kafka's"),
-        ({"plans": (plan(PlanPhase.DRAINING, 130_000),)}, "plan plan-4 has been draining for 130 s"),
-        ({"plans": (plan(PlanPhase.PREPARING, 41_000),)}, "plan plan-4 has been preparing for 41 s"),
+        ({"plans": (plan(PlanPhase.DRAINING, 130_000),)}, "plan-4 has been draining for 130 s"),
+        ({"plans": (plan(PlanPhase.PREPARING, 41_000),)}, "plan-4 has been preparing for 41 s"),
     ],
 )
 def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: str) -> None:
@@ -153,7 +153,7 @@ def test_what_a_person_ordered_is_no_fault() -> None:
     assert [one["broker"] for one in found["maintenance"]] == ["b07", "b09"]
     assert found["notes"] == [
         "dry run: plans wait for approval",
-        "plan plan-4 is under way",
+        "plan-4 is under way",
         "plan-5 waits for approval",
         "paused by ann: release",
         "in maintenance: b07, b09",

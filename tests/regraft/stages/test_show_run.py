@@ -31,7 +31,7 @@ def test_without_a_terminal_the_view_is_plain_lines() -> None:
     with RunScreen(Console(file=output, width=80)) as screen:
         screen.show(_frame())
         screen.show(_frame())
-        screen.tell("plan plan-1 executed: [epoch 1] everywhere", 43.0)
+        screen.tell("plan-1 executed: [epoch 1] everywhere", 43.0)
     lines = output.getvalue().splitlines()
     assert len(lines) == 2
     assert "14 windows (1 incomplete)" in lines[0]
