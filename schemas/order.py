@@ -80,6 +80,11 @@ class Order(Struct, frozen=True):
         """Return the key under which the newest order replaces the one before."""
         return f"{self.kind.scope}/{self.subject}"
 
+    @property
+    def by_and_why(self) -> str:
+        """Return who gave the order, and the reason where one was given."""
+        return f"{self.by}: {self.reason}" if self.reason else self.by
+
     def signed_text(self, namespace: str) -> bytes:
         """Return what is signed: all fields but the signature, for one namespace only.
 

@@ -101,7 +101,8 @@ def order_text(order: Order) -> str:
     about = "adaptation" if order.subject == WHOLE_OVERLAY else order.subject
     asked = f"{order.kind} {about}" + (", its clients move away" if order.evacuate else "")
     key = f" (key {order.key_name})" if order.key_name not in ("", order.by) else ""
-    return f"{asked}, by {order.by}{key}: {order.reason}"
+    reason = f": {order.reason}" if order.reason else ""
+    return f"{asked}, by {order.by}{key}{reason}"
 
 
 def _why(order: Order) -> dict[str, Any]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 READ_S_MAX = 30.0
 OUTCOME_POLL_S = 0.3
 MOVES_SHOWN_MAX = 12
+CHANGE_WIDTH_MAX = 40
 
 plans_app = typer.Typer(
     no_args_is_help=True,
@@ -100,7 +101,7 @@ def show(
 @plans_app.command()
 def approve(
     name: PlanName,
-    reason: Reason = "approved",
+    reason: Reason = "",
     by: By = "",
     wait_s: WaitS = 30.0,
     bootstrap: Bootstrap = None,
@@ -156,27 +157,39 @@ def plan_lines(plan: Plan) -> list[str]:
     ]
     if plan.cost_observed_per_s is not None:
         lines.append(f"  cost {plan.cost_observed_per_s:,.1f}/s observed")
-    lines.append(f"changes ({len(plan.proposals)}):")
-    for proposal in plan.proposals:
-        lines += _proposal_lines(proposal, plan.has_places)
+    lines += [f"changes ({len(plan.proposals)}):", *_change_lines(plan)]
     if plan.refused:
-        lines.append(f"refused ({len(plan.refused)}):")
-        for proposal in plan.refused:
-            lines.append(f"  {_changes(proposal, plan.has_places)} ({proposal.planner})")
-            lines.append(f"    {proposal.verdict}: {proposal.verdict_reason}")
+        lines += [f"refused ({len(plan.refused)}):", *_refusal_lines(plan)]
     lines.append("history:")
     lines += [f"  {_time(change.time_ms)} {change.phase}: {change.reason}" for change in plan.history]
     return lines
 
 
-def _proposal_lines(proposal: Proposal, has_places: bool) -> list[str]:
-    observed = proposal.gain_observed_per_s
-    found = "" if observed is None else f", observed {observed:,.1f}/s"
-    return [
-        f"  {_changes(proposal, has_places)} ({proposal.planner})",
-        f"    saves {proposal.gain_per_s:,.1f}/s{found}: {proposal.reason}",
-        f"    {proposal.verdict}: {proposal.verdict_reason}",
-    ]
+def _change_lines(plan: Plan) -> list[str]:
+    """Return the changes of a plan under their reasons, and what the judge says of all."""
+    from regraft.run_records.group_changes import group_changes
+
+    lines = []
+    for group in group_changes(plan.proposals):
+        lines.append(f"  {group.reason} ({group.planner})")
+        changes = [_changes(one, plan.has_places) for one, _ in group.changes]
+        width = min(max(map(len, changes)), CHANGE_WIDTH_MAX)
+        for change, (one, detail) in zip(changes, group.changes, strict=True):
+            observed = one.gain_observed_per_s
+            found = "" if observed is None else f", observed {observed:,.1f}/s"
+            lines.append(
+                f"    {change:{width}}  saves {one.gain_per_s:,.1f}/s{found}" + (f"; {detail}" if detail else "")
+            )
+    return lines + [f"  {one.verdict_reason}" for one in plan.proposals if one.verdict_reason]
+
+
+def _refusal_lines(plan: Plan) -> list[str]:
+    """Return the refused proposals of a plan, each cause once."""
+    causes: dict[str, list[str]] = {}
+    for one in plan.refused:
+        cause = f"{one.verdict.replace('_', ' ')}: {one.verdict_reason}"
+        causes.setdefault(cause, []).append(f"    {_changes(one, plan.has_places)} ({one.planner})")
+    return [line for cause, changes in causes.items() for line in (f"  {cause}", *changes)]
 
 
 def _changes(change: Plan | Proposal, has_places: bool) -> str:
@@ -231,7 +244,7 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
         if plan.plan == name:
             return plan
     known = ", ".join(plan.plan for plan in plans[-5:]) or "none yet"
-    raise UnknownPlanError(f"There is no plan {name}: the newest are {known}.")
+    raise UnknownPlanError(f"No plan has the name {name}: the newest are {known}.")
 
 
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:

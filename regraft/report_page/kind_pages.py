@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from regraft.overlay.chord_configuration import ChordConfiguration
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.report_page.html_parts import html_table, number_text
+from regraft.run_records.group_changes import group_changes
 from regraft.run_records.run_record import RunRecord, ShadowRun
-from regraft.schemas.plan import Plan
+from regraft.schemas.plan import Plan, Proposal
 
 
 @dataclass(frozen=True)
@@ -113,26 +115,36 @@ def _move_part(record: RunRecord) -> str:
     bill = _bill_part(record)
     if not moving:
         return f"{bill}<p>No publisher was moved: the refusals below say why.</p>"
-    heads = ("plan", "publisher", "from", "to", "why", "phase", "gain/s predicted", "observed")
+    plan_of = {id(one): plan for plan, one in moving}
+    tables = [
+        f"<p>{escape(group.reason[:1].upper() + group.reason[1:])}:</p>"
+        + _moves_table([(plan_of[id(one)], one, detail) for one, detail in group.changes])
+        for group in group_changes(one for _, one in moving)
+    ]
+    return bill + (
+        "<p>A publisher that moves leaves its home when that broker activates the new epoch, and continues at the next "
+        'one; its notifications stay in order. "Predicted" is what the move was to save on the traffic before it, '
+        '"observed" what it saves on the windows after the plan.</p>' + "".join(tables)
+    )
+
+
+def _moves_table(moves: Sequence[tuple[Plan, Proposal, str]]) -> str:
+    """Return the table of the moves that were made for one reason."""
+    heads = ("plan", "publisher", "from", "to", "details", "phase", "gain/s predicted", "observed")
     rows = [
         (
             plan.plan,
             ", ".join(move.client for move in one.moves),
             ", ".join(move.home_from for move in one.moves),
             ", ".join(move.home_to for move in one.moves),
-            one.reason,
+            detail,
             str(plan.phase),
             number_text(one.gain_per_s, 1),
             "not verified" if one.gain_observed_per_s is None else number_text(one.gain_observed_per_s, 1),
         )
-        for plan, one in moving
+        for plan, one, detail in moves
     ]
-    return bill + (
-        "<p>A publisher that moves leaves its home when that broker activates the new epoch, and continues at the next "
-        'one; its notifications stay in order. "Predicted" is what the move was to save on the traffic before it, '
-        '"observed" '
-        "what it saves on the windows after the plan.</p>" + html_table(heads, rows, text=6)
-    )
+    return html_table(heads, rows, text=6)
 
 
 def _publisher_lines(plan: Plan) -> list[str]:

@@ -5,7 +5,6 @@ In: a RunRecord. Out: HTML text. Figures come from ``draw_figures``, numbers fro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from html import escape
 from string import Template
@@ -17,6 +16,7 @@ from regraft.report_page.html_parts import Markup, html_table, known_text, numbe
 from regraft.report_page.kind_pages import page_of
 from regraft.report_page.report_outages import outage_part
 from regraft.report_page.report_planners import planner_part
+from regraft.run_records.group_changes import group_changes
 from regraft.run_records.run_record import OverlayComparison, RunRecord
 from regraft.run_records.summary import failures, summarise
 from regraft.schemas.plan import Plan, Proposal
@@ -249,21 +249,14 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
 
 def _link_lines(proposals: Iterable[Proposal]) -> list[str]:
     """Return a line for each reason, with all links that were exchanged for it."""
-    changes: dict[str, list[str]] = {}
-    for proposal in proposals:
-        change = f"{_links(proposal.links_removed)} → {_links(proposal.links_added)}"
-        changes.setdefault(_shared_reason(proposal), []).append(change)
-    return [f"{'; '.join(those)}: {reason}" for reason, those in changes.items()]
-
-
-def _shared_reason(proposal: Proposal) -> str:
-    """Return the reason with this proposal's only links called new and old, so that others can have the same one."""
-    reason = proposal.reason
-    if len(proposal.links_added) == len(proposal.links_removed) == 1:
-        for (a, b), name in ((proposal.links_added[0], "the new link"), (proposal.links_removed[0], "the old one")):
-            either = "|".join(f"{re.escape(one)}-{re.escape(other)}" for one, other in ((a, b), (b, a)))
-            reason = re.sub(rf"(?<![\w-])(?:{either})(?![\w-])", name, reason)
-    return reason
+    lines = []
+    for group in group_changes(proposals):
+        changes = (
+            f"{_links(one.links_removed)} → {_links(one.links_added)}" + (f" ({detail})" if detail else "")
+            for one, detail in group.changes
+        )
+        lines.append(f"{'; '.join(changes)}: {group.reason}")
+    return lines
 
 
 def _share(share: float | None) -> str:

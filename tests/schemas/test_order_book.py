@@ -66,3 +66,11 @@ def test_of_orders_about_invented_brokers_the_oldest_are_forgotten() -> None:
     assert len(kept) == BROKER_ORDERS_KEPT_MAX
     assert {"b0", "one more"} <= set(kept)
     assert "b1" not in kept
+
+
+def test_an_order_without_a_reason_says_who_gave_it() -> None:
+    """Nobody reads that a plan was approved because it was approved."""
+    told = Order("plan-1", OrderKind.APPROVE, "ada", "", 1_000)
+    assert order_text(told) == "approve plan-1, by ada"
+    assert told.by_and_why == "ada"
+    assert order(OrderKind.APPROVE, "plan-1").by_and_why == "ada: because"
