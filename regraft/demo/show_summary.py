@@ -1,34 +1,99 @@
-"""Show the summary of a demo in the terminal. In: its figures. Out: a table."""
+"""Show the summary of a demo in the terminal. In: its figures. Out: a table in words; all figures are in a file."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+NOT_MEASURED = "not measured"
+CHANGES = {
+    "links_exchanged": "links exchanged",
+    "publishers_moved": "publishers moved",
+    "users_moved": "users moved",
+    "id_moves": "ring IDs reassigned",
+    "places_changed": "places changed",
+    "brokers_emptied": "brokers emptied",
+}
+
 
 def show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
-    """Print the figures that were measured, and where the report is."""
+    """Print the figures that were measured, and where the report and all other figures are."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in summary.items():
-        shown = "not measured" if value is None else value
-        if name == "rss_bytes_max":
-            shown = ", ".join(f"{service} {size / 1e6:.0f} MB" for service, size in value.items())
-        elif name == "restarts":
-            shown = ", ".join(f"{service} {count}" for service, count in value.items() if count) or "none"
-        elif name == "given_up":
-            shown = "; ".join(value) or {}
-        elif name == "shadows":
-            shown = "; ".join(f"{planner} {_shadow_summary(figures)}" for planner, figures in value.items()) or {}
-        if shown != {}:
-            table.add_row(name.replace("_", " "), str(shown))
+    for name, text in summary_lines(summary):
+        table.add_row(name, text)
     console.print(table)
-    console.print(f"Report: {out / 'report.html'}", markup=False, highlight=False, soft_wrap=True)
+    for name, file in (("Report", "report.html"), ("All figures", "summary.json")):
+        console.print(f"{name}: {out / file}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _shadow_summary(figures: dict[str, Any]) -> str:
-    share = figures["cost_reduction_share"]
-    saved = "cost not measured" if share is None else f"would save {share:.1%}"
-    return f"{saved} by {figures['plans']} plans"
+def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return what a person wants to know first, each with its name."""
+    yield "run", f"{summary['duration_s']:g} s, seed {summary['seed']}, planner {summary['planner']}"
+    yield "notifications published", f"{summary['notifications_published']:,}"
+    yield "deliveries", f"{summary['deliveries']:,} of {summary['deliveries_expected']:,}"
+    yield "lost / repeated / out of order", _faults(summary)
+    yield "windows closed", f"{summary['windows_closed']}, of which {summary['windows_incomplete']} incomplete"
+    yield "plans", f"{summary['plans_completed']} completed, {summary['plans_aborted']} aborted"
+    yield "changes", _counts({text: summary.get(name, 0) for name, text in CHANGES.items()})
+    yield "cost per second", _saving(summary["cost_initial"], summary["cost_final"], summary["cost_reduction_share"])
+    if summary.get("is_charged"):
+        yield from _bill_lines(summary)
+    for planner, shadow in summary["shadows"].items():
+        share = shadow["cost_reduction_share"]
+        saved = "cost not measured" if share is None else f"would save {share:.1%}"
+        yield f"shadow planner {planner}", f"{saved} by {shadow['plans']} plans"
+    yield from _outage_lines(summary)
+    yield "from a window's end to the first command", _latency(summary)
+    yield "restarts", _counts(summary["restarts"])
+    sizes = summary["rss_bytes_max"]
+    services = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in sizes.items() if name != "total")
+    yield "memory at most, MB", f"{sizes['total'] / 1e6:,.0f} (each at most: {services})"
+    for text in summary["given_up"]:
+        yield "given up", text
+
+
+def _faults(summary: Mapping[str, Any]) -> str:
+    told = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
+    excused = {
+        "lost had to cross a broker that died": summary["lost_to_deaths"],
+        "out of order came around congestion": summary["out_of_order_on_detours"],
+    }
+    return ", ".join([told, *(f"{count:,} {text}" for text, count in excused.items() if count)])
+
+
+def _saving(before: float | None, after: float | None, share: float | None) -> str:
+    if before is None or after is None or share is None:
+        return NOT_MEASURED
+    return f"{before:,.0f} on the first overlay, {after:,.0f} on the last, same traffic: {share:.1%} saved"
+
+
+def _bill_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, key, digits in (("30 days", "per_month", 0), ("a million deliveries", "per_million", 3)):
+        before, after = summary[f"bill_before_{key}"], summary[f"bill_after_{key}"]
+        is_known = before is not None and after is not None
+        text = f"{before:,.{digits}f} before, {after:,.{digits}f} in the end" if is_known else NOT_MEASURED
+        yield f"bill for {name}, {summary['bill_currency']}", text
+
+
+def _outage_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if summary["outages"]:
+        yield "outages", _counts(summary["outages"])
+    if summary["repairs"]:
+        took_s = summary["death_to_whole_ms_p50"] / 1000
+        yield "repairs", f"{summary['repairs']}, median {took_s:.1f} s from a death until the overlay is whole"
+    if summary["alerts_raised"]:
+        yield "alerts raised", _counts(summary["alerts_raised"])
+        yield "alerts cleared", _counts(summary["alerts_cleared"])
+
+
+def _latency(summary: Mapping[str, Any]) -> str:
+    median_ms, late_ms = (summary[f"window_close_to_command_ms_{percent}"] for percent in ("p50", "p95"))
+    return NOT_MEASURED if median_ms is None else f"median {median_ms / 1000:.1f} s, p95 {late_ms / 1000:.1f} s"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items() if count) or "none"

@@ -104,7 +104,7 @@ def test_demo_prints_the_summary_and_ends_with_0_when_all_went_well(monkeypatch:
     answer = RUNNER.invoke(app, ["demo", "--json"])
     assert answer.exit_code == 0
     assert json.loads(answer.stdout)["seed"] == 7
-    assert "cost reduction share" in RUNNER.invoke(app, ["demo"]).stdout
+    assert "cost per second" in RUNNER.invoke(app, ["demo"]).stdout
 
 
 def test_demo_ends_with_1_and_the_reasons_when_it_was_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

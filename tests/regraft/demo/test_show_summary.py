@@ -1,0 +1,41 @@
+"""What a demo prints at its end: figures in words, whichever kind of overlay it ran."""
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from regraft.demo.show_summary import CHANGES, show_summary, summary_lines
+from regraft.run_records.run_record import RunRecord
+from regraft.run_records.summary import summarise
+from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_run
+
+
+@pytest.mark.parametrize("run", [small_run(), ring_run(), scot_run(), empty_run()])
+def test_each_kind_of_run_is_told_in_words(run: RunRecord) -> None:
+    """No name of a field is shown, and nothing that was not measured is shown as 0."""
+    summary = summarise(run)
+    lines = dict(summary_lines({**summary, "planner": "cost"}))
+    assert all("_" not in name for name in lines if not name.startswith("shadow planner "))
+    shown = " ".join(text for name, text in lines.items() if name != "run")
+    assert "_" not in shown
+    assert "None" not in shown
+    assert lines["deliveries"] == f"{summary['deliveries']:,} of {summary['deliveries_expected']:,}"
+    assert (lines["cost per second"] == "not measured") is (summary["cost_initial"] is None)
+
+
+def test_counts_of_changes_are_those_of_the_kinds() -> None:
+    """A figure that gets another name in the summary is not silently left out here."""
+    known = set().union(*(summarise(run) for run in (small_run(), ring_run(), scot_run())), {"brokers_emptied"})
+    assert set(CHANGES) <= known
+
+
+def test_where_the_rest_is_stands_below() -> None:
+    """Whoever wants more finds the report and all figures."""
+    output = io.StringIO()
+    show_summary(summarise(small_run()), Path("out/here"), Console(file=output, width=120))
+    assert output.getvalue().splitlines()[-2:] == [
+        "Report: out/here/report.html",
+        "All figures: out/here/summary.json",
+    ]
