@@ -58,9 +58,11 @@ class LocalStack:
         secure: bool = False,
         kafka_security: KafkaSecurity | None = None,
         redis_security: RedisSecurity | None = None,
+        patience: float = 1.0,
     ) -> None:
         """Prepare a stack; ``secure`` runs its servers with TLS, logins and access lists.
 
+        ``patience`` is that of the supervisor.
         ``kafka_security`` and ``redis_security`` are those of servers that the user brings. Once the stack runs, the
         attributes of these names say how to reach its servers, whosever they are.
         """
@@ -77,6 +79,7 @@ class LocalStack:
         self._on_event = on_event
         self._environ = environ
         self._secure = secure
+        self._patience = patience
         self._external_security = kafka_security or KafkaSecurity(), redis_security or RedisSecurity()
         self._cleanup = ExitStack()
         self._supervisor: Supervisor | None = None
@@ -94,7 +97,7 @@ class LocalStack:
             check_disk(self.run_dir, self._free_mb_min)
             cleanup.enter_context(_run_dir_lock(self.run_dir))
             cleanup.enter_context(_orderly_end())
-            self._supervisor = cleanup.enter_context(Supervisor(self._on_event))
+            self._supervisor = cleanup.enter_context(Supervisor(self._on_event, patience=self._patience))
             secured = secure_kafka(self.run_dir / "security") if self._secure else None
             self.bootstrap = self._start_kafka(self._supervisor, secured)
             self.redis_url = self._start_redis(self._supervisor, secured)

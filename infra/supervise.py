@@ -32,6 +32,10 @@ EVENTS_MAX = 10_000
 LOG_TAIL_BYTES = 4_000
 KILL_WAIT_S = 5.0
 OWN_NAME = "supervisor"
+TOO_SLOW = (
+    " If its log shows no fault, this machine is busy or slow: wait longer with a higher run.patience, {patience:g} now"
+    " (`--set run.patience=3`, for `regraft servers` `--patience 3`)."
+)
 WRAPPER = Path(__file__).with_name("die_with_parent.py")
 # `python -m` puts the working directory first on the path: a folder there named like one of our packages would be taken
 # for it. What a child needs stands in PYTHONPATH, which this leaves alone, and its own children inherit both.
@@ -71,8 +75,10 @@ class _Child:
 class Supervisor:
     """Run services as child processes; use as a context manager, which stops them in reverse order at its end."""
 
-    def __init__(self, on_event: Callable[[ServiceEvent], None] | None = None) -> None:
+    def __init__(self, on_event: Callable[[ServiceEvent], None] | None = None, *, patience: float = 1.0) -> None:
+        """Run services; ``patience`` multiplies how long each may take to get ready, for machines that are slow."""
         self._listeners = [] if on_event is None else [on_event]
+        self._patience = patience
         self._children: dict[str, _Child] = {}
         self._requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._events: deque[ServiceEvent] = deque(maxlen=EVENTS_MAX)
@@ -136,7 +142,7 @@ class Supervisor:
         child = _Child(service)
         self._children[service.name] = child
         self._call(lambda: self._spawn(child))
-        if not child.settled.wait(service.ready_timeout_s + service.grace_s + 2 * KILL_WAIT_S):
+        if not child.settled.wait(self._ready_s_max(service) + service.grace_s + 2 * KILL_WAIT_S):
             raise RuntimeError(f"The probe of service {service.name} does not return: bound its time.")
         if child.failure:
             self._children.pop(service.name, None)
@@ -233,9 +239,12 @@ class Supervisor:
             child.ready.set()
             child.settled.set()
             self._report(child, ServiceEventKind.READY)
-        elif now_s - child.started_s > child.service.ready_timeout_s:
+        elif now_s - child.started_s > self._ready_s_max(child.service):
             self._terminate(child)
-            self._restart_or_fail(child, f"was not ready within {child.service.ready_timeout_s:g} s")
+            self._restart_or_fail(child, f"was not ready within {self._ready_s_max(child.service):g} s", TOO_SLOW)
+
+    def _ready_s_max(self, service: Service) -> float:
+        return service.ready_timeout_s * self._patience
 
     def _spawn(self, child: _Child) -> None:
         service = child.service
@@ -270,17 +279,18 @@ class Supervisor:
         self._report(child, ServiceEventKind.DIED, pid)
         self._restart_or_fail(child, f"ended with code {child.exit_code}")
 
-    def _restart_or_fail(self, child: _Child, reason: str) -> None:
+    def _restart_or_fail(self, child: _Child, reason: str, remedy: str = "") -> None:
         policy = child.service.restart
         if not child.was_ready:
-            self._fail(child, f"{reason} before it was ready")
+            self._fail(child, reason if remedy else f"{reason} before it was ready", remedy)
         elif child.restarts_spent >= policy.restarts_max:
-            self._fail(child, f"{reason} after {child.restarts_spent} restarts, the most allowed")
+            self._fail(child, f"{reason} after {child.restarts_spent} restarts, the most allowed", remedy)
         else:
             child.start_again_s = time.monotonic() + policy.pause_s(child.restarts_spent)
 
-    def _fail(self, child: _Child, reason: str) -> None:
+    def _fail(self, child: _Child, reason: str, remedy: str = "") -> None:
         child.failure = f"Service {child.service.name} {reason}: see {child.service.log_file}."
+        child.failure += remedy.format(patience=self._patience)
         self._report(child, ServiceEventKind.GAVE_UP)
         child.settled.set()
         child.ended.set()

@@ -22,6 +22,9 @@ def servers(
     ),
     kafka_port: Annotated[int, typer.Option("--kafka-port", min=1, max=65_535, help="Kafka's port.")] = KAFKA_PORT,
     valkey_port: Annotated[int, typer.Option("--valkey-port", min=1, max=65_535, help="Valkey's port.")] = VALKEY_PORT,
+    patience: Annotated[
+        float, typer.Option("--patience", min=1, max=20, help="Factor on the time that they may take to get ready.")
+    ] = 1.0,
 ) -> None:
     """Start a Kafka and a Valkey on this machine for trials, until Ctrl-C or SIGTERM.
 
@@ -42,7 +45,9 @@ def servers(
     own = {name: value for name, value in os.environ.items() if name not in (BOOTSTRAP_VARIABLE, *URL_VARIABLES)}
     typer.echo("Starting Kafka and Valkey; this takes about 10 seconds.", err=True)
     try:
-        with LocalStack(directory, kafka_port=kafka_port, redis_port=valkey_port, environ=own) as stack:
+        with LocalStack(
+            directory, kafka_port=kafka_port, redis_port=valkey_port, environ=own, patience=patience
+        ) as stack:
             found = f'[kafka]\nbootstrap = "{stack.bootstrap}"\n\n[redis]\nurl = "{stack.redis_url}"\n'
             write_private(directory / "servers.toml", found.encode())
             typer.echo(

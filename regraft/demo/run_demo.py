@@ -158,6 +158,7 @@ def _local_stack(settings: Settings, options: DemoOptions, events: list[ServiceE
         secure=options.secure,
         kafka_security=settings.kafka.security,
         redis_security=settings.redis.security,
+        patience=settings.run.patience,
     )
 
 

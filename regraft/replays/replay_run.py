@@ -158,7 +158,7 @@ class _ReplayRun:
         closable_ms = last_closable_ms(self._recording, settings.streaming, options.to_ms)
         run_directory = settings.run.directory
         recorded_inventory(self._recording).save(run_directory / "inventory.json")  # The job accepts no other brokers.
-        with Supervisor() as supervisor:
+        with Supervisor(patience=settings.run.patience) as supervisor:
             supervisor.start(loop_service(STREAMING, settings))
             streamed = StreamedReplay(supervisor, run_directory, stop)
             done = self._replayer.done

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from regraft.streaming.streaming_settings import StreamingSettings
 
 FILE_VARIABLE = "REGRAFT_SETTINGS"
+PATIENCE_MAX = 20.0
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 GRACE_WINDOWS_MAX = 3  # A longer wait would make every decision rest on an overlay of long ago.
 FLUSHES_PER_WINDOW_MIN = 4  # Fewer, and one late batch alone makes a window incomplete.
@@ -76,6 +77,8 @@ class RunSettings:
     ``clock_speed``: how many seconds of the run pass in one of wall time; 1 is the wall clock, more is for long runs in
     a short time. ``clock_origin_ms``: the wall time, in ms since 1970, from which on a clock at another speed runs; all
     processes need the same. 0 for none.
+    ``patience``: by what the time is multiplied that a service may take to get ready (Kafka 90 s, a stage 180 s); more
+    for machines that are busy or slow.
     """
 
     seed: int = 1
@@ -83,6 +86,7 @@ class RunSettings:
     log_level: str = "info"
     clock_speed: float = 1.0
     clock_origin_ms: int = 0
+    patience: float = 1.0
 
     @property
     def clock(self) -> RunClock:
@@ -94,6 +98,8 @@ class RunSettings:
         found = self.clock.faults()
         if self.log_level not in LOG_LEVELS:
             found.append(f"log_level is {self.log_level!r}: one of {', '.join(LOG_LEVELS)}")
+        if not 1 <= self.patience <= PATIENCE_MAX:
+            found.append(f"patience is {self.patience:g}: between 1 and {PATIENCE_MAX:g} times the usual waits")
         return found
 
 

@@ -72,7 +72,10 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
                 console.print(note, markup=False, highlight=False, soft_wrap=True)
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
             kafka = settings.kafka
-            with tell_restarts(kafka.access, kafka.namespace) as teller, Supervisor(on_event) as supervisor:
+            with (
+                tell_restarts(kafka.access, kafka.namespace) as teller,
+                Supervisor(on_event, patience=settings.run.patience) as supervisor,
+            ):
                 supervisor.listen(teller.take)
                 for name in names:
                     if not stop.is_set():

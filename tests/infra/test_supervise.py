@@ -167,9 +167,24 @@ def test_service_that_ends_at_once_is_told_with_its_log(supervisor: Supervisor, 
 
 
 def test_service_that_is_never_ready_is_given_up(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A service that runs but does not get ready in its time is stopped and told of."""
-    with pytest.raises(ServiceFailedError, match=r"was not ready within 0\.2 s"):
+    """A service that runs but does not get ready in its time is stopped, and the error says how to wait longer."""
+    with pytest.raises(ServiceFailedError, match=r"was not ready within 0\.2 s: see .*run\.patience, 1 now"):
         supervisor.start(script_service("slow", ready=lambda: False, ready_timeout_s=0.2))
+
+
+def test_patience_makes_services_wait_longer(script_service: MakeService) -> None:
+    """On a machine that is slow each service may take longer by the same factor."""
+    asked: list[float] = []
+    with Supervisor(patience=600) as patient:
+        patient.start(
+            script_service("slow", ready=lambda: bool(asked.append(0) or len(asked) > 3), ready_timeout_s=0.1)
+        )
+        assert patient.is_ready("slow")
+    with (
+        pytest.raises(ServiceFailedError, match=r"within 0\.2 s.*run\.patience, 2 now"),
+        Supervisor(patience=2) as brief,
+    ):
+        brief.start(script_service("slow", ready=lambda: False, ready_timeout_s=0.1))
 
 
 def test_program_that_is_not_there_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
