@@ -12,10 +12,10 @@ DEV_STAMP := .venv/dev-$(shell cat $(LOCKS) requirements-dev.lock | sha256sum | 
 INSTALL := infra/install_packages.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev test lint mutate demo docs doctor clean
+.PHONY: help setup dev test lint mutate demo docs doctor pin-images clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(STAMP) ## Make .venv, install what Regraft needs to run, get Java and the jars (quick when done before)
 
@@ -67,6 +67,9 @@ docs: setup .venv-docs/set-up ## Build the documents as a site in out/site/; fai
 
 doctor: setup ## Say what is there, what is missing, what to do
 	$(BIN)/regraft doctor
+
+pin-images: setup ## Write the digests of others' images into Dockerfile, compose file and manifests (asks Docker)
+	$(BIN)/python -m regraft.infra.pin_images
 
 clean: ## Remove results and tool caches; .venv and .cache (Java, jars) stay
 	rm -rf out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse

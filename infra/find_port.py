@@ -35,7 +35,7 @@ def check_port(port: int, server: str) -> None:
         except OSError as error:
             raise PortInUseError(
                 f"Port {port} for {server} cannot be used ({error.strerror}): stop the process that listens there, "
-                "or leave the port out and a free one is chosen."
+                "or choose another port."
             ) from error
 
 

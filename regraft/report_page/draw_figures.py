@@ -24,6 +24,7 @@ from regraft.overlay.inventory import Inventory
 from regraft.run_records.run_record import RunRecord
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, committed_ms
+from regraft.schemas.write_figures import figure as figure_text
 
 # Okabe-Ito: told apart by readers with any colour vision, and by line style besides.
 PRESENT_COLOUR = "#0072b2"
@@ -53,6 +54,7 @@ def draw_cost_curve(record: RunRecord) -> str:
         axes.set_xlabel("time since the start, s")
         axes.set_ylabel("cost per second")
         axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda value, _: figure_text(value))
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         # Two columns: names of joined planners are long, and a browser's font may be wider than the one measured here.

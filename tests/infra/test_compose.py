@@ -177,7 +177,7 @@ def test_every_target_is_explained() -> None:
     """``make help`` names all targets."""
     answer = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     named = {line.split()[0] for line in answer.stdout.splitlines()}
-    assert named == {"help", "setup", "dev", "test", "lint", "mutate", "demo", "docs", "doctor", "clean"}
+    assert named == {"help", "setup", "dev", "test", "lint", "mutate", "demo", "docs", "doctor", "pin-images", "clean"}
 
 
 def test_old_python_is_one_sentence(tmp_path: Path) -> None:

@@ -30,6 +30,20 @@ def containers(file: Path) -> list[dict[str, Any]]:
     return [each for pod in pods for each in [*pod.get("initContainers", []), *pod["containers"]]]
 
 
+def test_executors_can_do_little_too() -> None:
+    """The template of Spark's executors is a pod that follows its schema and writes to /tmp and its volumes only."""
+    spark = next(file for file in FILES if file.stem == "spark")
+    (data,) = (each["data"] for each in objects(spark) if "executor.yaml" in each.get("data", {}))
+    pod = yaml.safe_load(data["executor.yaml"])
+    kubernetes_validate.validate(pod, "1.31", strict=True)
+    (container,) = pod["spec"]["containers"]
+    assert pod["spec"]["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    defaults = dict(line.split() for line in data["spark-defaults.conf"].splitlines())
+    assert defaults["spark.kubernetes.executor.podTemplateContainerName"] == container["name"]
+    assert defaults["spark.kubernetes.container.image"] == container["image"]
+
+
 def test_there_are_manifests() -> None:
     """Of the loop, of Spark's executors, of nodes."""
     assert [file.stem for file in FILES] == ["nodes", "regraft", "spark"]

@@ -1,0 +1,46 @@
+"""Images of others are pinned by digest, in every file that names one, or nothing is changed."""
+
+from pathlib import Path
+
+import pytest
+
+from regraft.infra import pin_images
+from regraft.infra.pin_images import ROOT, NoDigestError, ask_docker, files_with_images, pinned
+
+DIGEST = f"sha256:{'0a' * 32}"
+
+
+def test_every_image_of_others_is_found_and_pinned_once() -> None:
+    """Base image, servers of the compose file and of the manifests; pinning again changes nothing."""
+    asked: list[str] = []
+
+    def digest_of(image: str) -> str:
+        asked.append(image)
+        return DIGEST
+
+    for file in files_with_images(ROOT):
+        once = pinned(file.read_text(), digest_of)
+        assert pinned(once, digest_of) == once
+        assert once.replace(f"@{DIGEST}", "") == file.read_text()
+    assert {image.split(":")[0] for image in asked} == {"python", "apache/kafka", "valkey/valkey", "nats"}
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("echo no such image >&2; exit 1", "no such image"), ("echo latest", "latest"), (None, "cannot be asked")],
+)
+def test_an_image_without_a_digest_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, said: str
+) -> None:
+    """Without Docker, without its registry, or with an answer that is no digest, no file is written."""
+    if script:
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if script else str(tmp_path))
+    with pytest.raises(NoDigestError, match=said) as caught:
+        ask_docker("image:1")
+    assert "image:1" in str(caught.value)
+    before = [file.read_text() for file in files_with_images(ROOT)]
+    with pytest.raises(SystemExit):
+        pin_images.main()
+    assert [file.read_text() for file in files_with_images(ROOT)] == before

@@ -1,0 +1,44 @@
+"""The entry point of the image of the Spark job: an executor as Spark's scheduler for Kubernetes asks for it."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from regraft.infra.start_executor import ARGUMENTS, BACKEND, NotByKubernetesError, executor_command, spark_home
+
+SAID = {name: f"<{name}>" for name in ARGUMENTS.values()} | {"SPARK_EXECUTOR_MEMORY": "1024m"}
+
+
+def test_an_executor_gets_what_the_driver_said() -> None:
+    """Each option of Java in its order, the heap, and every argument by its name."""
+    options = {f"SPARK_JAVA_OPT_{number}": f"-Dnumber={number}" for number in (10, 2, 0)}
+    command = executor_command({**SAID, **options, "SPARK_CONF_DIR": "/conf"}, Path("/java"), Path("/spark"))
+    assert command[:6] == ["/java", "-Dnumber=0", "-Dnumber=2", "-Dnumber=10", "-Xms1024m", "-Xmx1024m"]
+    assert command[6:9] == ["-cp", "/conf:/spark/jars/*", BACKEND]
+    told = dict(zip(command[9::2], command[10::2], strict=True))
+    assert told == {argument: SAID[name] for argument, name in ARGUMENTS.items()}
+
+
+def test_the_class_of_executors_is_in_the_jars_that_are_locked() -> None:
+    """Another Spark may call it otherwise."""
+    (jar,) = (spark_home() / "jars").glob("spark-kubernetes_*.jar")
+    with zipfile.ZipFile(jar) as classes:
+        assert f"{BACKEND.replace('.', '/')}.class" in classes.namelist()
+
+
+def test_an_executor_that_nobody_asked_for_is_one_sentence() -> None:
+    """Whoever starts one by hand is told what is missing."""
+    with pytest.raises(NotByKubernetesError, match=r"^An executor needs SPARK_EXECUTOR_ID, which Spark sets .*\.$"):
+        executor_command({**SAID, "SPARK_EXECUTOR_ID": ""}, Path("/java"), Path("/spark"))
+
+
+@pytest.mark.parametrize(("arguments", "code", "said"), [(["echo", "as it is"], 0, "as it is"), ([], 1, "No command")])
+def test_any_other_command_is_run_as_it_is(arguments: list[str], code: int, said: str) -> None:
+    """The stage of the image itself, or a shell."""
+    command = [sys.executable, "-m", "regraft.infra.start_executor", *arguments]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert answer.returncode == code
+    assert said in answer.stdout + answer.stderr
