@@ -38,7 +38,7 @@ def test_the_summary_has_both_bills_and_the_report_a_table() -> None:
     assert failures(summary) == failures(summarise(small_run()))
     assert "is_charged" not in summarise(small_run())
     page = build_report(charged_run())
-    assert "1 246.50" in page
+    assert "1,246.50" in page
     assert "749.50" in page
     assert "749.50" not in build_report(small_run())
 
