@@ -51,8 +51,9 @@ class RefusalTeller:
             return None
         counts = Counter(str(proposal.verdict) for proposal in decision.refused)
         first = decision.refused[0]
-        why = f"{first.verdict}, {first.verdict_reason}"
-        text = f"{len(decision.refused)} proposals refused; {changes_text(first, has_places=self._has_places)}: {why}"
+        change = changes_text(first, has_places=self._has_places)
+        many = f"{len(decision.refused)} proposals refused, such as {change}" if decision.refused[1:] else change
+        text = f"{many}: refused for {first.verdict.replace('_', ' ')}, {first.verdict_reason}"
         told_by = ",".join(sorted(counts))
         event = self._event(EventKind.PROPOSAL_REFUSED, told_by, subject, text, now_ms, Severity.INFO)
         if event is not None:

@@ -9,6 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from regraft.stages.show_run import plans_text
+
 NOT_MEASURED = "not measured"
 CHANGES = {
     "links_exchanged": "links exchanged",
@@ -23,6 +25,8 @@ CHANGES = {
 def show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
     """Print the figures that were measured, and where the report and all other figures are."""
     table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, text in summary_lines(summary):
         table.add_row(name, text)
     console.print(table)
@@ -45,9 +49,9 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for planner, shadow in summary["shadows"].items():
         share = shadow["cost_reduction_share"]
         saved = "cost not measured" if share is None else f"would save {share:.1%}"
-        yield f"shadow planner {planner}", f"{saved} by {shadow['plans']} plans"
+        yield f"shadow planner {planner}", f"{saved} by {plans_text(shadow['plans'])}"
     yield from _outage_lines(summary)
-    yield "from a window's end to the first command", _latency(summary)
+    yield "window's end to first command", _latency(summary)
     yield "restarts", _counts(summary["restarts"])
     sizes = summary["rss_bytes_max"]
     services = ", ".join(f"{name} {size / 1e6:,.0f}" for name, size in sizes.items() if name != "total")

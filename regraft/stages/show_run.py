@@ -62,7 +62,7 @@ class Frame:
         saved = _saved_text(newest.cost_per_s, newest)
         if newest.sample_share < 1:
             saved += f", estimated from {share_text(newest.sample_share)}"
-        return f"cost {newest.cost_per_s:.0f}/s, bootstrap {newest.cost_bootstrap_per_s:.0f}/s, {saved}"
+        return f"cost {newest.cost_per_s:,.0f}/s, bootstrap {newest.cost_bootstrap_per_s:,.0f}/s, {saved}"
 
     @property
     def shadow_text(self) -> str:
@@ -71,8 +71,8 @@ class Frame:
         if newest is None:
             return ""
         return "; ".join(
-            f"{planner} would cost {cost_per_s:.0f}/s, {_saved_text(cost_per_s, newest)}, "
-            f"{self.shadow_plans.get(planner, 0)} plans"
+            f"{planner} would cost {cost_per_s:,.0f}/s, {_saved_text(cost_per_s, newest)}, "
+            f"{plans_text(self.shadow_plans.get(planner, 0))}"
             for planner, cost_per_s in newest.shadows_per_s.items()
         )
 
@@ -179,8 +179,13 @@ def text_chart(windows: Sequence[WindowCost], width: int, height: int, *, plain:
         for cost_per_s, mark in ((window.cost_bootstrap_per_s, bootstrap_mark), (window.cost_per_s, present_mark)):
             row = height - 1 - min(int(cost_per_s / top * height), height - 1)
             rows[row][column] = mark * columns_each
-    lines = [f"{top * (height - row) / height:10.0f} " + "".join(cells) for row, cells in enumerate(rows)]
+    lines = [f"{top * (height - row) / height:10,.0f} " + "".join(cells) for row, cells in enumerate(rows)]
     return [*lines, f"{'':10} {present_mark} overlay of its time   {bootstrap_mark} bootstrap overlay, same traffic"]
+
+
+def plans_text(count: int) -> str:
+    """Return so many plans in words."""
+    return f"{count} plan{'s' * (count != 1)}"
 
 
 def _saved_text(cost_per_s: float, window: WindowCost) -> str:
