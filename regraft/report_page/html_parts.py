@@ -40,5 +40,10 @@ def number_text(value: float, digits: int = 0) -> str:
     return f"{value:,.{digits}f}"
 
 
+def times_text(count: int) -> str:
+    """Return how often something happened, in words."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def _html(cell: str) -> str:
     return cell if isinstance(cell, Markup) else escape(cell)

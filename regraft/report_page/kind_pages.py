@@ -148,7 +148,7 @@ def _moves_table(moves: Sequence[tuple[Plan, Proposal, str]]) -> str:
 
 
 def _publisher_lines(plan: Plan) -> list[str]:
-    lines = [f"{len(plan.moves)} publishers moved: see below"] if plan.moves else []
+    lines = [f"{len(plan.moves)} publisher{'s' * (len(plan.moves) != 1)} moved: see below"] if plan.moves else []
     moved = [move.text for move in plan.subscribers_moved]
     return lines + ([f"all subscribers moved: {', '.join(moved)}"] if moved else [])
 

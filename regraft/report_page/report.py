@@ -12,7 +12,7 @@ from typing import Any
 
 from regraft.overlay.cost import CostBreakdown
 from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
-from regraft.report_page.html_parts import Markup, html_table, known_text, number_text
+from regraft.report_page.html_parts import Markup, html_table, known_text, number_text, times_text
 from regraft.report_page.kind_pages import page_of
 from regraft.report_page.report_outages import outage_part
 from regraft.report_page.report_planners import planner_part
@@ -101,7 +101,7 @@ def _verdict(summary: dict[str, Any]) -> str:
     but = f", but for {number_text(cost)} deliveries that had to cross brokers that died," if cost else ""
     return (
         f'<p class="verdict"><strong>Nothing was lost, repeated or out of order</strong>{but} while the overlay was '
-        f"rewired {summary['plans_completed']} times.</p>"
+        f"rewired {times_text(summary['plans_completed'])}.</p>"
     )
 
 

@@ -110,7 +110,7 @@ def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
     cells = re.findall(r"<td[^>]*>([^<]*)</td>", row)
     assert cells[2:] == ["b00", "b03", "", "completed", "30.0", "28.5"]
     assert "<p>Nearer &amp; cheaper:</p>" in text
-    assert "1 publishers moved: see below" in text
+    assert "1 publisher moved: see below" in text
     assert "No publisher was moved" in build_report(small_run())
 
 
