@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from regraft import __version__
 from regraft.cli import app
 from regraft.settings.run_settings import load_settings, section_models
 
@@ -73,7 +74,9 @@ def test_containers_run_commands_of_images_that_are_built(file: Path) -> None:
     for container in containers(file):
         if container["name"] == NATS:
             continue
-        assert container["image"].split(":")[0] in targets
+        name, _, version = container["image"].partition(":")
+        assert name in targets
+        assert version == __version__
         arguments = container["args"]
         if arguments[:3] == ["python", "-m", "regraft"]:
             assert arguments[3] in known

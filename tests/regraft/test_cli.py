@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def test_the_overview_shows_commands_in_groups_and_first_those_to_start_with() -
 def test_version_is_that_of_the_package() -> None:
     """--version answers without a command."""
     assert RUNNER.invoke(app, ["--version"]).stdout == f"regraft {regraft.__version__}\n"
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["version"] == regraft.__version__
 
 
 def test_topics_are_shown_with_their_namespace() -> None:
