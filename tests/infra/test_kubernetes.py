@@ -17,7 +17,7 @@ from regraft.settings.run_settings import load_settings, section_models
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "infra" / "kubernetes").glob("*.yaml"))
-NATS = "nats"
+SERVERS = ("nats", "mosquitto")
 
 
 def objects(file: Path) -> Iterator[dict[str, Any]]:
@@ -47,7 +47,7 @@ def test_executors_can_do_little_too() -> None:
 
 def test_there_are_manifests() -> None:
     """Of the loop, of Spark's executors, of nodes."""
-    assert [file.stem for file in FILES] == ["nodes", "regraft", "spark"]
+    assert [file.stem for file in FILES] == ["mosquitto_nodes", "nodes", "regraft", "spark"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -72,7 +72,7 @@ def test_containers_run_commands_of_images_that_are_built(file: Path) -> None:
     targets = {f"regraft-{name}" for name in re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE)}
     known = get_command(app).commands  # type: ignore[attr-defined]
     for container in containers(file):
-        if container["name"] == NATS:
+        if container["name"] in SERVERS:
             continue
         name, _, version = container["image"].partition(":")
         assert name in targets
