@@ -228,3 +228,39 @@ def test_session_outlasts_the_death_of_a_node(tmp_path: Path) -> None:
     finally:
         for server in servers.values():
             server.stop()
+
+
+def test_session_outlasts_the_death_of_its_broker(tmp_path: Path) -> None:
+    """What a Mosquitto that writes at once has acknowledged while the node was away comes, though it is killed."""
+    needs_mosquitto()
+    more = f"persistence true\npersistence_location {tmp_path}/\nautosave_on_changes true\nautosave_interval 1\n"
+    server = MqttServer("b01", tmp_path, more)
+    stored = tmp_path / "mosquitto.db"
+    heard: list[int] = []
+
+    async def open_door() -> MqttDoor:
+        door = MqttDoor(server.url, "b01", is_durable=True)
+        await door.start(lambda *_: None, lambda message: heard.append(int(message.payload)))
+        return door
+
+    async def go() -> None:
+        await (await open_door()).close()
+        client = await MqttClient(server.port, lambda _: None).connected()
+        for number in range(60):
+            await client.publish("data/x", b"%d" % number, qos=1)
+        client.close()
+        while b"59" not in (stored.read_bytes() if stored.exists() else b""):
+            await asyncio.sleep(0.01)
+        server.stop()
+        server.start()
+        door = await open_door()
+        while len(heard) < 60:
+            await asyncio.sleep(0.01)
+        assert heard == list(range(60))
+        await door.close()
+
+    try:
+        server.start()
+        asyncio.run(asyncio.wait_for(go(), 60))
+    finally:
+        server.stop()
