@@ -9,9 +9,9 @@ published from ``FIRST_S_MAX`` after it began, until its client leaves. While a 
 counts, or a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it has all
 that it is owed, or ``LEAVE_S_MAX``: what is missing then is lost.
 
-A lost one is excused when the dead broker stood between publisher and subscriber, in the overlay of that moment, and it
-was published between a moment before the death and a moment after the repair; for the clients of the dead broker,
-until it was in the overlay again. Nothing excuses what comes twice or out of order.
+A lost one is excused when the dead broker stood between publisher and subscriber, in an overlay of that time (during a
+plan there are two), and it was published between a moment before the death and a moment after the repair; for the
+clients of the dead broker, until it was in the overlay again. Nothing excuses what comes twice or out of order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere aga
 
 @dataclass
 class Death:
-    """One broker's death; ``part_of`` says for each other broker which part of the overlay was left to it.
+    """One broker's death; ``parts`` say for each other broker which part was left to it, of each overlay of the moment.
 
     ``held_since_ms`` is since when it may have held what it could not pass on, as a link of it was cut; infinite for
     nothing such. ``repaired_ms`` and ``returned_ms`` are infinite as long as they are not known.
@@ -48,7 +48,7 @@ class Death:
 
     broker: str
     at_ms: float
-    part_of: Mapping[str, int]
+    parts: list[Mapping[str, int]]
     repaired_ms: float = math.inf
     returned_ms: float = math.inf
     held_since_ms: float = math.inf
@@ -59,7 +59,7 @@ class Death:
             return False
         if self.broker in (home, receiver):
             return published_ms < self.returned_ms + AFTER_RETURN_MS
-        is_apart = self.part_of.get(home) != self.part_of.get(receiver)
+        is_apart = any(part_of.get(home) != part_of.get(receiver) for part_of in self.parts)
         return is_apart and published_ms < self.repaired_ms + AFTER_REPAIR_MS
 
 

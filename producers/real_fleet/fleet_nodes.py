@@ -7,6 +7,7 @@ does. What a node does belongs to :mod:`producers.nodes.broker_node`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,6 +25,7 @@ from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.node_parts import candidates_of
 from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.client_ledger import Death
+from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
 from regraft.producers.real_fleet.link_proxy import LinkProxy
 from regraft.schemas.command import Command
 from regraft.schemas.sampled_blocks import FULL, Sampling
@@ -55,6 +57,8 @@ class FleetNodes:
         self._on_confirmed = on_confirmed
         self.nodes: dict[str, BrokerNode] = {}
         self._guarded = CallGuard()
+        self._overlays = FleetOverlays(start.configuration)
+        self._deaths: list[Death] = []
         self._inventory, self._start, self._ports = inventory, start, ports
         self._doors_of, self._now_ms, self._sampling = doors_of, now_ms, sampling
         self._proxies: dict[tuple[str, str], LinkProxy] = {}
@@ -105,9 +109,6 @@ class FleetNodes:
     async def kill(self, broker: str) -> Death:
         """End a node at once: what it held is gone. Return which parts of the overlay are left."""
         at_ms = self._now_ms()
-        graph = self._graph()
-        graph.remove_node(broker)
-        parts = {name: place for place, part in enumerate(nx.connected_components(graph)) for name in part}
         node = self.nodes.pop(broker)
         del self._listening[broker]
         for (caller, called), proxy in self._proxies.items():
@@ -115,7 +116,9 @@ class FleetNodes:
                 proxy.cut()  # First, so that nothing of what waits is still sent.
         await node.links.close()
         await node.door.close()
-        return Death(broker, at_ms, parts)
+        death = Death(broker, at_ms, self._overlays.parts_without(broker))
+        self._deaths.append(death)
+        return death
 
     def links(self) -> list[Link]:
         """Return the links of the overlay as it is, of the first one while no node runs."""
@@ -147,6 +150,10 @@ class FleetNodes:
 
     def obey(self, command: Command) -> None:
         """Let the node that a command is for obey it; one for a dead node goes unheard."""
+        if self._overlays.see(command):
+            for death in self._deaths:
+                if death.repaired_ms == math.inf:
+                    death.parts[:] = [*death.parts, *self._overlays.parts_without(death.broker)]
         node = self.nodes.get(command.broker)
         if node is not None:
             self._guarded(node.obey, command.broker)(command)

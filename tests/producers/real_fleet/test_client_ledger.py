@@ -88,7 +88,7 @@ def test_who_never_hears_anything_has_lost_what_came_late() -> None:
 
 def death(repaired_ms: float, returned_ms: float) -> Death:
     """b03 dies at 10 s; b01 and b02 are left in different parts, b01 and b04 in one."""
-    return Death("b03", 10_000.0, {"b01": 0, "b04": 0, "b02": 1}, repaired_ms, returned_ms)
+    return Death("b03", 10_000.0, [{"b01": 0, "b04": 0, "b02": 1}], repaired_ms, returned_ms)
 
 
 def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
@@ -104,6 +104,9 @@ def test_a_death_excuses_what_had_to_cross_it_until_the_repair() -> None:
     one.held_since_ms = 3_000.0
     assert one.excuses("b01", "b02", 1_000.0)
     assert not one.excuses("b01", "b04", 1_000.0)
+    assert not one.excuses("b01", "b04", 9_000.0)
+    one.parts.append({"b01": 0, "b04": 1, "b02": 1})  # A plan is under way: it may have gone by either overlay.
+    assert one.excuses("b01", "b04", 9_000.0)
 
 
 def test_only_what_a_death_cut_is_excused() -> None:

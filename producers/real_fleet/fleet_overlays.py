@@ -1,0 +1,55 @@
+"""Which overlays a fleet's notifications may go by: the one in force, and during a plan the one that it leads to.
+
+In: the overlay at the start and the commands that nodes get. Out: what is left of each without a broker. Nodes' own
+tables are not asked, so that their faults excuse nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import networkx as nx
+
+from regraft.overlay.overlay_configuration import Link, OverlayConfiguration
+from regraft.producers.emulator.overlay_ways import target_of
+from regraft.schemas.command import Command, CommandPhase
+
+Parts = Mapping[str, int]  # For each broker the part of an overlay that is left to it.
+
+
+class FleetOverlays:
+    """The overlays by epoch; ``see`` returns True when another one may carry notifications from now on."""
+
+    def __init__(self, start: OverlayConfiguration) -> None:
+        self._live = {start.epoch: start}
+        self._prepared: dict[tuple[int, str], OverlayConfiguration] = {}
+
+    def see(self, command: Command) -> bool:
+        """Take note of a command to some node; of those to the others nothing new follows."""
+        key = command.epoch_to, command.digest
+        match command.phase:
+            case CommandPhase.PREPARE:
+                before = self._live.get(command.epoch_from)
+                target = None if before is None or key in self._prepared else target_of(before, command)
+                if target is not None:
+                    self._prepared[key] = target
+            case CommandPhase.ACTIVATE if key in self._prepared:
+                self._live[command.epoch_to] = self._prepared.pop(key)
+                return True
+            case CommandPhase.RETIRE if command.epoch_to in self._live:
+                self._live = {epoch: each for epoch, each in self._live.items() if epoch >= command.epoch_to}
+            case CommandPhase.ABORT:
+                self._prepared.pop(key, None)
+        return False
+
+    def parts_without(self, broker: str) -> list[Parts]:
+        """Return into which parts the overlays fall that the broker is in."""
+        return [_parts(each.brokers, each.links, broker) for each in self._live.values() if broker in each.brokers]
+
+
+def _parts(brokers: Iterable[str], links: Iterable[Link], dead: str) -> Parts:
+    graph: nx.Graph[str] = nx.Graph()
+    graph.add_nodes_from(brokers)
+    graph.add_edges_from(links)
+    graph.remove_node(dead)
+    return {name: place for place, part in enumerate(nx.connected_components(graph)) for name in part}

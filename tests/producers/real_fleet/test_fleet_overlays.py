@@ -1,0 +1,44 @@
+"""What is left of the overlays of a fleet without a broker, before, during and after a plan."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from regraft.overlay.configuration import Configuration
+from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
+from regraft.schemas.command import Command, CommandPhase
+
+BROKERS = ("b01", "b02", "b03", "b04")
+
+
+def together(overlays: FleetOverlays, one: str, other: str) -> list[bool]:
+    """Whether two brokers are still connected without b02, in each overlay."""
+    return [parts[one] == parts[other] for parts in overlays.parts_without("b02")]
+
+
+def test_during_a_plan_there_are_two_overlays() -> None:
+    """A line through b02 becomes one around it: first the one counts, from activation on both, then the other."""
+    start = Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")])
+    overlays = FleetOverlays(start)
+    assert together(overlays, "b01", "b03") == [False]
+    after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
+    command = Command("plan-1", CommandPhase.PREPARE, "b01", 1, 2, (("b01", "b02"),), (("b01", "b03"),), after.digest)
+    for broker in BROKERS:
+        assert not overlays.see(replace(command, broker=broker))
+    assert together(overlays, "b01", "b03") == [False]
+    assert overlays.see(replace(command, phase=CommandPhase.ACTIVATE))
+    assert not overlays.see(replace(command, phase=CommandPhase.ACTIVATE, broker="b02"))
+    assert together(overlays, "b01", "b03") == [False, True]
+    overlays.see(replace(command, phase=CommandPhase.RETIRE))
+    assert together(overlays, "b01", "b03") == [True]
+
+
+def test_plan_that_is_aborted_leaves_the_overlay_as_it_is() -> None:
+    """What was prepared and given up carries nothing."""
+    overlays = FleetOverlays(Configuration.of(1, BROKERS, [("b01", "b02"), ("b02", "b03"), ("b03", "b04")]))
+    after = Configuration.of(2, BROKERS, [("b01", "b03"), ("b02", "b03"), ("b03", "b04")])
+    command = Command("plan-1", CommandPhase.PREPARE, "b01", 1, 2, (("b01", "b02"),), (("b01", "b03"),), after.digest)
+    overlays.see(command)
+    overlays.see(replace(command, phase=CommandPhase.ABORT))
+    assert not overlays.see(replace(command, phase=CommandPhase.ACTIVATE))
+    assert together(overlays, "b01", "b03") == [False]
