@@ -66,7 +66,7 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _Publisher:
-    """A connected publisher. Between two homes ``goes_to`` names the next one.
+    """A connected publisher. Between two homes ``goes_to`` names the next one; ``taken_by`` may have taken it before.
 
     ``has_published``: it might publish before, in this stay or an earlier one. ``waiting``: what it keeps, with when it
     came; ``is_catching_up``: the next of it is handed over in time.
@@ -176,6 +176,7 @@ class PublisherClients:
         self._on_change(publisher, gone.connection, gone.home, None)
         if not gone.is_homeless:
             self._ask(gone.home, UnadvertiseRequest(publisher, gone.connection))
+        self._end_at_next_home(publisher, gone)
 
     def allow(self, publisher: str, connection: int) -> bool:
         """Let a publisher publish from now on; return True if it is still connected and never might before."""
@@ -248,6 +249,7 @@ class PublisherClients:
         client = self._stay(publisher, connection)
         if client is None or client.is_homeless:
             return False
+        self._end_at_next_home(publisher, client)
         if client.is_ending:
             del self._publishers[publisher]
             self._on_change(publisher, connection, client.home, None)
@@ -271,6 +273,14 @@ class PublisherClients:
         """Return a publisher that is connected in this stay of its, else None."""
         client = self._publishers.get(publisher)
         return client if client is not None and client.connection == connection else None
+
+    def _end_at_next_home(self, publisher: str, client: _Publisher) -> None:
+        """End a stay also at a home that has taken the publisher before the old one told it to leave.
+
+        The old home lets that know, too, but a broker that dies between the two takes its word along.
+        """
+        if client.taken_by is not None and client.taken_by != client.home:
+            self._ask(client.taken_by, UnadvertiseRequest(publisher, client.connection))
 
     def _forget_oldest(self) -> None:
         if len(self._numbers) > len(self._publishers) + STAYS_KEPT_MAX:

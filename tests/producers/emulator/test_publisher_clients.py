@@ -101,6 +101,28 @@ def test_a_publisher_that_ends_between_two_homes_hands_over_what_waited_and_ends
     assert homes.publishers.home_of("p") is None
 
 
+def test_a_stay_that_ends_when_the_next_home_has_taken_it_already_ends_at_both() -> None:
+    """What the old home tells the next one may be lost with a broker between the two."""
+    homes = connected()
+    homes.publishers.take("p", 0, "b2")
+    homes.publishers.disconnect("p")
+    over = UnadvertiseRequest("p", 0)
+    assert homes.take_asked() == [("b1", over), ("b2", over)]
+    homes.publishers.connect("p", "b1", topic_filter("a"))
+    homes.publishers.take("p", 1, "b2")
+    homes.take_asked()
+    assert homes.publishers.drop("p", 1, may_return=True)  # Its home has ended the stay, and knows.
+    assert homes.take_asked() == [
+        ("b2", UnadvertiseRequest("p", 1)), ("b1", AdvertiseRequest("p", topic_filter("a"), 2))
+    ]  # fmt: skip
+    homes.publishers.take("p", 2, "b2")
+    homes.publishers.leave("p", 2, "b2")
+    homes.publishers.take("p", 2, "b2")  # Said again at the end of the plan.
+    homes.take_asked()
+    homes.publishers.disconnect("p")
+    assert homes.take_asked() == [("b2", UnadvertiseRequest("p", 2))]
+
+
 def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
     """It may still be on its way when the publisher has come again; its numbers go on."""
     homes = connected()
