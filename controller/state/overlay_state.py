@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.cut_off import CutOff
+from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
-from regraft.overlay.time_slices import groups_max
+from regraft.overlay.time_slices import groups_max, time_slices
 
 Span = tuple[float, float]  # From and to, in seconds.
 SPANS_MIN = 16  # With 15 degrees of freedom Student's limit is a third above the normal one, with 3 six times.
@@ -79,3 +81,31 @@ class OverlayState:
     def newest(self) -> ClosedWindow:
         """The window that closed last."""
         return self.windows[-1]
+
+
+class ContentState(OverlayState):
+    """The same of an overlay that routes by content: publishers have homes, and any of them could be elsewhere."""
+
+    @cached_property
+    def slice_count(self) -> int:
+        """In how many spans each window is cut."""
+        return count_slices(self.windows)
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """From when to when each span lasts over which the noise of a gain is found, in seconds."""
+        return cut_spans(self.windows, self.slice_count)
+
+    @property
+    def span_sets(self) -> list[DeliverySets]:
+        """The delivery sets of each span."""
+        return [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
+
+    @property
+    def can_move_publishers(self) -> bool:
+        """Return True if homes are known, and in every window what was delivered apart from what was published.
+
+        Publishers at brokers whose telemetry is of version 1 have no home here and stay, until windows with such
+        telemetry have left the horizon; others may move.
+        """
+        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)

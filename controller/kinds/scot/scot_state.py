@@ -9,40 +9,23 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from regraft.controller.state.local_deliveries import deliveries_between_per_s
-from regraft.controller.state.overlay_state import OverlayState, Span, count_slices, cut_spans
+from regraft.controller.state.overlay_state import ContentState
 from regraft.overlay.cut_off import CutOff
 from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.scot_costs import ScotCosts
 from regraft.overlay.scot_cut_off import scot_cut_off
-from regraft.overlay.time_slices import time_slices
 
 
 @dataclass(frozen=True, eq=False)
-class ScotState(OverlayState):
+class ScotState(ContentState):
     """An overlay with the homes of its publishers, and the windows of the horizon, oldest first."""
 
     configuration: ScotConfiguration
 
-    @property
-    def can_move_publishers(self) -> bool:
-        """Return True if homes are known, and in every window what was delivered apart from what was published."""
-        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
-
-    @cached_property
-    def slice_count(self) -> int:
-        """In how many spans each window is cut."""
-        return count_slices(self.windows)
-
-    @cached_property
-    def spans(self) -> tuple[Span, ...]:
-        """From when to when each span lasts over which the noise of a gain is found, in seconds."""
-        return cut_spans(self.windows, self.slice_count)
-
     @cached_property
     def costs(self) -> ScotCosts:
         """What each publisher costs at each home in each span. Raises ValueError when that is not known."""
-        cut = [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
-        return ScotCosts(self.configuration, self.inventory, cut)
+        return ScotCosts(self.configuration, self.inventory, self.span_sets)
 
     @cached_property
     def cut_off(self) -> CutOff | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from regraft.controller.kinds.tree.charge_access import access_by_span_per_s
 from regraft.controller.state.local_deliveries import deliveries_between_per_s
-from regraft.controller.state.overlay_state import OverlayState, Span, count_slices, cut_spans
+from regraft.controller.state.overlay_state import ContentState
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.bloom_filters import FilterShape
 from regraft.overlay.configuration import Configuration
@@ -46,7 +46,7 @@ class TreeContext(PlannerContext):
 
 
 @dataclass(frozen=True, eq=False)
-class TreeState(OverlayState):
+class TreeState(ContentState):
     """A tree with the homes of its publishers, and the windows of the horizon, oldest first."""
 
     configuration: Configuration
@@ -78,16 +78,6 @@ class TreeState(OverlayState):
         return TreeCosts(self.configuration, self.inventory, self.weighted)
 
     @cached_property
-    def slice_count(self) -> int:
-        """In how many spans each window is cut."""
-        return count_slices(self.windows)
-
-    @cached_property
-    def spans(self) -> tuple[Span, ...]:
-        """From when to when each span lasts over which the noise of a gain is found, in seconds."""
-        return cut_spans(self.windows, self.slice_count)
-
-    @cached_property
     def span_tree_costs(self) -> TreeCosts:
         """The same with each span apart; how a gain differs between them is its noise."""
         cut = [part for sets in self.window_sets for part in time_slices(sets, self.slice_count)]
@@ -98,23 +88,13 @@ class TreeState(OverlayState):
         """What handing over to subscribers costs in each span; 0 where the inventory has no prices."""
         return access_by_span_per_s(self.inventory, self.windows, self.slice_count)
 
-    @property
-    def can_move_publishers(self) -> bool:
-        """Return True if homes are known, and in every window what was delivered apart from what was published.
-
-        Publishers at brokers whose telemetry is of version 1 have no home here and stay, until windows with such
-        telemetry have left the horizon; others may move.
-        """
-        return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)
-
     @cached_property
     def publisher_costs(self) -> PublisherCosts:
         """What each publisher costs at each home, over the horizon and in each span, on the configuration's tree.
 
         Raises ValueError when what was delivered is not known apart in every window.
         """
-        cut = [part for window in self.windows for part in time_slices(window.sets, self.slice_count)]
-        return PublisherCosts(self.configuration, self.inventory, cut)
+        return PublisherCosts(self.configuration, self.inventory, self.span_sets)
 
     @cached_property
     def publisher_sets(self) -> PublisherSets:
