@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from regraft.controller.kinds.scot.scot_state import ScotState
 from regraft.controller.planners.steps.search_places import PlaceBudget, PlaceExchange, search_places
-from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec
+from regraft.controller.planners.steps.shared_settings import ExchangeSettings
+from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.place_costs import PlaceCosts
 from regraft.overlay.scot_configuration import ScotConfiguration
@@ -23,32 +24,12 @@ PLANNER = "exchange_places_scot"
 
 
 @dataclass(frozen=True)
-class ExchangeSettings(PlannerSettings):
-    """How far the search for exchanges of places goes.
-
-    ``exchanges_max``: exchanges in one plan; with each, some 2 * (regions + clusters) links change. ``looks_max``:
-    exchanges that are priced in one call. Default 2,000, less than two seconds at 40 brokers. ``gain_share_min``: what
-    share of the cost each must save. Default 0.005: few exchanges that matter instead of many for trifles.
-    """
-
-    exchanges_max: int = 6
-    looks_max: int = 2_000
-    gain_share_min: float = 0.005
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        found = []
-        if self.exchanges_max < 1:
-            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or nothing is ever exchanged")
-        if self.looks_max < 2:
-            found.append(f"looks_max is {self.looks_max}: at least 2, one to find an exchange and one to cost it")
-        if not 0 <= self.gain_share_min < 1:
-            found.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
-        return found
+class PlaceSettings(ExchangeSettings):
+    """How far the search for exchanges of places goes: its looks take less than two seconds at 40 brokers."""
 
 
 def exchange_places_scot(
-    state: ScotState, settings: ExchangeSettings, context: PlannerContext, rng: random.Random
+    state: ScotState, settings: PlaceSettings, context: PlannerContext, rng: random.Random
 ) -> list[Proposal]:
     """Return exchanges of places, best first, each saving its share on top of those before it.
 
@@ -85,7 +66,7 @@ SPEC = PlannerSpec(
     PLANNER,
     ScotConfiguration.KIND,
     exchange_places_scot,
-    ExchangeSettings,
+    PlaceSettings,
     summary="which brokers of a structured cyclic overlay share a cluster and a region, by the one cost",
     source="ours",
 )

@@ -14,7 +14,8 @@ from itertools import product
 import networkx as nx
 
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec
+from regraft.controller.planners.steps.shared_settings import ExchangeSettings
+from regraft.controller.state.planner_interface import PlannerContext, PlannerSpec
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.place_costs import PlaceCosts, RegionLinks
 from regraft.overlay.scot_configuration import ScotConfiguration
@@ -29,27 +30,11 @@ RegionLink = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class RegionLinkSettings(PlannerSettings):
-    """How far the search for other links between regions goes.
-
-    ``exchanges_max``: links between regions exchanged in one plan; each is one in every cluster. ``looks_max``: links
-    that are priced in one call. ``gain_share_min``: what share of the cost each exchange must save. Default 0.005.
-    """
+class RegionLinkSettings(ExchangeSettings):
+    """How far the search for other links between regions goes: each look prices all clusters."""
 
     exchanges_max: int = 2
     looks_max: int = 1_000
-    gain_share_min: float = 0.005
-
-    def faults(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each."""
-        found = []
-        if self.exchanges_max < 1:
-            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
-        if self.looks_max < 1:
-            found.append(f"looks_max is {self.looks_max}: at least 1, or no link is ever priced")
-        if not 0 <= self.gain_share_min < 1:
-            found.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
-        return found
 
 
 def link_regions_scot(

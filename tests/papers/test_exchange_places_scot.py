@@ -7,7 +7,7 @@ import pytest
 
 from regraft.controller.kinds.scot.reached_scot import ReachedScot
 from regraft.controller.kinds.scot.scot_state import ScotState
-from regraft.controller.planners.exchange_places_scot import ExchangeSettings, exchange_places_scot
+from regraft.controller.planners.exchange_places_scot import PlaceSettings, exchange_places_scot
 from regraft.controller.state.planner_interface import PlannerContext
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.inventory import Inventory
@@ -27,7 +27,7 @@ def state_of(inventory: Inventory, sets: DeliverySets, homes: dict[str, str]) ->
 
 
 def planned(state: ScotState, **told: float) -> list[Proposal]:
-    settings = ExchangeSettings(**told)  # type: ignore[arg-type]
+    settings = PlaceSettings(**told)  # type: ignore[arg-type]
     assert settings.faults() == []
     return exchange_places_scot(state, settings, PlannerContext(), random.Random(1))
 
@@ -98,6 +98,6 @@ def test_budgets_are_kept() -> None:
     assert len(planned(state, gain_share_min=0.0, exchanges_max=1)) == 1
     assert planned(state, gain_share_min=0.99) == []
     context = PlannerContext(proposals_max=1)
-    assert len(exchange_places_scot(state, ExchangeSettings(gain_share_min=0.0), context, random.Random(1))) == 1
+    assert len(exchange_places_scot(state, PlaceSettings(gain_share_min=0.0), context, random.Random(1))) == 1
     assert len(planned(state, looks_max=2, gain_share_min=0.0)) <= 1
-    assert exchange_places_scot(drawn(0).with_configuration(LINE), ExchangeSettings(), context, random.Random(1)) == []
+    assert exchange_places_scot(drawn(0).with_configuration(LINE), PlaceSettings(), context, random.Random(1)) == []

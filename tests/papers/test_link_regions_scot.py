@@ -56,4 +56,4 @@ def test_each_exchange_costs_what_was_promised_and_none_is_left(seed: int) -> No
         assert proposal.gain_per_s > 0
     assert planned(reached.state, gain_share_min=1e-9) == []
     assert planned(state, gain_share_min=0.99) == []
-    assert len(planned(state, gain_share_min=0.0, looks_max=1)) <= 1
+    assert len(planned(state, gain_share_min=0.0, looks_max=2)) <= 1

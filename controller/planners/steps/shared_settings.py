@@ -93,3 +93,29 @@ class ReassignmentSettings(PlannerSettings):
         if not 0 <= self.ring_demand_share_min < math.inf:
             found.append(f"ring_demand_share_min is {self.ring_demand_share_min}: at least 0")
         return found
+
+
+@dataclass(frozen=True)
+class ExchangeSettings(PlannerSettings):
+    """How far a search for exchanges goes.
+
+    ``exchanges_max``: exchanges in one plan, of two brokers' places (some 2 * (regions + clusters) links change) or of
+    a link between regions (one in every cluster). ``looks_max``: exchanges that are priced in one call.
+    ``gain_share_min``: what share of the cost each must save. Default 0.005: few exchanges that matter instead of
+    many for trifles.
+    """
+
+    exchanges_max: int = 6
+    looks_max: int = 2_000
+    gain_share_min: float = 0.005
+
+    def faults(self) -> list[str]:
+        """Return what is wrong with the settings, one sentence each."""
+        found = super().faults()
+        if self.exchanges_max < 1:
+            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or nothing is ever exchanged")
+        if self.looks_max < 2:
+            found.append(f"looks_max is {self.looks_max}: at least 2, one to find an exchange and one to cost it")
+        if not 0 <= self.gain_share_min < 1:
+            found.append(f"gain_share_min is {self.gain_share_min:g}: at least 0 and below 1")
+        return found
