@@ -51,7 +51,7 @@ def servers(
             found = f'[kafka]\nbootstrap = "{stack.bootstrap}"\n\n[redis]\nurl = "{stack.redis_url}"\n'
             write_private(directory / "servers.toml", found.encode())
             typer.echo(
-                f"Kafka listens on {stack.bootstrap}, Valkey at 127.0.0.1:{valkey_port}. In other terminals:\n\n"
+                f"Kafka listens on {stack.bootstrap}, Valkey on 127.0.0.1:{valkey_port}. In other terminals:\n\n"
                 f"    export REGRAFT_SETTINGS={directory.absolute() / 'servers.toml'}\n\nStop both with Ctrl-C."
             )
             threading.Event().wait()

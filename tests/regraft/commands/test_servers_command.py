@@ -32,8 +32,8 @@ def test_other_commands_find_the_servers_until_ctrl_c(tmp_path: Path) -> None:
         command(tmp_path, kafka_port, valkey_port), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as servers:
         assert servers.stdout is not None
-        printed = [line for line, _ in zip(servers.stdout, range(5), strict=False)]
-        assert f"Kafka listens at {LOOPBACK}:{kafka_port}, Valkey at {LOOPBACK}:{valkey_port}." in printed[0]
+        printed = [line for _, line in zip(range(5), servers.stdout, strict=False)]
+        assert f"Kafka listens on {LOOPBACK}:{kafka_port}, Valkey on {LOOPBACK}:{valkey_port}." in printed[0]
         file = tmp_path / "servers.toml"
         assert f"export REGRAFT_SETTINGS={file}" in "".join(printed)
         assert file.stat().st_mode & 0o777 == 0o600
