@@ -63,7 +63,8 @@ def init(
     except SettingsError:
         file.unlink()
         raise
-    typer.echo(f"Wrote {file}. Next: regraft doctor --settings {file}")
+    typer.echo(f"Wrote {file}. Every command reads it after:\n\n    export REGRAFT_SETTINGS={file.absolute()}\n")
+    typer.echo("Next: regraft doctor")
 
 
 def _answer(question: Question, given: str | None) -> str:
