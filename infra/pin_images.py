@@ -1,6 +1,6 @@
 """Pin the images of others by digest: ``make pin-images``, which needs Docker and a network.
 
-In: the Dockerfile, docker-compose.yml and the manifests of this checkout. Out: the same files, each image of others at
+In: the Dockerfile, Compose files and manifests of this checkout. Out: the same files, each image of others at
 the digest that its registry gives for its tag; the tag stays beside it for readers. Regraft's own images are not
 pinned: whoever builds them knows their digests.
 """
@@ -29,6 +29,7 @@ class NoDigestError(StackError):
 def files_with_images(root: Path) -> Iterator[Path]:
     """Yield the files that name images of others."""
     yield from (root / "infra" / "Dockerfile", root / "docker-compose.yml")
+    yield from sorted((root / "infra").glob("compose*.yml"))
     yield from sorted((root / "infra" / "kubernetes").glob("*.yaml"))
 
 
