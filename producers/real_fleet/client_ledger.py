@@ -99,6 +99,7 @@ class ClientLedger:
         self.link_outages: list[LinkOutage] = []
         self._publishers: dict[str, _Publisher] = {}
         self._open: dict[str, _Subscription] = {}
+        self._ending: set[str] = set()  # Their accounts are closed, and they may still get something.
         self._confirmed_ms: dict[tuple[str, str], float] = {}  # By publisher and broker, since when that is.
         self._counts: Counter[str] = Counter()
         self._delivery_ms = 0.0
@@ -134,7 +135,7 @@ class ClientLedger:
         """Take note of what reached a subscription."""
         known = self._open.get(subscription)
         if known is None:
-            self._counts["unexpected"] += 1
+            self._counts["concurrent" if subscription in self._ending else "unexpected"] += 1
             return
         publisher = self._publishers[known.publisher]
         if not 0 <= number < len(publisher.times_ms):
@@ -191,8 +192,9 @@ class ClientLedger:
         return all(self._is_excused(known, number) for number in self._missing(known, now_ms))
 
     def end(self, subscription: str, now_ms: float) -> None:
-        """Close the account of a subscription: what is missing is lost."""
+        """Close the account of a subscription, which may get more until ``forget``: what is missing is lost."""
         known = self._open.pop(subscription)
+        self._ending.add(subscription)
         for number in self._missing(known, now_ms):
             is_excused = self._is_excused(known, number)
             self._counts["lost"] += 1
@@ -212,6 +214,10 @@ class ClientLedger:
                     newest=known.newest,
                     owed_until=known.owed_until,
                 )
+
+    def forget(self, subscription: str) -> None:
+        """Take note that a subscription whose account is closed gets nothing any more."""
+        self._ending.discard(subscription)
 
     def leaving(self) -> list[str]:
         """Return the subscriptions whose clients want to leave."""

@@ -148,12 +148,13 @@ class FleetClients:
         now_ms = self._now_ms()
         for name in self.ledger.leaving():
             if name in self._subscriptions and self.ledger.may_end(name, now_ms):
+                self.ledger.end(name, now_ms)  # At once: what comes until the server has heard of it changes nothing.
                 home, found = self._subscriptions.pop(name)
                 self._subscribing[home].do(partial(self._end, name, self._subscribing[home], found))
 
     async def _end(self, subscription: str, connection: Connection, found: Any) -> None:
         await connection.client.unsubscribe(found)
-        self.ledger.end(subscription, self._now_ms())
+        self.ledger.forget(subscription)
 
     def status(self) -> dict[str, Any]:
         """Return what the status file says of clients."""

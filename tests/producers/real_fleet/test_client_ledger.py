@@ -61,6 +61,19 @@ def test_what_has_not_come_when_nobody_waits_any_more_is_lost() -> None:
     assert (account.final, account.lost, account.excused, account.delivered) == (True, 2, 0, 1)
 
 
+def test_what_comes_after_an_account_is_closed_changes_nothing() -> None:
+    """One that got nothing in time may end; a first message while it is unsubscribed makes it owe nothing."""
+    ledger = ledger_of(3)
+    ledger.leave("s", 300.0)
+    assert ledger.may_end("s", 300.0)
+    ledger.end("s", 300.0)
+    ledger.hand_over("s", 0, 400.0)
+    ledger.forget("s")
+    ledger.hand_over("s", 1, 500.0)
+    account = ledger.snapshot(500.0)
+    assert (account.lost, account.delivered, account.concurrent, account.unexpected) == (0, 0, 1, 1)
+
+
 def test_a_client_leaves_when_it_has_all_or_has_waited_long_enough() -> None:
     """What is published after it has asked to leave is not owed."""
     ledger = ledger_of(3)
