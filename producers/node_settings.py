@@ -31,7 +31,8 @@ class NodeSettings:
     ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
     and RabbitMQ: where nobody tells what clients want, and for retained messages that every broker is to have.
     ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: the address of its management
-    interface, such as http://127.0.0.1:15672, which tells what was bound before; none hears only of later bindings.
+    interface, such as http://127.0.0.1:15672, which lists what was bound before; none hears only of later bindings. Of
+    a NATS server, that of its monitoring port: the door is then its port for clients, for servers without leaf port.
     ``door_log_file``: the file in which Mosquitto keeps its log, where the node may read it, so that it learns what was
     subscribed while it was away; none hears of that only when clients subscribe again.
     ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.

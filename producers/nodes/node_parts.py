@@ -116,6 +116,11 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
     password, tls = login.password or "", _door_tls(settings)
     match urlsplit(url).scheme:
+        case "nats" | "tls" if settings.door_api is not None:
+            need_extras("A door to a NATS server without a leaf port", "nats")
+            from regraft.producers.nodes.nats_client_door import NatsClientDoor
+
+            return NatsClientDoor(url, broker, settings.door_api, user, password, tls)
         case "nats" | "tls":
             return NatsDoor(url, broker, user, password, settings.durable_stream or "", tls=tls)
         case "mqtt" | "mqtts":

@@ -19,6 +19,7 @@ from tests.producers.nodes.rabbit_servers import RabbitClient, RabbitServer, nee
 NEEDS: dict[str, Callable[[], None]] = {
     "memory": lambda: None,
     "nats": needs_nats,
+    "nats without a leaf port": needs_nats,
     "mqtt": needs_mosquitto,
     "amqp": needs_rabbit,
 }
@@ -81,7 +82,15 @@ class NatsBroker:
 
     def __init__(self, server: NatsServer, client: Any, heard: Heard) -> None:
         self.server, self.client, self._heard = server, client, heard
-        self.door = NatsDoor(server.leaf_url, "b01")
+        self.door: Any = NatsDoor(server.leaf_url, "b01")
+
+    def ask_for_interest(self) -> None:
+        """Let the door be one that asks, often."""
+        from regraft.producers.nodes import nats_client_door
+
+        nats_client_door.POLL_S = 0.02
+        api = f"http://127.0.0.1:{self.server.api_port}"
+        self.door = nats_client_door.NatsClientDoor(self.server.url, "b01", api)
 
     subjects = staticmethod(MemoryBroker.subjects)
 
@@ -217,9 +226,12 @@ async def broker_of(kind: str, heard: Heard, directory: Path) -> AsyncIterator[A
         async with amqp_broker(shared_rabbit(), heard) as broker:
             yield broker
         return
-    server: Any = (NatsServer if kind == "nats" else MqttServer)("b01", directory).start()
+    is_nats = kind.startswith("nats")
+    server: Any = (NatsServer if is_nats else MqttServer)("b01", directory).start()
     try:
-        async with (nats_broker if kind == "nats" else mqtt_broker)(server, heard) as broker:
+        async with (nats_broker if is_nats else mqtt_broker)(server, heard) as broker:
+            if kind == "nats without a leaf port":
+                broker.ask_for_interest()
             try:
                 yield broker
             finally:

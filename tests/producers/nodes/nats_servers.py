@@ -23,11 +23,11 @@ class NatsServer(ServerProcess):
     """One server; ``url`` is for clients, ``leaf_url`` for a door."""
 
     def __init__(self, name: str, directory: Path, extra: str = "", leaf: str = "", leaf_port: int = 0) -> None:
-        self.client_port, self.leaf_port = free_port(), leaf_port or free_port()
+        self.client_port, self.leaf_port, self.api_port = free_port(), leaf_port or free_port(), free_port()
         self.file = directory / f"{name}.conf"
         self.file.write_text(
             f'server_name: {name}\nlisten: "127.0.0.1:{self.client_port}"\n'
-            f"{leaf or self._leaf}\nmax_payload: 4MB\n{extra}\n"
+            f'{leaf or self._leaf}\nmax_payload: 4MB\nhttp: "127.0.0.1:{self.api_port}"\n{extra}\n'
         )
         command = str(find_nats()), "-c", str(self.file), "-l", str(directory / f"{name}.log")
         super().__init__(command, self.leaf_port, directory / f"{name}.log")

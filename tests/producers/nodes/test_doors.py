@@ -197,3 +197,23 @@ def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
 
     with pytest.raises(DoorError, match="start it with `leafnodes"):
         asyncio.run(go())
+
+
+def test_nats_server_without_monitoring_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that nobody can ask, and one that is not there, are named with what to do."""
+    needs_nats()
+    from regraft.producers.nodes.nats_client_door import NatsClientDoor
+
+    monkeypatch.setattr("regraft.producers.nodes.nats_client_door.CONNECT_S_MAX", 0.5)
+
+    async def start(url: str, api_port: int) -> None:
+        await NatsClientDoor(url, "b01", f"http://127.0.0.1:{api_port}").start(lambda *_: None, lambda _: None)
+
+    server = NatsServer("b01", tmp_path).start()
+    try:
+        with pytest.raises(DoorError, match=r"/subsz does not tell .*`http_port`"):
+            asyncio.run(start(server.url, free_port()))
+        with pytest.raises(DoorError, match="no NATS server lets a client in"):
+            asyncio.run(start(f"nats://127.0.0.1:{free_port()}", server.api_port))
+    finally:
+        server.stop()

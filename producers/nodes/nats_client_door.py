@@ -1,0 +1,172 @@
+"""The door to a NATS server that gives nobody a leaf port: a client of it, which asks its monitoring port.
+
+In: the addresses for clients and of the monitoring port. Out: interest, some time after it has changed, and messages.
+The client library is nats-py (the extra ``nats``). Where there is a leaf port, the door is
+:mod:`producers.nodes.nats_door`, which hears of interest at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import nats
+import structlog
+from nats.errors import Error as NatsError
+
+from regraft.producers.nodes.doors import DoorError, LocalMessage
+
+log = structlog.get_logger(__name__)
+
+POLL_S = 2.0
+CONNECT_S_MAX = 10.0
+ANSWER_S_MAX = 5.0
+ANSWER_BYTES_MAX = 16 << 20
+PAGE = 1_024  # Subscriptions in one answer.
+PAGES_MAX = 100
+WAITING_MAX = 20_000  # Messages that wait for a server that is slow; beyond it they are dropped.
+EVERYTHING, OWN_PREFIX = ">", "$"
+FIRST_LINE, END = "NATS/1.0\r\n", "\r\n"
+AWAY, SLOW = "broker_away", "broker_slow"
+
+
+class NatsClientDoor:
+    """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port's.
+
+    Of headers with one name the last is carried.
+    """
+
+    def __init__(
+        self, url: str, name: str, api: str, user: str = "", password: str = "", tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._url, self._api, self._name = url, api.rstrip("/"), name
+        self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
+        self._login = {"user": user, "password": password} if user else {}
+        self._client: Any = None
+        self._wanted: frozenset[str] = frozenset()
+        self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
+        self._on_message: Callable[[LocalMessage], None] = lambda _: None
+        self._waiting: asyncio.Queue[LocalMessage] = asyncio.Queue(WAITING_MAX)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
+        """Open the door and hear what clients want already; raise DoorError when the server is not there."""
+        self._on_interest, self._on_message = on_interest, on_message
+        try:
+            async with asyncio.timeout(CONNECT_S_MAX):
+                self._client = await nats.connect(
+                    self._url, name=f"regraft-{self._name}", no_echo=True, max_reconnect_attempts=-1, tls=self._tls,
+                    error_cb=self._note_error, connect_timeout=CONNECT_S_MAX, allow_reconnect=True, **self._login,
+                )  # fmt: skip
+                await self._client.subscribe(EVERYTHING, cb=self._hear)
+                await self._client.flush()
+        except (OSError, TimeoutError, NatsError) as error:
+            raise DoorError(f"no NATS server lets a client in at {self._url} ({error or 'no answer'})") from error
+        try:
+            await self._poll()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            await self.close()
+            raise DoorError(
+                f"{self._api}/subsz does not tell what clients want ({error}): start the server with `http_port`, and "
+                "give its address as node.door_api, or name a leaf port as node.door without node.door_api"
+            ) from error
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._send_waiting()), loop.create_task(self._keep_asking())]
+
+    @property
+    def is_open(self) -> bool:
+        """Return True if the server is there."""
+        return self._client is not None and bool(self._client.is_connected)
+
+    def publish(self, message: LocalMessage) -> bool:
+        """Hand a message to the clients that want it; False if the server is away or too slow."""
+        if not self.is_open:
+            self.counts[AWAY] += 1
+            return False
+        if self._waiting.full():
+            self.counts[SLOW] += 1
+            return False
+        self._waiting.put_nowait(message)
+        return True
+
+    def release(self, receipt: int) -> None:
+        """Do nothing: no message has a receipt."""
+
+    async def close(self) -> None:
+        """Close the door."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.close()
+
+    async def _send_waiting(self) -> None:
+        while True:
+            message = await self._waiting.get()
+            try:
+                headers = dict(_lines_of(message.headers)) or None
+                await self._client.publish(message.subject, message.payload, message.reply, headers=headers)
+            except (NatsError, ValueError) as error:
+                self.counts[AWAY] += 1
+                log.warning("message_not_handed_over", broker=self._name, reason=str(error))
+
+    async def _keep_asking(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                await self._poll()
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                log.warning("interest_not_told", broker=self._name, reason=str(error))
+
+    async def _poll(self) -> None:
+        """Tell what is wanted otherwise than before; what is new begins first."""
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(None, self._ask)
+        own = self._client.client_id
+        account = next((each.get("account") for each in found if each["cid"] == own), None)
+        wanted = frozenset(
+            each["subject"]
+            for each in found
+            if each["cid"] != own and each.get("account") == account and not each["subject"].startswith(OWN_PREFIX)
+        )
+        before, self._wanted = self._wanted, wanted
+        for subject in sorted(wanted - before):
+            self._on_interest(subject, True)
+        for subject in sorted(before - wanted):
+            self._on_interest(subject, False)
+
+    def _ask(self) -> list[dict[str, Any]]:
+        """Return all subscriptions of the server, page by page."""
+        found: list[dict[str, Any]] = []
+        for page in range(PAGES_MAX):
+            place = f"{self._api}/subsz?subs=1&limit={PAGE}&offset={page * PAGE}"
+            with urlopen(place, timeout=ANSWER_S_MAX, context=self._tls) as answer:
+                told = json.loads(answer.read(ANSWER_BYTES_MAX)).get("subscriptions_list") or []
+            found += told
+            if len(told) < PAGE:
+                return found
+        self.counts["too_many_subscriptions"] += 1
+        return found
+
+    async def _hear(self, message: Any) -> None:
+        if not message.subject.startswith(OWN_PREFIX):
+            lines = "".join(f"{name}: {value}{END}" for name, value in (message.headers or {}).items())
+            block = f"{FIRST_LINE}{lines}{END}".encode() if lines else b""
+            self._on_message(LocalMessage(message.subject, message.data, message.reply, block))
+
+    async def _note_error(self, error: Exception) -> None:
+        log.warning("door_failed", broker=self._name, reason=str(error))
+
+
+def _lines_of(block: bytes) -> Iterator[tuple[str, str]]:
+    for line in block.decode(errors="replace").split(END)[1:]:
+        name, is_pair, value = line.partition(":")
+        if is_pair:
+            yield name, value.strip()
