@@ -61,7 +61,7 @@ def _settle(costs: TreeCosts) -> None:
 
 
 def annealed(start: TreeCosts, length_s: float, rng: random.Random) -> tuple[TreeCosts, int]:
-    """Return the cheapest tree that annealing finds in so much processor time, and how many swaps it tried."""
+    """Return the cheapest tree that annealing finds in this much processor time, and how many swaps it tried."""
     costs, best, tried = start.copy(), start, 0
     begin_s, share = time.process_time(), 0.0
     while share < 1.0:

@@ -122,7 +122,7 @@ def _task(scene: Scene, lost: frozenset[str], windows: tuple[ClosedWindow, ...] 
 
 
 def _cost_per_s(scene: Scene, tree: OverlayConfiguration) -> float:
-    """Return what the traffic costs on a mended tree, without what the dead published."""
+    """Return what the traffic costs on a repaired tree, without what the dead published."""
     return float(scene.kind.repaired(tree.with_homes({}), _task(scene, frozenset(), scene.windows)).cost_after_per_s)
 
 

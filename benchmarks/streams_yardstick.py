@@ -43,7 +43,7 @@ PROCESS = "Java"
 
 
 class YardstickError(StackError):
-    """Say why the yardstick cannot be had or did not end, and what to do."""
+    """The yardstick is not available or did not end; the message says why, and what to do."""
 
 
 def compile_yardstick(directory: Path) -> str:

@@ -43,7 +43,7 @@ class ResultSource(Protocol):
 
 
 class AnnouncementSource(Protocol):
-    """What brokers that want to be members say of themselves, as it comes."""
+    """Announcements of brokers that want to be members, in order of arrival."""
 
     def poll(self) -> list[Announcement]:
         """Return what has come since, at most a bounded number; empty when nothing has."""

@@ -14,7 +14,7 @@ from fastapi import HTTPException, Request
 
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 
-IPV6_SITE_BITS = 64  # One person has so many IPv6 addresses that a limit on each would limit nobody.
+IPV6_SITE_BITS = 64  # One person has countless IPv6 addresses: a limit on each would limit nobody.
 
 
 class OpenPages:

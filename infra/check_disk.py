@@ -32,10 +32,10 @@ def check_disk(directory: Path, free_mb_min: int = FREE_MB_MIN) -> None:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return True if a write failed for want of room, on the disk or in the user's share of it."""
+    """Return True if a write failed for lack of space, on the disk or in the user's share of it."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def tell_disk_full(error: OSError) -> str:
-    """Return the sentence for a user whose write failed for want of room."""
+    """Return the sentence for a user whose write failed for lack of space."""
     return f"The disk of {error.filename or 'the run directory'} is full: make room and start again."

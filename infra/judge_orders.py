@@ -14,7 +14,7 @@ from regraft.schemas.audit import GivenOrder
 from regraft.schemas.order import Order
 
 ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy of it is refused for that later.
-ORDER_AHEAD_MS_MAX = 60_000  # By so much the clock of who orders may be ahead of Kafka's.
+ORDER_AHEAD_MS_MAX = 60_000  # How far the clock of an order's giver may be ahead of Kafka's.
 NONCES_MAX = 10_000  # Orders of so short a time; more are refused, as a forgotten nonce could come again.
 NONCE_LENGTH_MAX = 64
 KEY_LENGTH_MAX = 256  # How much of a record's key is reported.

@@ -268,7 +268,7 @@ def write_settings(
 
 
 def java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb: int) -> tuple[str, ...]:
-    """Return the command that runs a class of Kafka with so much heap, but for the class."""
+    """Return the command that runs a class of Kafka with this much heap, without the class."""
     return (
         str(java.executable),
         f"-Xmx{heap_mb}m",

@@ -14,7 +14,7 @@ from regraft.infra.stack_error import StackError
 
 
 def main() -> None:
-    """Get Java and jars, say in one line what is there; end with code 1 and one sentence when it cannot be had."""
+    """Get Java and jars, print in one line what is there; exit with 1 and one sentence if they are not available."""
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
         java = ensure_java()

@@ -40,8 +40,8 @@ def exchange_joints(
     """Return the links that take the place of ``joints``, sorted.
 
     ``room`` (brokers,) is how many ends of such links each broker may have; one with more keeps them and gets no
-    others. Each link in turn, the dearest first, goes where it costs least while the others stay, until none can be
-    bettered or ``words_max`` words have been swept over. Exact for a single link; of several, no one alone can be
+    others. Each link in turn, the most expensive first, goes where it costs least while the others stay, until none can
+    be improved or ``words_max`` words have been swept over. Exact for a single link; of several, no one alone can be
     exchanged for a cheaper one, unless the bound is reached. Cost O(brokers * words + brokers^2) for each look.
     """
     row = inventory.index
@@ -68,7 +68,7 @@ def exchange_joints(
 def _dearest_first(
     tree: Configuration, inventory: Inventory, sets: WeightedSets, joints: Collection[Link]
 ) -> list[Link]:
-    """Return the links by what the traffic across them costs, the dearest first."""
+    """Return the links by what the traffic across them costs, the most expensive first."""
     hung = HungTree.of(tree)
     below, above = link_sides(hung, sets.words)
     counts = sets.counts(below & above).sum(axis=-1)

@@ -5,8 +5,8 @@ known brokers. Which of them are in the overlay is said by its configuration; re
 
 The inventory file is the first fill: a broker of it without a record is in service. A record's facts take the place of
 what the file says of its broker. A link that neither end's facts price costs as much by distance as the inventory's
-links do, where both have positions; else UNKNOWN_COST_FACTOR times the dearest link that is known: it can be used where
-nothing else joins the overlay, and is chosen by nobody.
+links do, if both have positions; else UNKNOWN_COST_FACTOR times the most expensive known link: usable where nothing
+else joins the overlay, but never chosen.
 """
 
 from __future__ import annotations

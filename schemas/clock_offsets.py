@@ -14,8 +14,8 @@ CLOCK_OFFSET_MS_MAX = 500  # What a clock must keep; NTP and chrony keep it with
 def clock_offsets_ms(clocks: Iterable[BrokerClock]) -> dict[str, int]:
     """Return by broker how far its clock is ahead of Kafka's, below 0 how far behind.
 
-    A batch that Kafka took before its own time proves a clock that is ahead by so much at least. A later batch was also
-    in transit: a delay that half of all brokers share is not a clock's, as after an outage of Kafka.
+    A batch that Kafka took before its own time proves a clock that is ahead by at least that much. A later batch was
+    also in transit: a delay that half of all brokers share is not a clock's, as after an outage of Kafka.
     """
     delays_ms = {clock.broker: clock.delay_ms_min for clock in clocks}
     usual_ms = max(median_low(delays_ms.values()), 0) if delays_ms else 0

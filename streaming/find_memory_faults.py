@@ -1,4 +1,4 @@
-"""Find out whether Java ended, or failed, for want of memory, and say so in one sentence.
+"""Detect whether Java ended, or failed, for lack of memory, and report it in one sentence.
 
 In: what was raised while the query ran, and the process of Java. Out: StreamingJobError, or nothing where Java is well.
 """

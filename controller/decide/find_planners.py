@@ -26,7 +26,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")  # As it must stand in a chain
 
 
 class PlannerError(ValueError):
-    """A planner cannot be had; the message begins with its name and says why."""
+    """A planner is not available; the message begins with its name and says why."""
 
 
 def _built_in() -> dict[str, AnyPlannerSpec]:
@@ -72,7 +72,7 @@ def planner_of(name: str, **told: object) -> Planner:
 
 
 def planner_faults(settings: ControllerSettings) -> list[str]:
-    """Return which planners that the settings name cannot be had, one sentence each."""
+    """Return which planners in the settings are not available, one sentence each."""
     found = []
     for what, name in _named_in(settings):
         try:
@@ -90,7 +90,7 @@ def own_faults(settings: ControllerSettings) -> list[str]:
 def kind_faults(settings: ControllerSettings, kind: str) -> list[str]:
     """Return which planners that the settings name do not plan for this kind of overlay, one sentence each.
 
-    Raises PlannerError where one cannot be had.
+    Raises PlannerError if one is not available.
     """
     planned = sorted(name for name, spec in PLANNERS.items() if spec.kind == kind)
     return [

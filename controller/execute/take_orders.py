@@ -19,7 +19,7 @@ from regraft.schemas.order_book import OrderBook, order_text
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, against_order
 
-CLOCKS_APART_MS_MAX = 60_000  # By so much the clock of who orders may be behind the controller's.
+CLOCKS_APART_MS_MAX = 60_000  # How far the clock of an order's giver may be behind the controller's.
 OPEN_MAX = 1_000  # Orders about the open plan whose outcome is not known yet.
 MEMBER_ORDERS_MAX = 1_000  # Between two steps; a fleet is not bigger.
 TOLD_MAX = 20  # How many refused orders of one step are reported one by one; the audit has all.

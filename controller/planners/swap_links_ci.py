@@ -97,7 +97,7 @@ def swap_links_ci(
     Source: Jaeger07, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to its
     own neighbourhood in Eq. 6, Eq. 7 runs along the path from B_i with B_i's own estimates, a pair without common
     interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
-    Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree dearer, so
+    Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree more expensive, so
     ``cost_before_per_s`` and ``cost_after_per_s`` carry the true cost (``overlay.cost``), on which all planners are
     compared; the decision itself uses the paper's local criterion only. Departures, each with a setting that reverts
     it: interests are exact counts over the whole horizon (``cache_ids_max``, ``bloom_bits``); swaps are ordered by true

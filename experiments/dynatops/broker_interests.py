@@ -1,7 +1,7 @@
 """What brokers want while their users change topics and homes: user counts and brokers' subscription changes.
 
 In: changes of users and where each user is at home. Out: one step after the other, with the (broker, topic) pairs that
-began or ceased to be wanted in it. What such a change costs a system is not counted here
+began or stopped being wanted in it. What such a change costs a system is not counted here
 (:attr:`experiments.dynatops.dissemination.RootedTrees.change_messages`).
 """
 

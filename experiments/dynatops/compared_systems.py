@@ -69,7 +69,7 @@ class System(Protocol):
     counts: SystemCounts
 
     def see(self, step: InterestStep) -> None:
-        """Take note of a step: count its messages, and follow it where the system does so at once."""
+        """Note a step: count its messages, and follow it if the system does so at once."""
 
     def adapt(self, step: InterestStep) -> None:
         """A period is over: reconfigure where that is due."""

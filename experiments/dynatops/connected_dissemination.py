@@ -27,7 +27,7 @@ def connected_measures(
     hop_delays: Floats | None = None,
     audience: NDArray[np.integer] | None = None,
 ) -> TopicMeasures:
-    """Return what one event of each topic costs, its delay averaged over so many entries that ``rng`` draws.
+    """Return what one event of each topic costs, its delay averaged over this many entries that ``rng`` draws.
 
     ``adjacency`` (brokers, brokers), ``wanted`` (brokers, topics). ``hop_delays`` (brokers, brokers) is what one hop
     takes, 1 when not given; of several ways of fewest hops the one over the broker with the lowest number counts.

@@ -1,6 +1,6 @@
 """What reassigning ring IDs saves where brokers' subscriptions follow the paper's patterns, by DYNATOPS and by ours.
 
-In: sizes, patterns, a seed. Out: figures by brokers, topics and pattern. With so many events that moving costs next to
+In: sizes, patterns, a seed. Out: figures by brokers, topics and pattern. With enough events for moving to cost next to
 nothing in comparison: ``cut_ssbr`` (SSBR-Greedy to its end), ``cut_tabu`` (its tabu variant), ``cut_assignment`` (ours)
 and ``cut_bound``, which no mapping exceeds: the least delay, and no relay at all. A cut is what is saved of the mean C
 of 20 random mappings. By events per topic and period: ``net_benefit_ssbr`` and ``net_benefit_assignment``, (Bft - Cst)

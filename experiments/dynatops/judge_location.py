@@ -28,7 +28,7 @@ from regraft.experiments.dynatops.judge_readings import (
 
 BAYEUX_HOMES = (("", "static"), ("", "located"), ("_pns", "located"))
 LARGE_CLUSTER = 50
-GREATLY = 0.5  # "greatly improved": at most so much is left.
+GREATLY = 0.5  # "greatly improved": at most this much is left.
 SMALL_STEP = 0.05  # A step against a trend that is still none.
 
 

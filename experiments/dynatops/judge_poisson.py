@@ -28,7 +28,7 @@ from regraft.experiments.dynatops.poisson_workload import PATTERNS
 
 SIGNIFICANT = 0.1  # "significantly less": at least so much.
 DRAMATIC = 0.5  # "increases dramatically": where the rate is n times as high, at least this many times n.
-LOW_SHARE = 0.75  # "a low delay under zipf": at most so much of that under other patterns.
+LOW_SHARE = 0.75  # "a low delay under zipf": at most this much of that under other patterns.
 
 
 def judge_changes(measured: Measured) -> Judgement:

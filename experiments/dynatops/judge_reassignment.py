@@ -14,7 +14,7 @@ from regraft.experiments.dynatops.dynatops_tasks import ASKS, CLAIM_WEIGHTS, CLU
 from regraft.experiments.dynatops.judge_readings import GRIDS, STRICTLY, Readings, over_readings
 from regraft.experiments.dynatops.time_reassignment import PAPER_MS, TIMED_PATTERNS
 
-SLIGHTLY = 0.05  # "degrades slightly": at most so much more.
+SLIGHTLY = 0.05  # "degrades slightly": at most this much more.
 SKEWED = (("5 topics of one mode", "uniform 5%"), ("10 topics of one mode", "uniform 10%"))  # As many topics each.
 PERIODS: dict[str, dict[str, Value]] = {
     "Poisson": {

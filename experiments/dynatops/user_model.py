@@ -63,7 +63,7 @@ class UserStep:
 
     @property
     def subscription_changes(self) -> int:
-        """How often a broker began or ceased to want a topic."""
+        """How often a broker began or stopped wanting a topic."""
         return len(self.interests.changed_brokers)
 
     @property

@@ -115,7 +115,7 @@ def judge_times(measured: Measured) -> Judgement:
 
 
 def judge_never_dearer(measured: Measured) -> Judgement:
-    """Ours is not dearer in any network."""
+    """Ours is not more expensive in any network."""
     worst = measured.value("ours_against_best_max")
     if worst is None:
         return undecided()
@@ -172,7 +172,7 @@ PAPER_CLAIMS = (
           "means at the largest size", judge_times),
 )  # fmt: skip
 OUR_CLAIMS = (
-    Claim("ours", "Never dearer than the best of the three, nor than greedy packing with brokers closed",
+    Claim("ours", "Never more expensive than the best of the three, nor than greedy packing with brokers closed",
           "the worst of all networks", judge_never_dearer),
     Claim("ours", "Within 10 % of what no packing can cost less than, at 100 users a broker",
           "interval of the gap at each number of users", judge_gap),

@@ -27,7 +27,7 @@ CLIENT_CONTROL_MESSAGES = 4  # Pause and advertise elsewhere; the advertisement;
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A publisher that is to be moved along ``path``, decided at ``decided_ms``."""
+    """A publisher to be moved along ``path``, decided at ``decided_ms``."""
 
     publisher: str
     path: tuple[str, ...]

@@ -1,7 +1,7 @@
 """POP at one broker: probabilistic tagging, trace results, profile tables and the walk to the closest broker.
 
 In: traced notifications with where they went on to, and messages of neighbours, one at a time. Out: messages, and at a
-publisher's home the path that the publisher is to be moved along. A pure state machine: Cheung09, sections 3.1, 3.2.
+publisher's home the path to move the publisher along. A pure state machine: Cheung09, sections 3.1, 3.2.
 
 Where the paper is silent: windows follow each other from a publisher's first notification at its home on; once as many
 notifications are tagged as the walk needs, none is tagged until the walk and the move are over, so that nothing stays

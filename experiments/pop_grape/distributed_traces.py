@@ -165,7 +165,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """GRAPE at the publisher's home: all reports of a session are in, its own first; a target is to be selected."""
+    """GRAPE at the publisher's home: all reports of a session are in, its own first; select a target."""
 
     publisher: str
     session_length: int
@@ -223,7 +223,7 @@ class TracingBroker(ABC):
     def on_notification(
         self, source: str | None, notification: Notification, peers: tuple[str, ...], local_count: int
     ) -> list[TraceEffect]:
-        """Take note of a traced notification: it went on to ``peers`` and to ``local_count`` subscribers here."""
+        """Note a traced notification: it was forwarded to ``peers`` and to ``local_count`` subscribers here."""
 
     @abstractmethod
     def on_message(self, source: str, message: TraceMessage) -> list[TraceEffect]:

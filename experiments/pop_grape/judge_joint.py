@@ -11,7 +11,7 @@ from regraft.experiments.pop_grape.judge_relocation import COUNTED, VIRTUALLY
 from regraft.experiments.pop_grape.relocation_figures import SPREAD
 
 COST_EXCESS_MAX = 1e-9  # Of the baseline's cost: sums of floats.
-SPLIT_MIN = 0.1  # A split: so much of the baseline's message rate lies between load100 and delay100.
+SPLIT_MIN = 0.1  # A split: this much of the baseline's message rate lies between load100 and delay100.
 
 
 def judge_never_dearer(measured: Measured) -> Judgement:
@@ -83,7 +83,7 @@ def judge_same_choice(measured: Measured) -> Judgement:
 OUR_CLAIMS = (
     Claim(
         "4.2",
-        "in the one cost Regraft's placement is never dearer than POP's or GRAPE's",
+        "in the one cost Regraft's placement is never more expensive than POP's or GRAPE's",
         "every draw, every X, workload and testbed, on the traffic that was decided on",
         judge_never_dearer,
     ),

@@ -31,8 +31,8 @@ NAMES = {
 }
 GRAPE_WAYS = ("load100", "delay100", "delay100_links")
 BEST_BELOW_MAX = 0.05  # A newly drawn testbed may come to a little less than the paper's best.
-VIRTUALLY = 0.05  # "virtually no visible differences", in a drawing: at most so much of the baseline's.
-MATCHES = 0.05  # "matches that of the baseline": at most so much of it saved.
+VIRTUALLY = 0.05  # "virtually no visible differences", in a drawing: at most this much of the baseline's.
+MATCHES = 0.05  # "matches that of the baseline": at most this much of it saved.
 ALMOST_ALL_BUT = 1  # "across almost all subscriber distributions": all X but this many.
 OVERLOADED_MIN = 1.0
 THRESHOLD_LOW = 10

@@ -43,7 +43,7 @@ def settled_tree(state: TreeState, planner: Planner, context: TreeContext, rng: 
     """Return the tree on which a planner ends when all of its proposals are executed, call after call.
 
     It ends where it proposes nothing, where it is back on a tree that it had before, or after ``PASSES_MAX`` calls.
-    No judge stands between: a planner that makes the tree dearer is measured on the dearer tree.
+    There is no judge: a planner that makes the tree more expensive is measured on that tree.
     """
     seen = {state.configuration.links}
     for _ in range(PASSES_MAX):

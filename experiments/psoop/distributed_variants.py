@@ -38,7 +38,7 @@ from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, WorkloadSettings
 
 PROCESSING_COST_MAX = 10.0  # p_max of the paper, section 5.
-LINK_MS_PER_COST = 5.0  # So the dearest link takes 50 ms.
+LINK_MS_PER_COST = 5.0  # So the most expensive link takes 50 ms.
 SERVICE_MS = 0.3  # Short enough that a broker on every path is not overloaded.
 CONTROL_SERVICE_MS = 0.05
 INTERESTED_BROKERS = 5  # Between the paper's 9 and what is the same share of 30 brokers as 9 of its 100.

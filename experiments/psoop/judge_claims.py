@@ -26,7 +26,7 @@ NEGLIGIBLE_SHARE_MAX = 0.05
 TOPOLOGIES_MIN = 20  # The paper has 25; the width of an interval says nothing with far fewer.
 NOTIFICATIONS_PER_SUBSCRIPTION = (40, 60)
 FLAT_SPREAD_MAX = 0.1
-EQUAL_WITHIN = 0.02  # Equal: not dearer than the other by more of the random tree's cost.
+EQUAL_WITHIN = 0.02  # Equal: not more expensive than the other by more of the random tree's cost.
 
 
 def judge_workload(measured: Measured) -> Judgement:

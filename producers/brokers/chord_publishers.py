@@ -38,7 +38,7 @@ class TopicPublishers:
         return self._ring.route_on(tables, message)
 
     def accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
-        """Take note of a publisher; one whose earlier stay is still known waits for the end of that.
+        """Note a publisher; one whose earlier stay is still known waits for the end of that.
 
         That end comes behind all that was published in the earlier stay: so order holds across stays.
         """

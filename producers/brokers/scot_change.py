@@ -261,7 +261,7 @@ class ScotChange:
         return self._interests.bring(self._core.tables[request.epoch], request) + self._core.tell_prepared(now_ms)
 
     def see_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
-        """Take note that the next home of a subscription has it."""
+        """Note that the next home of a subscription has it."""
         under_way = self._core.under_way
         if under_way is not None and under_way.epoch_to == request.epoch:
             under_way.ready.add(request.subscription)
@@ -357,7 +357,7 @@ class ScotChange:
         return self._core.tables[under_way.epoch_from].is_drained
 
     def see_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
-        """Take note that a neighbour sends nothing more with so few crossings."""
+        """Note that a neighbour sends nothing more with so few crossings."""
         tables.ended[source] = max(tables.ended.get(source, 0), message.crossings + 1)
         return self._core.drain(now_ms) + self._core.release_held()
 

@@ -137,7 +137,7 @@ class ScotInterests:
         return effects + self.acknowledge(tables, name)
 
     def accept_ack(self, tables: ScotTables, source: str, name: str) -> list[Effect]:
-        """Take note that a subscription has reached all brokers beyond a neighbour, and the homes that it concerns."""
+        """Note that a subscription has reached all brokers beyond a neighbour, and the homes that it concerns."""
         if name in tables.entries:
             tables.entries[name].awaited.discard(source)
         return self.acknowledge(tables, name)
@@ -153,7 +153,7 @@ class ScotInterests:
         return [Send(entry.source, SubscribeAck(tables.epoch, name))]
 
     def confirm_in(self, epoch: int, name: str) -> list[Effect]:
-        """Take note that an epoch has confirmed a local subscription, or confirms nothing any more."""
+        """Note that an epoch has confirmed a local subscription, or confirms nothing any more."""
         local = self.locals.get(name)
         if local is None or local.is_confirmed:
             return []
@@ -199,7 +199,7 @@ class ScotInterests:
         return [Send(peer, message) for peer in tables.region if peer not in (self.broker, *tables.dead)]
 
     def see_heard(self, tables: ScotTables, source: str, publisher: str, connection: int) -> list[Effect]:
-        """Take note that a broker of the region knows a publisher and has said whether its cluster wants it."""
+        """Note that a broker of the region knows a publisher and has said whether its cluster wants it."""
         known = tables.hosted.get(publisher)
         if known is None or known.connection != connection:
             return []
@@ -228,7 +228,7 @@ class ScotInterests:
         return set() if under_way is None else set(under_way.moves)
 
     def set_bit(self, tables: ScotTables, source: str, message: VectorBit) -> list[Effect]:
-        """Take note whether another cluster wants what a publisher here publishes."""
+        """Note whether another cluster wants what a publisher here publishes."""
         host = tables.hosted.get(message.publisher)
         if host is not None and host.connection == message.connection and source in tables.region:
             bit = 1 << tables.region.index(source)
@@ -238,7 +238,7 @@ class ScotInterests:
     # --- publishers of the region ------------------------------------------------------------------------------------
 
     def learn_publisher(self, tables: ScotTables, source: str, message: Advertise) -> list[Effect]:
-        """Take note of a publisher of the region, and say first whether its cluster is wanted."""
+        """Note a publisher of the region, and say first whether its cluster is wanted."""
         stay = message.publisher, message.connection
         tables.remotes[stay] = Remote(message.home, message.filter_)
         return [*self.tell_wanted(tables, stay), Send(source, AdvertiseAck(tables.epoch, *stay))]

@@ -71,7 +71,7 @@ class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
         super().__init__(broker, tables, boot_ms, ScotRouting)
 
     def observe_links(self, windows: Mapping[str, QueueWindow]) -> None:
-        """Take note of what happened at the queues of all links in the last window, by neighbour."""
+        """Note what happened at the queues of all links in the last window, by neighbour."""
         self.loads = {peer: self.rule.measure(window) for peer, window in windows.items()}
         self.hot = frozenset(
             peer for peer, load in self.loads.items() if self.rule.is_above(load, was=peer in self.hot)

@@ -141,7 +141,7 @@ class TreeInterests(TreePublishers):
         return effects + self.settle((message.subscription,), now_ms)
 
     def accept_release(self, tables: RoutingTables, source: str, name: str, now_ms: float) -> list[Effect]:
-        """Take note that a neighbour holds a subscription no longer; send it again where it is wanted by now."""
+        """Note that a neighbour holds a subscription no longer; send it again where it is wanted by now."""
         effects: list[Effect] = []
         entry = tables.entries.get(name)
         tables.withdrawn.discard((name, source))

@@ -46,7 +46,7 @@ class MovingSubscribers:
         return effects
 
     def see_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
-        """Take note that the next home of a subscription has it."""
+        """Note that the next home of a subscription has it."""
         under_way = self._core.under_way
         if under_way is not None and under_way.epoch_to == request.epoch:
             under_way.ready.add(request.subscription)

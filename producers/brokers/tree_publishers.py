@@ -43,7 +43,7 @@ class TreePublishers:
         }
 
     def learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
-        """Take note of a publisher, flood that on, and send the subscriptions that it attracts.
+        """Note a publisher, flood that on, and send the subscriptions that it attracts.
 
         The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
         it: so order holds across stays, and a late end cannot be taken for that of the next stay.

@@ -82,7 +82,7 @@ class TreeRepairs:
         return [Send(source, end)]
 
     def accept_ack(self, source: str, ack: AdvertiseAck) -> None:
-        """Take note that a neighbour knows a publisher and, where it was asked in that epoch, that those beyond it do.
+        """Note that a neighbour knows a publisher and, where it was asked in that epoch, that those beyond it do.
 
         A broker that got it in both epochs answers in the newer one as soon as the older one's takes its place; those
         beyond know it only when the answer in the older one comes.
@@ -99,7 +99,7 @@ class TreeRepairs:
     # --- what is known -----------------------------------------------------------------------------------------------
 
     def note_told(self, message: Advertise) -> None:
-        """Take note that a neighbour in the newer epoch knows a publisher."""
+        """Note that a neighbour in the newer epoch knows a publisher."""
         repair = self._repair
         if repair is not None and message.epoch == repair.epoch_to:
             repair.vouched.add((message.publisher, message.connection))

@@ -73,7 +73,7 @@ class LossJudge:
         self._homes.pop(subscription, None)
 
     def see_command(self, command: Command) -> list[str]:
-        """Take note of the overlay that a plan leads to; it counts from when it is activated.
+        """Note the overlay that a plan leads to; it counts from when it is activated.
 
         Returns the brokers that it takes for lost in the life that they are in: they are still alive.
         """

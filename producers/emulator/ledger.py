@@ -200,7 +200,7 @@ class Ledger:
             account.notification = notification
 
     def release(self, subscription: str, now_ms: float) -> None:
-        """Take note that the home of a subscription that has ended hands over to it no more.
+        """Note that the home of a subscription that has ended hands over to it no more.
 
         It does as long as a neighbour has not heard of the end: if that is suspended, after the settle time, too.
         """

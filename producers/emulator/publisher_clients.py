@@ -242,7 +242,7 @@ class PublisherClients:
         self._ask(home, AdvertiseRequest(publisher, client.filter_, client.connection))
 
     def drop(self, publisher: str, connection: int, *, may_return: bool) -> bool:
-        """Take note that its home has ended a publisher's stay; return False if it is not a stay of now.
+        """Note that its home has ended a publisher's stay; return False if it is not a current stay.
 
         It begins a new one there as soon as it may return; a stay that was about to end has ended.
         """

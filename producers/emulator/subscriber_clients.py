@@ -90,7 +90,7 @@ class SubscriberClients:
             self._on_change(name, found.home, None)
 
     def drop(self, subscription: str) -> None:
-        """Take note that its home has ended a subscriber's stay; nothing happens when that is over."""
+        """Note that its home has ended a subscriber's stay; nothing happens when that is over."""
         if subscription in self._owners:
             self.cancel(self._owners[subscription])
 

@@ -229,7 +229,7 @@ class UserClients:
             self._ask(user.goes_to, GoneRequest(name, user.connection))
 
     def drop(self, user: str, connection: int) -> bool:
-        """Take note that a home has ended a stay; return False if it is not a stay of now."""
+        """Note that a home has ended a stay; return False if it is not a current stay."""
         found = self._users.get(user)
         if found is None or found.connection != connection:
             return False

@@ -28,7 +28,7 @@ class ClockWatch:
         self._topic = ""
 
     def see(self, topic: str, partition: int, offset: int, time_ms: int) -> None:
-        """Take note of a message."""
+        """Note a message."""
         place = (topic, partition)
         moment = (offset, time_ms)
         first, last = self._in_block.get(place, (moment, moment))
@@ -37,7 +37,7 @@ class ClockWatch:
         self._in_block[place] = (first, moment)
 
     def end_block(self) -> None:
-        """Take note that what follows is of another block."""
+        """Note that what follows is of another block."""
         for place, span in self._in_block.items():
             if self._kept < SPANS_KEPT_MAX:
                 self._spans[place].append(span)

@@ -34,8 +34,8 @@ def pack_drop(instance: PackingInstance, rng: np.random.Generator, looks_max: in
 
     Starts are the paper's three. From each, brokers are closed one by one while that lowers the whole cost, their users
     going where their access link is cheapest; then single users move while that lowers it, and so on in turn.
-    Source: drop heuristics of facility location; the cost is that of :mod:`overlay.packed_users`. Guarantee: never
-    dearer than the paper's three, nor than greedy packing with brokers closed. Any-time: ends at a local optimum or
+    Source: drop heuristics of facility location; the cost is that of :mod:`overlay.packed_users`. Guarantee: never more
+    expensive than the paper's three, nor than greedy packing with brokers closed. Any-time: ends at a local optimum or
     after ``looks_max`` evaluations from each start. Cost of an evaluation: see there.
     """
     starts = [pack_greedy(instance), pack_clustering(instance), pack_mixing(instance, rng)]

@@ -27,7 +27,7 @@ KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Kicks in vain until the search ends; with
 KICK_NEAR = 8  # Of the brokers whose link costs least, to how many a kick joins one.
 LINK_WORDS = 10_000  # What a look takes for each link besides its words, in words: it is a few array calls.
 LOOK_WORDS_MIN = 200_000  # What a look takes besides its links, in words.
-LOOK_WORDS = 50_000_000  # Of a look: all links of some 300 brokers, where there are more only the dearest.
+LOOK_WORDS = 50_000_000  # Of one evaluation: all links of some 300 brokers, beyond that only the most expensive.
 
 
 @dataclass
@@ -69,8 +69,8 @@ def descend(
 ) -> Iterator[LinkSwap]:
     """Make the best swaps one by one on ``costs``, yielding each after it was made, until none helps.
 
-    A look is at all links, or where they are too many at the dearest of those that have not been looked at since
-    something on their cycle changed. With ``near`` only these links and what changes with them are looked at at all.
+    An evaluation covers all links, or if they are too many the most expensive of those not evaluated since something on
+    their cycle changed. With ``near`` only these links and what changes with them are looked at at all.
     """
     everything = np.arange(len(costs.ends), dtype=np.intp)
     left = everything if near is None else near
@@ -150,7 +150,7 @@ def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[
         onto_a[full[full != a]] = np.inf
         onto_b[full[full != b]] = np.inf
         now = inventory.link_cost[a, b] * count
-        # No link costs less than nothing: what is dearer before it is joined is out.
+        # No link costs less than nothing: what is more expensive before it is joined is out.
         side_a, side_b = np.flatnonzero(onto_a < now - onto_b.min()), np.flatnonzero(onto_b < now - onto_a.min())
         if not len(side_a) or not len(side_b):
             continue
