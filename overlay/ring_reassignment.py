@@ -152,7 +152,7 @@ class RingProblem:
         return self.benefit(mapping) - self.reassignment_cost(self.moved_count(mapping))
 
     def is_worth_computing(self, cost: float, share_min: float) -> bool:
-        """Return True if the present cost passes the reconfigurability test: above beta times the costliest reassignment.
+        """Return True if the present cost passes the test of reconfigurability: above beta times the costliest.
 
         ``share_min`` is beta (the paper's: 0.1).
         """
