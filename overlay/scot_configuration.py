@@ -5,7 +5,7 @@ kinds, and what every kind of overlay answers (:mod:`overlay.overlay_configurati
 
 The paper has a broker at each place of the product. Here a broker may stand in for another of its cluster: it then has
 two places or more, next to each other in the tree of regions, and no link between them. So an overlay stays one of this
-kind whoever dies, leaves or joins.
+kind whichever brokers die, leave or join.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ class ScotConfiguration:
         return ScotConfiguration(epoch, regions_of(holders), region_links_of(links))
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return regions and the links between them: the links of brokers do not tell who shares a cluster."""
+        """Return regions and the links between them: the links of brokers do not show which share a cluster."""
         return self.overlay_fields()
 
     def reshaped(self, shown: Mapping[str, Any]) -> ScotConfiguration:

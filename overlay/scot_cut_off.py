@@ -2,7 +2,7 @@
 
 In: an overlay and how often something is handed over where. Out: deliveries a second by broker, until the overlay is
 repaired, as :mod:`overlay.cut_off` has it for other kinds. A detour may lead around a congested link, not around a
-death: whoever sends to a dead broker does not know which subscriptions lie behind it.
+death: a sender to a dead broker does not know which subscriptions lie behind it.
 """
 
 from __future__ import annotations

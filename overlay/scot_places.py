@@ -1,7 +1,7 @@
 """Places of a structured cyclic overlay and links between its regions, as plans and commands carry them.
 
 A place is a region and a cluster as one number, which stands where plans of a ring have its IDs; a link between regions
-stands where plans of a tree have links between brokers. So a plan needs no field of its own for this kind. Pure.
+stands where plans of a tree have links between brokers. So a plan needs no separate field for this kind. Pure.
 """
 
 from __future__ import annotations

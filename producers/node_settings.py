@@ -29,7 +29,7 @@ class NodeSettings:
     ``door_ca_file``: whose certificates a broker may have, as PEM; none takes what the system trusts.
     ``door_certificate_file``, ``door_key_file``: the certificate by which the node is known there; none has none.
     ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
-    and RabbitMQ: where nobody tells what clients want, and for retained messages that every broker is to have.
+    and RabbitMQ: if nothing reports what clients want, and for retained messages that every broker is to have.
     ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: the address of its management
     interface, such as http://127.0.0.1:15672, which lists what was bound before; none hears only of later bindings. Of
     a NATS server, that of its monitoring port: the door is then its port for clients, for servers without leaf port.

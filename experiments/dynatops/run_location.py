@@ -186,7 +186,7 @@ def other_systems(seed: int, draw: int, setting: LocationSetting, *, is_located:
 
 
 def _setting_samples(task: LocationTask, setting: LocationSetting) -> list[Figure]:
-    """Return statistics of the recorded visits, with the paper's of its own (Fig. 5)."""
+    """Return statistics of the recorded visits, with the paper's own (Fig. 5)."""
     if not task.has_others:
         return []
     where: Where = {"model": "location", "grid": f"{task.rows}x{task.columns}"}

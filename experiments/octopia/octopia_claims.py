@@ -41,7 +41,7 @@ def judge_srt(measured: Measured) -> Judgement:
 
 
 def judge_less(name: str, other: str, bursts: Sequence[str] = BURSTS) -> Callable[[Measured], Judgement]:
-    """Return a judge of whether IDR has less of something than another routing, in all bursts, whoever sends."""
+    """Return a judge of whether IDR has less of something than another routing, in all bursts, for any sender."""
 
     def judge(measured: Measured) -> Judgement:
         found = [

@@ -43,7 +43,7 @@ def draw_publishers(overlay: StructuredCyclicOverlay, rng: random.Random) -> lis
 
 
 def draw_high_rate_publisher(overlay: StructuredCyclicOverlay, rng: random.Random) -> Publisher:
-    """Draw a publisher with 2 % of the subscribers, each at a broker of its own, none at the host, in all clusters."""
+    """Draw a publisher with 2 % of the subscribers, each at its own broker, none at the host, in all clusters."""
     brokers = overlay.brokers()
     host = rng.choice(brokers)
     others = [each for each in brokers if each != host]

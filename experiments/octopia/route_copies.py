@@ -28,7 +28,7 @@ class ScotRouter:
     """Routes the notifications of one publisher to the brokers of ``targets``."""
 
     def __init__(self, overlay: StructuredCyclicOverlay, host: ScotBroker, targets: Collection[ScotBroker]) -> None:
-        """Learn what subscription broadcasts and CIB_SET messages would have told each broker."""
+        """Learn what subscription broadcasts and CIB_SET messages would have sent each broker."""
         self.host = host
         self.targets = frozenset(targets)
         self.vector = without(vector_of(target.cluster for target in self.targets), host.cluster)

@@ -86,7 +86,7 @@ class QueueRun:
         watched: ScotBroker | None = None,
         link_ms: Callable[[ScotBroker, ScotBroker], float] | None = None,
     ) -> None:
-        """Take what is to be run; ``rule`` measures the windows of queues, ``link_ms`` tells links apart."""
+        """Take what is to be run; ``rule`` measures the windows of queues, ``link_ms`` distinguishes links."""
         self.outcome = Outcome()
         self._link_ms = link_ms or (lambda one, other: pace.link_ms)
         self._streams, self._pace, self._rule, self._watched = streams, pace, rule, watched

@@ -1,12 +1,12 @@
 """The door to a RabbitMQ broker: a client of it with a queue that gets all that one topic exchange is given.
 
-In: the broker's address and exchange, its management interface, and filters where nobody tells what clients want. Out:
+In: the broker's address and exchange, its management interface, and filters if nothing reports what clients want. Out:
 interest and messages. Keys belong to :mod:`producers.nodes.amqp_keys`, properties to
 :mod:`producers.nodes.amqp_headers`, who wants what to :mod:`producers.nodes.amqp_interest`, the connection to
 :mod:`producers.nodes.drive_pika`. The client library is pika (the extra ``amqp``).
 
-Bindings that are made and end are told by the broker's event exchange, those that stood before by its management
-interface; without events that is asked again and again. While the broker is away what its clients wanted stands.
+The broker's event exchange reports bindings that are made or end, its management interface earlier ones; without events
+the latter is polled. While the broker is away what its clients wanted stands.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ CONNECT_S_MAX = 15.0
 CLOSE_S_MAX = 2.0
 RETRY_S, RETRY_S_MAX = 0.05, 2.0
 HEARTBEAT_S = 15
-POLL_S = 2.0  # Between two questions for bindings where no events tell of them.
-QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for so long while a node is away.
+POLL_S = 2.0  # Between two polls for bindings if no events report them.
+QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
 UNDER_WAY_MAX = 500  # Messages of a durable queue that are not acknowledged.
 WAITING_MAX = 20_000  # What the broker has not confirmed; beyond it messages are dropped.
 EVENTS, EVERYTHING = "amq.rabbitmq.event", "#"
@@ -52,7 +52,7 @@ TOO_LARGE, REFUSED = "payload_too_large", "broker_refused"
 
 @dataclass(frozen=True)
 class AmqpPlace:
-    """What of a broker is met: its exchange, and who tells what its clients want.
+    """What of a broker is used: its exchange, and the source of what its clients want.
 
     ``filters`` are binding keys that are wanted whatever clients want. ``is_durable`` takes what crosses from a queue
     that outlasts node and broker.
@@ -197,7 +197,7 @@ class AmqpDoor:
             pause_s = min(2 * pause_s, RETRY_S_MAX)
 
     async def _open(self, connection: PikaConnection) -> None:
-        """Take what is published, and learn what is wanted; what one connection has begun the next begins anew."""
+        """Take what is published, and learn what is wanted; the next connection starts what one had started again."""
         main = await connection.channel()
         channel, exchange = main.channel, self._place.exchange
         try:
@@ -243,7 +243,7 @@ class AmqpDoor:
         return self._own
 
     async def _hear_events(self, connection: PikaConnection) -> bool:
-        """Hear of bindings as they are made and end; False where the broker tells nobody."""
+        """Hear of bindings as they are made and end; False if the broker reports to nobody."""
         events = await connection.channel()
         try:
             told = await events.ask(events.channel.queue_declare, queue="", exclusive=True)
@@ -270,7 +270,7 @@ class AmqpDoor:
     def _check_told(self, has_events: bool, has_bindings: bool) -> None:
         if not has_events and not has_bindings and not self._place.filters:
             self._fault = (
-                f"the broker at {self._host}:{self._port} does not tell what its clients want: enable its plugin "
+                f"the broker at {self._host}:{self._port} does not report what its clients want: enable its plugin "
                 "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
                 "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
             )
@@ -287,7 +287,7 @@ class AmqpDoor:
         raise OverError(main.over.result() if main is not None else "no channel")
 
     def _expect_again(self) -> None:
-        """Take note that the broker gives again all that is not acknowledged, or whose acknowledgement was cut off."""
+        """Note that the broker gives again all that is not acknowledged, or whose acknowledgement was cut off."""
         self._due_again.clear()
         while len(self._under_way) > UNDER_WAY_MAX:  # The queue has forgotten them.
             del self._under_way[next(iter(self._under_way))]

@@ -43,7 +43,7 @@ class AmqpInterest:
             self._add(subjects_of(key))
 
     def begin(self, binding: Binding) -> None:
-        """Take note of a binding, which may be known."""
+        """Note a binding, which may be known."""
         if binding in self._bindings or self._is_own(binding):
             return
         if len(self._bindings) >= BINDINGS_MAX:
@@ -59,7 +59,7 @@ class AmqpInterest:
         self._add(subjects)
 
     def end(self, binding: Binding) -> None:
-        """Take note that a binding is no more, if it was known."""
+        """Note that a binding is no more, if it was known."""
         if binding in self._bindings:
             self._bindings.discard(binding)
             self._remove(subjects_of(binding.key))

@@ -44,4 +44,4 @@ class RabbitApi:
                 said = json.loads(answer.read(ANSWER_BYTES_MAX))
             return [Binding(each["destination_type"], each["destination"], each["routing_key"]) for each in said]
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise NoAnswerError(f"{place} does not tell the bindings ({error})") from error
+            raise NoAnswerError(f"{place} does not report the bindings ({error})") from error

@@ -1,7 +1,7 @@
 """A node that is no member yet asks to be one: it says where it listens and what links to others would cost.
 
-In: where others listen. Out: announcements, until the topic of members names it. Whether it is let in is the
-controller's affair, or a person's (docs/members.md).
+In: where others listen. Out: announcements, until the topic of members names it. Admitting it belongs to the
+controller, or to a person (docs/members.md).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Membership(Protocol):
     """Who is a member, and how to ask to be one."""
 
     def is_member(self, broker: str) -> bool:
-        """Tell whether a broker is a member."""
+        """Return True if a broker is a member."""
         ...
 
     def announce(self, announcement: Announcement) -> None:
@@ -57,7 +57,7 @@ async def ask_to_join(
 async def measured_costs(broker: str, addresses: Mapping[str, tuple[str, int]]) -> tuple[PeerCost, ...]:
     """Return what links to others cost in ms one way, by how long it takes to connect; who does not answer has none.
 
-    Nodes refuse a stranger's links, but a connection alone tells the round trip.
+    Nodes refuse a stranger's links, but a connection alone shows the round trip.
     """
     peers = sorted(set(addresses) - {broker})
     found = await asyncio.gather(*(_round_trip_ms(*addresses[peer]) for peer in peers))

@@ -118,7 +118,7 @@ class BrokerNode:
         self._serve(peer, message)
 
     def lose(self, peer: str) -> None:
-        """Take note that a peer has begun another life: to a neighbour its former one is a death."""
+        """Note that a peer has begun another life: to a neighbour its former one is a death."""
         if peer in self.core.live_neighbours:
             self._serve(None, PeerLost(peer))
 
@@ -150,7 +150,7 @@ class BrokerNode:
                 self.links.call_off_renewal(peer)
 
     def _install(self, command: Command) -> None:
-        """Begin another life of the links if the core begins anew: what it held and was sent before is over."""
+        """Begin another life of the links if the core restarts: what it held and was sent before is over."""
         held = (self.core.epoch, self.core.takes_clients)
         self._serve(None, command)
         if (self.core.epoch, self.core.takes_clients) != held:
@@ -257,7 +257,7 @@ class BrokerNode:
                 case Confirmed(subscription):
                     self.clients.confirm(subscription)
                 case Cancelled():
-                    pass  # A real broker has told its client long ago.
+                    pass  # A real broker has notified its client long ago.
                 case _:
                     log.error("effect_unknown", broker=self.broker, effect=type(effect).__name__)
 

@@ -16,7 +16,7 @@ from typing import Protocol
 class LocalMessage:
     """What a client has published: ``headers`` is the block as the broker has it, empty where there is none.
 
-    ``receipt`` is what the door is to be told once the message is safe, 0 where nobody waits for that.
+    ``receipt`` is what to confirm to the door once the message is safe, 0 if nobody waits for that.
     """
 
     subject: str
@@ -49,7 +49,7 @@ class Door(Protocol):
         ...
 
     def release(self, receipt: int) -> None:
-        """Take note that a message with a receipt is safe: its broker may forget it."""
+        """Note that a message with a receipt is safe: its broker may forget it."""
         ...
 
     @property
@@ -83,7 +83,7 @@ class MemoryDoor:
     _on_message: Callable[[LocalMessage], None] = _ignore_message
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door and tell what is wanted already."""
+        """Open the door and report what is wanted already."""
         self._on_interest, self._on_message, self.is_open = on_interest, on_message, True
         for subject in self.wanted:
             on_interest(subject, True)

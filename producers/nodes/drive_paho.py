@@ -1,7 +1,7 @@
-"""Drive a client of the library paho-mqtt by an asyncio loop, with no thread of its own.
+"""Drive a client of the library paho-mqtt by an asyncio loop, without another thread.
 
-In: a client. Out: its socket is read and written when it is time. What the client is told belongs to its callbacks,
-which are called on the loop.
+In: a client. Out: its socket is read and written when it is time. Its events belong to its callbacks, which are called
+on the loop.
 """
 
 from __future__ import annotations
@@ -82,6 +82,6 @@ def _has_more(sock: Any) -> bool:
         return sock.pending() > 0
     try:
         sock.recv(1, socket.MSG_PEEK)
-    except OSError:  # Nothing more for now, or the next turn tells what is wrong.
+    except OSError:  # Nothing more for now, or the next turn shows what is wrong.
         return False
     return True

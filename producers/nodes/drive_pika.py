@@ -41,7 +41,7 @@ class PikaChannel:
         return answer.result()
 
     def note_closed(self, _channel: Channel, reason: BaseException) -> None:
-        """Take note that the channel is closed."""
+        """Note that the channel is closed."""
         if not self.over.done():
             self.over.set_result(_told(reason))
 

@@ -3,7 +3,7 @@
 In: what the server says to subjects of our own. Out: messages with receipts, requests to the server's interface. Bytes
 and the connection belong to :mod:`producers.nodes.nats_door`.
 
-The stream keeps a durable consumer for the node, so that what nobody has acknowledged is told again after a node, or
+The stream keeps a durable consumer for the node, so that unacknowledged messages are delivered again after a node, or
 the server, was away. Each message bears ``Nats-Msg-Id``, by which a stream that it ends in knows what it has already.
 """
 
@@ -106,7 +106,7 @@ class JetStreamIngress:
                 "durable_name": self._consumer,
                 "ack_policy": "explicit",
                 "ack_wait": int(ACK_WAIT_S * NANOSECONDS),
-                "deliver_policy": "new",  # When it is made; later it goes on where it was.
+                "deliver_policy": "new",  # When it is made; later it resumes where it was.
                 "max_ack_pending": BATCH,
             }
             body = json.dumps({"stream_name": self.stream, "config": settings}).encode()
@@ -133,7 +133,7 @@ class JetStreamIngress:
         is_carried = b"\r\n" + CARRIED.lower() + b":" in message.headers.lower()
         if is_carried:
             self._send(LocalMessage(ack, b"+ACK"))
-        elif number in self._acks:  # Told again while it waits: the newest question is the one to answer.
+        elif number in self._acks:  # Repeated while it waits: the newest question is the one to answer.
             self._acks[number] = ack
             self.counts[MANY] += 1
         else:

@@ -56,7 +56,7 @@ class LinkConnection(asyncio.Protocol):
             self.transport.write(link_frame(self._begin))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell that this connection is over."""
+        """Report that this connection is over."""
         if self._telling is not None:
             self._telling.cancel()
         self._on_lost(self, str(exc) if exc is not None else self._reason)
@@ -67,7 +67,7 @@ class LinkConnection(asyncio.Protocol):
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Go on with what waits."""
+        """Resume with what waits."""
         self._is_paused = False
         self.flush()
 

@@ -15,7 +15,7 @@ from regraft.producers.nodes.carried_messages import LinkError
 from regraft.producers.nodes.link_session import Hello
 
 HEAD = struct.Struct(">IQ")
-BODY_BYTES_MAX = 16 << 20  # NATS takes payloads of 1 MiB unless it is told otherwise.
+BODY_BYTES_MAX = 16 << 20  # NATS accepts payloads of 1 MiB by default.
 
 
 class Taken(msgspec.Struct, array_like=True, tag=1, frozen=True):

@@ -58,7 +58,7 @@ class LinkSession:
         return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received)
 
     def greet(self, hello: Hello) -> bool:
-        """Take the peer's hello; return True if it has begun another life that nobody has told of before.
+        """Take the peer's hello; return True if it has begun another life, not announced before.
 
         Raises LinkError when its numbers cannot be.
         """
@@ -84,7 +84,7 @@ class LinkSession:
         self._renewed_from = None
 
     def successor(self, life: str) -> LinkSession:
-        """Return the session of our own next life, which owes nothing; what was counted goes on."""
+        """Return the session of our own next life, which owes nothing; the counts continue."""
         session = LinkSession(self.broker, life)
         session.acknowledged_count = self.acknowledged_count
         session.acknowledged_bytes = self.acknowledged_bytes
@@ -97,7 +97,7 @@ class LinkSession:
         self.bytes_kept += len(body)
 
     def take_unsent(self, bytes_max: int) -> list[tuple[int, bytes]]:
-        """Return what is to be sent next, with its numbers: one frame at least if there is any."""
+        """Return what to send next, with its numbers: one frame at least if there is any."""
         taken: list[tuple[int, bytes]] = []
         size = 0
         while self._sent < len(self._kept) and (not taken or size < bytes_max):
@@ -131,7 +131,7 @@ class LinkSession:
             self._renewed_from = self._renewed_from - count if count <= self._renewed_from else None
 
     def accept(self, number: int) -> bool:
-        """Take note of a frame; return False if it has come before. Raises LinkError when one before it is missing."""
+        """Note a frame; return False if it has come before. Raises LinkError when one before it is missing."""
         if number > self.received + 1:
             raise LinkError(f"frame {number} came after {self.received}: what lies between is missing")
         if number <= self.received:

@@ -1,4 +1,4 @@
-"""The door to an MQTT 5 broker: a client of it, which hears all that is published there and what its log tells.
+"""The door to an MQTT 5 broker: a client of it, which hears all that is published there and its log.
 
 In: the broker's address, the file of its log, and filters where that is silent. Out: interest and messages. Topics
 belong to :mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, who wants what to
@@ -41,19 +41,19 @@ log = structlog.get_logger(__name__)
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 CONNECT_S_MAX = 10.0
-LOG_S_MAX = 2.0  # How long the broker's log may take to tell our own subscription.
+LOG_S_MAX = 2.0  # How long the broker's log may take to show our own subscription.
 LOG_LINES_MAX = 100_000
 RETRY_S, RETRY_S_MAX = 0.05, 2.0
-KEEP_ALIVE_S = 15  # A node that is busy for so long would lose what is of QoS 0.
+KEEP_ALIVE_S = 15  # A node that is busy for this long would lose QoS 0 messages.
 TEND_S = 1.0
-SESSION_S = 60  # The broker keeps what is of QoS 1 for so long while the connection is cut.
-DURABLE_S = 7 * 24 * 3_600  # And for so long while a node with a durable session is away.
+SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
+DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
 WAITING_MAX = 20_000  # What waits for a broker that is slow; beyond it messages are dropped.
 TAKEN_MAX = 1_000  # Numbers of messages that the broker might send again.
 EVERYTHING = "#"
 FIELDS_KEPT_MAX = 1_000
-PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit unless they are told.
+PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit by default.
 AWAY, SLOW, BAD_TOPIC, AGAIN = "broker_away", "broker_slow", "bad_topic", "redelivered"
 TOO_LARGE = "payload_too_large"
 
@@ -62,10 +62,10 @@ class MqttDoor:
     """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; no user is nobody.
 
     ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client. A door
-    that ``is_durable`` goes on with the session of the node's former life, and acknowledges only what is safe.
-    ``interest_file`` keeps what clients want for the node's next life, as the broker does not tell it again. What they
-    began to want while nobody listened stands in the broker's ``log_file`` alone; None for a broker whose log cannot be
-    read from here.
+    that ``is_durable`` resumes the session of the node's former life, and acknowledges only what is safe.
+    ``interest_file`` keeps what clients want for the node's next life, as the broker does not report it again. What
+    they began to want while nobody listened stands in the broker's ``log_file`` alone; None for a broker whose log
+    cannot be read from here.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class MqttDoor:
             if time.monotonic() > until_s:
                 await self.close()
                 raise DoorError(
-                    f"the broker at {self._host}:{self._port} does not tell what its clients want: let Mosquitto "
+                    f"the broker at {self._host}:{self._port} does not report what its clients want: let Mosquitto "
                     "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
                     f"this client read {LOG_TOPIC}#; for any other broker name the filters in node.door_filters"
                 )

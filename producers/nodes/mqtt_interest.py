@@ -49,7 +49,9 @@ class MqttInterest:
     ) -> None:
         self.counts = counts
         self.changes_count = 0  # Of what clients want, so that it is stored when there are some.
-        self.heard_subscribing = 0  # Subscriptions that the broker has told, our own too: it does tell.
+        self.heard_subscribing = (
+            0  # Subscriptions that the broker has reported, our own too, which proves that it does.
+        )
         self._on_interest, self._session_s = on_interest, session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._is_quiet = False
@@ -63,7 +65,7 @@ class MqttInterest:
                 self._add(subject)
 
     def catch_up(self, lines: Iterable[str], now_s: float) -> None:
-        """Take what the broker has written into its log, and tell only what is otherwise than before at its end.
+        """Process what the broker has written into its log, and report only what differs at its end.
 
         Lines that were heard before change nothing. A file does not say which kind a line is of: its form does.
         """
@@ -97,7 +99,7 @@ class MqttInterest:
                 self._want(name, wanted)
 
     def hear(self, topic: str, text: str, now_s: float) -> None:
-        """Take what the broker logs; what tells nothing of interest is passed over."""
+        """Process what the broker logs; skip what does not concern interest."""
         said = _TIME.sub("", text, count=1)
         match topic.removeprefix(LOG_TOPIC):
             case "M/subscribe":
@@ -154,7 +156,7 @@ class MqttInterest:
 
     def _hear_unsubscribing(self, said: str) -> bool:
         """Take "NAME FILTER"; return False where nobody wanted that."""
-        # Here, too, names and filters may hold spaces: whoever is known to want it is meant.
+        # Here, too, names and filters may hold spaces: a client known to want it is meant.
         place = said.find(" ")
         while place >= 0:
             client, wanted = self._clients.get(said[:place]), said[place + 1 :]

@@ -1,10 +1,11 @@
-"""The door to a NATS server: a leaf link, by which it tells what its clients want and gives what they publish.
+"""The door to a NATS server: a leaf link, by which it reports what its clients want and publish.
 
 In: the address of the server's leaf port. Out: interest and messages. Bytes belong to
 :mod:`producers.nodes.nats_protocol`.
 
-While the server is away, what its clients wanted stands: it is told again when the server is back, and what is not told
-again has ended. What would have been handed over meanwhile is dropped and counted, as with any core NATS server.
+While the server is away, what its clients wanted stays valid: the server reports it again when it is back, and what it
+does not report has ended. What would have been handed over meanwhile is dropped and counted, as with any core NATS
+server.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class NatsDoor:
     """The way to one NATS server. ``url`` is ``nats://host[:7422]``, that of its leaf port, tls:// with TLS; no user is
     nobody.
 
-    What a ``stream`` of the server stores is taken from there, each message with a receipt; none takes all as it comes.
+    What a ``stream`` of the server stores is taken from there, each message with a receipt; without one everything
+    comes without.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class NatsDoor:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the server is there and has told what its clients want."""
+        """Return True if the server is there and has reported what its clients want."""
         return self._leaf is not None and self._leaf.is_told
 
     def publish(self, message: LocalMessage) -> bool:
@@ -203,7 +205,7 @@ class NatsDoor:
                 log.warning("door_refused", broker=self._name, reason=said.reason)
 
     def _check_tls(self, is_wanted: bool) -> None:
-        """Refuse to go on in the clear where one side wants TLS."""
+        """Refuse to continue in the clear if one side wants TLS."""
         place = f"the leaf port {self._host}:{self._port}"
         if is_wanted and self._tls is None:
             raise DoorError(f"{place} wants TLS: name it as tls://{self._host}:{self._port}")
@@ -263,14 +265,14 @@ class QueueGroups:
         self._index = MatchIndex()
 
     def add(self, subject: str, queue: str) -> None:
-        """Take note of a group; "" is none."""
+        """Note a group; "" is none."""
         key = f"{subject} {queue}"
         if queue and key not in self._index:
             with suppress(SubjectError):  # Refused and counted by the node.
                 self._index.add(key, filter_of(subject), queue)
 
     def remove(self, subject: str, queue: str) -> None:
-        """Take note that a group wants a subject no longer."""
+        """Note that a group wants a subject no longer."""
         if f"{subject} {queue}" in self._index:
             self._index.remove(f"{subject} {queue}")
 
@@ -280,7 +282,7 @@ class QueueGroups:
 
 
 class _Leaf(asyncio.Protocol):
-    """One connection to the leaf port. ``is_told``: the server has told all that its clients wanted at its begin."""
+    """One connection to the leaf port. ``is_told``: the server has reported all that its clients wanted at first."""
 
     def __init__(self, hear: Callable[[_Leaf, Said], None]) -> None:
         self.transport: asyncio.Transport | None = None

@@ -1,7 +1,7 @@
 """The leaf protocol of NATS in bytes: what a server says to a leaf node, and what that answers. Pure.
 
 In: bytes of a socket, in any pieces. Out: one value for each thing said. Source: the server's parser (2.10 to 2.15),
-as no document describes leaf links. A leaf is told of the interest of all local clients, once for each subject and
+as no document describes leaf links. A leaf gets the interest of all local clients, once for each subject and
 queue group, and never gets back what it has sent.
 """
 

@@ -30,7 +30,7 @@ from regraft.schemas.client import Role
 
 log = structlog.get_logger(__name__)
 
-PUBLISHERS_MAX = 10_000  # With a header of their own; those beyond are the broker's.
+PUBLISHERS_MAX = 10_000  # With their own header; those beyond are the broker's.
 INTERESTS_MAX = 100_000  # Subjects that local clients want; what comes beyond is refused and counted.
 WAITING_MAX = 10_000  # Messages of one publisher that the overlay does not know yet.
 PUBLISHER_HEADER = b"\r\nregraft-publisher:"
@@ -92,7 +92,7 @@ class NodeClients:
     # --- what the door says ------------------------------------------------------------------------------------------
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
-        """Take note that a local client wants a subject, or that none does any more."""
+        """Note that a local client wants a subject, or that none does any more."""
         if not is_wanted:
             self._subjects_unasked.pop(subject, None)
             subscription = self._interests.pop(subject, None)
@@ -180,12 +180,12 @@ class NodeClients:
         self._ask(SubscribeRequest(subscription, subscription, filter_))
 
     def confirm(self, subscription: str) -> None:
-        """Take note that a subscription has reached every publisher that it meets."""
+        """Note that a subscription has reached every publisher that it meets."""
         if subscription in self._subjects:
             self.on_confirmed(self._subjects[subscription], True)
 
     def allow(self, name: str, stay: int, now_ms: float) -> None:
-        """Take note that all brokers know a publisher: what waited may go."""
+        """Note that all brokers know a publisher: what waited may go."""
         publisher = self._publishers.get(name)
         if publisher is None or publisher.stay != stay:
             return
@@ -194,7 +194,7 @@ class NodeClients:
             self._ask(self._made(name, publisher, publisher.waiting.popleft(), now_ms))
 
     def drop(self, client: str) -> None:
-        """Take note that the core has ended a client's stay: it is asked again when the broker takes clients."""
+        """Note that the core has ended a client's stay: it is asked again when the broker takes clients."""
         publisher = self._publishers.get(client)
         if publisher is not None:
             publisher.is_asked = publisher.is_known = False

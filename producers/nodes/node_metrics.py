@@ -26,7 +26,7 @@ GAUGES = {
 
 
 class NodeMetrics:
-    """What a node tells Prometheus."""
+    """The Prometheus metrics of a node."""
 
     def __init__(self) -> None:
         self.stage = StageMetrics("node")

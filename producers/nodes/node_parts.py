@@ -27,7 +27,7 @@ Addresses = dict[str, tuple[str, int]]
 
 
 class NodeError(StackError):
-    """A node cannot begin or go on; the message says why and what to do."""
+    """A node cannot start or continue; the message says why and what to do."""
 
 
 def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
@@ -43,7 +43,7 @@ def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
 
 
 def topics_of(settings: NodeSettings, inventory: Inventory, broker: str) -> BrokerTopics:
-    """Return the topics in which the broker speaks; raise NodeError when it is not told in which it may."""
+    """Return the topics in which the broker speaks; raise NodeError if it has none."""
     every = inventory.broker_topics(settings.namespace)
     if not every.agent_of:
         return BrokerTopics(settings.namespace)
@@ -174,5 +174,5 @@ def has_begun_before(settings: NodeSettings) -> bool:
 
 
 def note_begin(settings: NodeSettings) -> None:
-    """Take note that others know this life: the next one is another."""
+    """Note that others know this life: the next one is another."""
     replace_file(settings.life_file, "This node has begun: its next life waits until a plan takes it in.\n")

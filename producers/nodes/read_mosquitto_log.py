@@ -14,7 +14,7 @@ LOG_BYTES_MAX = 16 << 20  # Read at once, from the end: some 250,000 lines.
 
 @dataclass
 class MosquittoLog:
-    """One log file. ``read`` goes on behind what it has returned; in a file that is shorter now it begins anew."""
+    """One log file. ``read`` continues after what it has returned; in a file that is shorter now it starts over."""
 
     file: Path
     _position: int = 0

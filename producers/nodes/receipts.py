@@ -39,20 +39,20 @@ class Receipts:
         return len(self._under_way) + len(self._unsaid)
 
     def note_published(self, message: LocalMessage) -> None:
-        """Take note that the core has sent a message wherever it is wanted."""
+        """Note that the core has sent a message wherever it is wanted."""
         self._under_way.append(_UnderWay(message, self._owed()))
 
     def note_failed(self, message: LocalMessage) -> None:
-        """Take note that the core has not: it is to be said again."""
+        """Note that the core has not: it must be sent again."""
         self._unsaid.append(message)
 
     def begin_life(self) -> None:
-        """Take note that what was under way in the former life may be lost: all of it is to be said again."""
+        """Note that what was under way in the former life may be lost: all of it must be sent again."""
         self._unsaid.extend(each.message for each in self._under_way)
         self._under_way.clear()
 
     def settle(self) -> list[LocalMessage]:
-        """Release what is safe; return what is to be said again."""
+        """Release what is safe; return what to send again."""
         while self._under_way:
             first = self._under_way[0]
             if any(self._over(peer) < count for peer, count in first.frames.items()):

@@ -2,7 +2,7 @@
 
 In: messages for peers, and where peers listen. Out: messages of peers in the order they were sent, each once, and news
 of peers that have begun another life. Of two nodes the one whose name comes first calls the other. A connection that
-breaks, or is silent, is made again and goes on where it was: nothing is lost while both nodes live.
+breaks, or is silent, is made again and resumes where it was: nothing is lost while both nodes live.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Links:
         self._last: tuple[Message, bytes] | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and call whoever is wanted; return the port. Raises OSError when it cannot be listened on."""
+        """Listen, and call the wanted peers; return the port. Raises OSError when it cannot be listened on."""
         loop = asyncio.get_running_loop()
         context = None if self._tls is None else self._tls.server
         self._server = await loop.create_server(lambda: self._connection(None), host, port, ssl=context)
@@ -174,18 +174,18 @@ class Links:
         return self._peer(peer).session.over_count
 
     def renew(self, peer: str) -> None:
-        """Take note that a plan takes a peer in: what follows is for the life that it has now."""
+        """Note that a plan takes a peer in: what follows is for the life that it has now."""
         self._peer(peer).session.renew()
 
     def call_off_renewal(self, peer: str) -> None:
-        """Take note that the plan which was to take a peer in is refused here."""
+        """Note that the plan which was to take a peer in is refused here."""
         self._peer(peer).session.call_off_renewal()
 
     def begin_life(self, life: str) -> None:
         """Forget what was owed to peers and begin another life, as if the node had started now."""
         self.life = life
         for connection in list(self._open):  # Also those that have said hello in the former life, and no more yet.
-            connection.end("this node has begun anew")
+            connection.end("this node has restarted")
         for name, peer in self.peers.items():
             peer.session, peer.connection = peer.session.successor(life), None
             if name in self._wanted:
@@ -288,7 +288,7 @@ class Links:
             pause_ms = min(2 * pause_ms, self._limits.retry_ms_max)
 
     async def _tend(self) -> None:
-        """Probe connections, end the silent ones, and call whoever is not there."""
+        """Probe connections, end the silent ones, and call missing peers."""
         while True:
             await asyncio.sleep(self._limits.probe_ms / SECOND_MS)
             now_s = time.monotonic()

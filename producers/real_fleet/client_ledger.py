@@ -33,7 +33,7 @@ SECOND_MS = 1_000.0
 FIRST_S_MAX = 10.0
 LEAVE_S_MAX = 120.0  # Longer than links are cut.
 LATE_MS_MAX = 4_000.0  # Longer than a plan holds a delivery back.
-BEFORE_DEATH_MS = 5_000.0  # Published so long before, a notification may have been on its way to the dead broker.
+BEFORE_DEATH_MS = 5_000.0  # Published this long before, a notification may have been on its way to the dead broker.
 AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after the other, have seen the repair.
 AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere again.
 
@@ -54,7 +54,7 @@ class Death:
     held_since_ms: float = math.inf
 
     def excuses(self, home: str, receiver: str, published_ms: float) -> bool:
-        """Tell whether a notification published at that time at one broker need not have come to the other."""
+        """Return True if a notification published at that time at one broker need not have come to the other."""
         if published_ms < min(self.at_ms, self.held_since_ms) - BEFORE_DEATH_MS:
             return False
         if self.broker in (home, receiver):
@@ -111,28 +111,28 @@ class ClientLedger:
         return len(self._open)
 
     def add_publisher(self, publisher: str, home: str) -> None:
-        """Take note of a publisher and its broker."""
+        """Note a publisher and its broker."""
         self._publishers[publisher] = _Publisher(home)
 
     def publish(self, publisher: str, now_ms: float) -> int:
-        """Take note of a notification; return its number."""
+        """Note a notification; return its number."""
         times_ms = self._publishers[publisher].times_ms
         times_ms.append(now_ms)
         return len(times_ms) - 1
 
     def begin(self, subscription: str, publisher: str, home: str, now_ms: float) -> None:
-        """Take note of a new subscription to all of a publisher."""
+        """Note a new subscription to all of a publisher."""
         self._open[subscription] = _Subscription(publisher, home, now_ms)
 
     def note_confirmed(self, publisher: str, home: str, now_ms: float | None) -> None:
-        """Take note that the overlay carries a publisher's notifications to a broker from now on; None for no more."""
+        """Note that the overlay carries a publisher's notifications to a broker from now on; None for no more."""
         if now_ms is None:
             self._confirmed_ms.pop((publisher, home), None)
         else:
             self._confirmed_ms[publisher, home] = now_ms
 
     def hand_over(self, subscription: str, number: int, now_ms: float) -> None:
-        """Take note of what reached a subscription."""
+        """Note what reached a subscription."""
         known = self._open.get(subscription)
         if known is None:
             self._counts["concurrent" if subscription in self._ending else "unexpected"] += 1
@@ -179,13 +179,13 @@ class ClientLedger:
         return range(bisect_left(times_ms, owed_from_ms, numbers.start, numbers.stop), numbers.stop)
 
     def leave(self, subscription: str, now_ms: float) -> None:
-        """Take note that a client wants nothing more than what is published by now."""
+        """Note that a client wants nothing more than what is published by now."""
         known = self._open.get(subscription)
         if known is not None and known.owed_until is None:
             known.owed_until, known.leaves_ms = len(self._publishers[known.publisher].times_ms) - 1, now_ms
 
     def may_end(self, subscription: str, now_ms: float) -> bool:
-        """Tell whether a client that leaves has all that it is owed, or has waited for it long enough."""
+        """Return True if a client that leaves has all that it is owed, or has waited for it long enough."""
         known = self._open[subscription]
         if now_ms - known.leaves_ms > LEAVE_S_MAX * SECOND_MS:
             return True

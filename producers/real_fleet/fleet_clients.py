@@ -140,7 +140,7 @@ class FleetClients:
     # --- what the fleet asks -----------------------------------------------------------------------------------------
 
     def note_confirmed(self, broker: str, subject: str, is_confirmed: bool) -> None:
-        """Take note that the overlay carries a subject to a broker from now on, or no more."""
+        """Note that the overlay carries a subject to a broker from now on, or no more."""
         self.ledger.note_confirmed(subject.removeprefix(SUBJECT), broker, self._now_ms() if is_confirmed else None)
 
     def let_leave(self) -> None:

@@ -1,4 +1,4 @@
-"""The nodes of a fleet, in one process, each with a core, links and a door of its own; the way between two takes time.
+"""The nodes of a fleet, in one process, each with its own core, links and door; the way between two takes time.
 
 In: brokers, what links cost (ms one way), where the servers' leaf ports are. Out: nodes that run, die and come back.
 Links between nodes go through proxies that delay what passes by what the inventory says of that link, as the emulator
@@ -126,7 +126,7 @@ class FleetNodes:
         return found or list(self._inventory.bootstrap.links)
 
     def disturb(self, ends: Sequence[str], *, factor: float | None) -> None:
-        """Let the way between two nodes take so many times as long, or cut it with None."""
+        """Let the way between two nodes take this many times as long, or cut it with None."""
         caller, called = sorted(ends)
         proxy = self._proxies[caller, called]
         proxy.is_shut = factor is None
@@ -135,7 +135,7 @@ class FleetNodes:
             proxy.cut()
 
     def is_repaired(self, dead: str) -> bool:
-        """Tell whether the others are connected by links of the overlay between them, and none counts on the dead."""
+        """Return True if the others are connected by links of the overlay between them, and none counts on the dead."""
         inside = {broker: node for broker, node in self.nodes.items() if node.core.takes_clients and broker != dead}
         if not inside or any(dead in node.core.live_neighbours for node in inside.values()):
             return False

@@ -101,7 +101,7 @@ class FleetOutages:
         self._note(outage, WORDS[outage.kind][1])
 
     def watch(self) -> None:
-        """Tell the ledger which deaths are repaired, and which of the dead are in the overlay again."""
+        """Report to the ledger which deaths are repaired, and which of the dead are in the overlay again."""
         now_ms = self._now_ms()
         for death in self._ledger.deaths:
             node = self._nodes.nodes.get(death.broker)

@@ -1,4 +1,4 @@
-"""A client of an MQTT broker in a fleet: QoS 0, several subscriptions to one topic, each told on its own.
+"""A client of an MQTT broker in a fleet: QoS 0, several subscriptions to one topic, each reported separately.
 
 In: subjects of the overlay. Out: messages to the broker, and to who has subscribed.
 """

@@ -1,4 +1,4 @@
-"""``regraft plans``: what was planned and why, and a person's word about the plan that waits.
+"""``regraft plans``: what was planned and why, and approval or refusal of the plan that waits.
 
 In: the plans topic. Out: tables, JSON, orders. What an order leads to is the controller's; here it is only waited for.
 """
@@ -51,7 +51,7 @@ class UnknownPlanError(StackError):
 
 @plans_app.command(name="list")
 def list_plans(
-    count: Annotated[int, typer.Option("--last", min=1, help="So many of the newest.")] = 20,
+    count: Annotated[int, typer.Option("--last", min=1, help="How many of the newest to show.")] = 20,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     settings_file: SettingsFile = None,
@@ -139,7 +139,7 @@ def cancel(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Refuse a plan that waits, or abort one that is being prepared, without trace. Later it can only be executed.
+    """Refuse a plan that waits, or abort one that is being prepared, without any effect. Later it can only be executed.
 
     Example: `regraft plans cancel plan-7 --reason "the night shift patches b03"`.
     """
@@ -269,7 +269,7 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
 
 
 def is_awaited(kind: OrderKind, phase: PlanPhase) -> bool:
-    """Return True if what comes of an order is still open: it can be followed yet, or brokers still drop the plan."""
+    """Return True if the outcome of an order is open: it can still be followed, or brokers still drop the plan."""
     is_being_aborted = LIFE[phase].is_aborted and not LIFE[phase].is_final
     return kind in LIFE[phase].orders or (kind is OrderKind.CANCEL and is_being_aborted)
 

@@ -21,7 +21,7 @@ from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, STREAMIN
 
 KILLED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD, "valkey", "kafka")
 SUSPENDED = (CONTROLLER, STREAMING, ALERTS, DASHBOARD)
-LASTS_S = 10.0  # How long a stage stands still, or a disk is full.
+LASTS_S = 10.0  # How long a stage is suspended, or a disk is full.
 
 
 class DisturbKind(StrEnum):
@@ -53,7 +53,7 @@ def disturbances(services: Collection[str], disk: OwnDisk | None) -> list[Distur
 class DisturbSchedule:
     """What is done next, and when: after a pause, and not before a window has closed since the last time.
 
-    Waiting for the window makes each disturbance one of its own: killing Kafka while Spark still starts would show
+    Waiting for the window makes each disturbance separate: killing Kafka while Spark still starts would show
     less. All are done once, in an order that is drawn, then, until ``until_s``, all again in another order.
     ``counts`` says how often each was done.
     """
@@ -97,7 +97,7 @@ class DisturbSchedule:
         return self._fill() if pid is None else self._disturb(due, pid)
 
     def resume(self) -> str:
-        """Let who is suspended go on, give the disk's room back, and say so; empty when there is nothing to end."""
+        """Resume what is suspended, free the disk, and say so; empty if there is nothing to end."""
         if self._disk is not None and self._disk.is_full:
             self._disk.make_room()
             return "made room on the disk"
@@ -110,7 +110,7 @@ class DisturbSchedule:
         return f"resumed {name} (process {pid})"
 
     def is_over(self, elapsed_s: float, newest_window_ms: int) -> bool:
-        """Tell whether nothing is to be done, and the loop has gone on for a pause since the last time."""
+        """Return True if there is nothing to do, and the loop has run for a pause since the last time."""
         return not self._waiting and not self._is_lasting and self._has_recovered(elapsed_s, newest_window_ms)
 
     @property

@@ -1,6 +1,6 @@
 """Fill a disk that belongs to a run alone, to its last byte, and give the room back.
 
-In: a directory that is a file system of its own. Out: one file that takes all room. Mounting is the caller's work.
+In: a directory that is a separate file system. Out: one file that takes all room. Mounting is the caller's work.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OwnDisk:
         self._filler = directory / FILLER
         if not directory.is_mount():
             raise NotOwnDiskError(
-                f"{directory} is no file system of its own, and no other is filled: mount one there, for example with "
+                f"{directory} is not a separate file system, and no other is filled: mount one there, for example with "
                 f"`mount -t tmpfs -o size=4g tmpfs {directory}`, or leave demo.fill_disk out."
             )
         size_mb = shutil.disk_usage(directory).total // 1_000_000
@@ -42,7 +42,7 @@ class OwnDisk:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether it was filled and no room made since."""
+        """Return True if it was filled and no room made since."""
         return self._filler.exists()
 
     def fill(self) -> None:

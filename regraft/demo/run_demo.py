@@ -224,7 +224,7 @@ class _DemoRun:
 
     def carry_out(self, screen: RunScreen) -> RunRecord:
         """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
-        # What ends for good ends the run: what there is to tell until then is told all the same.
+        # A service that ends for good ends the run: events until then are reported all the same.
         while not self._given_up and self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
                 screen.tell(text, self._elapsed_s)
@@ -247,7 +247,7 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Return True while traffic goes on: as long as set, and within a bound until what was disturbed is over."""
+        """Return True while traffic lasts: as long as set, and within a bound until what was disturbed is over."""
         if self._elapsed_s < self._running_s:
             return True
         emulator = self._settings.emulator

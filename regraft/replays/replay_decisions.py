@@ -88,7 +88,7 @@ def decide_again(
     grace_ms: int,
     advance: Advance | None = None,
 ) -> Decided:
-    """Run the control loop over rows and markers, in any order, each as often as it comes.
+    """Run the control loop over rows and markers, in any order and any number of times.
 
     A window is known when its marker was, or ``grace_ms`` and CLOSING_MS after its end. The window in which the
     recording began is left out. Where brokers' answers were recorded they are taken as long as the plans are the

@@ -26,7 +26,7 @@ from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, committed_ms
 from regraft.schemas.write_figures import figure as figure_text
 
-# Okabe-Ito: told apart by readers with any colour vision, and by line style besides.
+# Okabe-Ito: distinct with any colour vision, and by line style besides.
 PRESENT_COLOUR = "#0072b2"
 BOOTSTRAP_COLOUR = "#d55e00"
 PLAN_COLOUR = "#009e73"

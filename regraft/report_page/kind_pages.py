@@ -82,7 +82,7 @@ def _user_text(record: RunRecord) -> str:
     saved = "" if cut is None else f", {cut:.1%} less than had nobody moved"
     return (
         f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
-        f"Brokers began or ceased to subscribe to a topic {number_text(users.subscription_changes)} times{saved}. "
+        f"Brokers began or stopped subscribing to a topic {number_text(users.subscription_changes)} times{saved}. "
         f"What a user asked for while it moved was confirmed within {number_text(users.wait_ms_max)} ms at most.</p>"
     )
 

@@ -118,7 +118,7 @@ def _figures(summary: dict[str, Any]) -> str:
             "notifications that costs are estimated from, at least",
             _share(summary["telemetry_share"]),
         ),
-        ("links at measured instead of told cost", number_text(summary["links_corrected"])),
+        ("links at measured instead of inventory cost", number_text(summary["links_corrected"])),
         ("a subscription lives", _known_unit(summary["subscription_lifetime_s"], "s", 1)),
         ("a decision looks back", _known_unit(summary["horizon_windows"], "windows", 0)),
     ]
@@ -228,7 +228,7 @@ def _plan_part(record: RunRecord) -> str:
 
 def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
     time_ms = plan_time_ms(plan)
-    lines = [f"takes back {plan.undoes}"] if plan.undoes else []
+    lines = [f"undoes {plan.undoes}"] if plan.undoes else []
     lines += _link_lines(proposal for proposal in plan.proposals if proposal.links_added)
     lines += page_of(record).move_lines(plan)
     outcome = record.plan_outcomes.get(plan.plan, "")

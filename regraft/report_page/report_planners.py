@@ -49,7 +49,7 @@ def planner_part(record: RunRecord) -> str:
         mean = means[f"shadow:{shadow.planner}"]
         rows.append(_planner_row(record, "shadow", shadow.planner, shadow.final_cost_per_s, mean, shown))
     movers = (change.head for change in page.changes)
-    heads = ("planner", "role", "cost/s, last windows", "saved", "cost/s, mean of all", "plans", "taken back",
+    heads = ("planner", "role", "cost/s, last windows", "saved", "cost/s, mean of all", "plans", "rolled back",
              "links exchanged", *movers, "refusals", "decision, ms mean", "max")  # fmt: skip
     return (
         "<p>A shadow planner decides on the same windows, by the same rules, on an overlay that exists only in the "

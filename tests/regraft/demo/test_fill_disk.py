@@ -25,7 +25,7 @@ def test_a_full_disk_takes_no_byte_until_there_is_room(tmp_path: Path) -> None:
 
 def test_no_disk_is_filled_that_others_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory of a greater file system is refused, and a file system too large to be a run's own."""
-    with pytest.raises(NotOwnDiskError, match=r"is no file system of its own, .* mount one there, .* or leave demo\."):
+    with pytest.raises(NotOwnDiskError, match=r"is not a separate file system, .* mount one there, .* or leave demo\."):
         OwnDisk(tmp_path)
     monkeypatch.setattr(fill_disk, "SIZE_MB_MAX", 1)
     with small_disk(tmp_path / "disk") as small, pytest.raises(NotOwnDiskError, match="has 4 MB, and none above 1 MB"):
