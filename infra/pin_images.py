@@ -2,7 +2,7 @@
 
 In: the Dockerfile, Compose files and manifests of this checkout. Out: the same files, each image of others at
 the digest that its registry gives for its tag; the tag stays beside it for readers. Regraft's own images are not
-pinned: whoever builds them knows their digests.
+pinned: their builder knows their digests.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> None:
         if command[:1] == [EXECUTOR]:
             command = executor_command(os.environ, find_java().executable, spark_home())
         if not command:
-            raise StackError("No command was given: the image has one of its own, or say which.")
+            raise StackError("No command was given: use the image's own, or name one.")
         os.execvp(command[0], command)
     except (StackError, OSError) as error:
         sys.stderr.write(f"{error}\n")

@@ -25,7 +25,7 @@ class FleetOverlays:
         self._prepared: dict[tuple[int, str], OverlayConfiguration] = {}
 
     def see(self, command: Command) -> bool:
-        """Take note of a command to some node; of those to the others nothing new follows."""
+        """Note a command to some node; of those to the others nothing new follows."""
         key = command.epoch_to, command.digest
         match command.phase:
             case CommandPhase.PREPARE:

@@ -184,7 +184,7 @@ def text_chart(windows: Sequence[WindowCost], width: int, height: int, *, plain:
 
 
 def plans_text(count: int) -> str:
-    """Return so many plans in words."""
+    """Return this many plans in words."""
     return f"{count} plan{'s' * (count != 1)}"
 
 
