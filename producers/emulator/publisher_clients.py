@@ -275,7 +275,7 @@ class PublisherClients:
         return client if client is not None and client.connection == connection else None
 
     def _end_at_next_home(self, publisher: str, client: _Publisher) -> None:
-        """End a stay also at a home that has taken the publisher before the old one told it to leave.
+        """End a stay also at a home that has taken the publisher before the old one asked it to leave.
 
         The old home lets that know, too, but a broker that dies between the two takes its word along.
         """

@@ -74,7 +74,8 @@ class NatsClientDoor:
         except (OSError, ValueError, KeyError, TypeError) as error:
             await self.close()
             raise DoorError(
-                f"{self._api}/subsz does not tell what clients want ({error}): start the server with `http_port`, and "
+                f"{self._api}/subsz does not report what clients want ({error}): start the server with "
+                "`http_port`, and "
                 "give its address as node.door_api, or name a leaf port as node.door without node.door_api"
             ) from error
         loop = asyncio.get_running_loop()
@@ -126,7 +127,7 @@ class NatsClientDoor:
                 log.warning("interest_not_told", broker=self._name, reason=str(error))
 
     async def _poll(self) -> None:
-        """Tell what is wanted otherwise than before; what is new begins first."""
+        """Report changes of what is wanted, new wants first."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, self._ask)
         own = self._client.client_id

@@ -216,7 +216,7 @@ class ClientLedger:
                 )
 
     def forget(self, subscription: str) -> None:
-        """Take note that a subscription whose account is closed gets nothing any more."""
+        """Note that a subscription whose account is closed gets nothing any more."""
         self._ending.discard(subscription)
 
     def leaving(self) -> list[str]:
