@@ -78,6 +78,16 @@ def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> 
     assert {f"COPY {package} {package}" for package in packages} <= set(dockerfile.splitlines())
 
 
+def test_all_that_is_built_here_can_do_little(compose: dict[str, Any]) -> None:
+    """What runs once, too: it writes nowhere but to /tmp and a volume, has no capability and gets no more rights."""
+    built = [service for service in compose["services"].values() if "build" in service]
+    assert len(built) > len(COMMANDS)
+    for service in built:
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_stages_can_do_little_and_are_asked_how_they_are(compose: dict[str, Any], name: str) -> None:
     """Each writes to its volume and /tmp only, has no capability, and answers at the port that it is told to open."""

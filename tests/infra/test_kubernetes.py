@@ -45,6 +45,16 @@ def test_executors_can_do_little_too() -> None:
     assert defaults["spark.kubernetes.container.image"] == container["image"]
 
 
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_whatever_runs_on_is_asked_how_it_is(file: Path) -> None:
+    """Each container of a Deployment or StatefulSet says when it is ready, and each of ours whether it hangs."""
+    for each in objects(file):
+        if each["kind"] in ("Deployment", "StatefulSet"):
+            for container in each["spec"]["template"]["spec"]["containers"]:
+                assert "readinessProbe" in container, container["name"]
+                assert "livenessProbe" in container or not container["image"].startswith("regraft-"), container["name"]
+
+
 def test_there_are_manifests() -> None:
     """Of the loop, of Spark's executors, of nodes."""
     assert [file.stem for file in FILES] == ["mosquitto_nodes", "nodes", "regraft", "spark"]
