@@ -95,11 +95,20 @@ class MqttEnd:
         """Do nothing: the loop sends by itself."""
 
 
+def links_text(kind: str, name: str, *remotes: int) -> str:
+    """Return how a server's settings name its native links to others at these ports."""
+    if kind == "nats":
+        urls = ", ".join(f'{{ url: "nats://127.0.0.1:{each}" }}' for each in remotes)
+        return f"remotes: [{urls}]"
+    lines = (f"connection {name}-{each}\naddress 127.0.0.1:{each}\ntopic # both 0\n" for each in remotes)
+    return "".join(lines)
+
+
 def start_nats(name: str, directory: Path, remote: int | None = None) -> Server:
     """Start a NATS server, linked to the leaf port ``remote`` if there is one."""
     program = shutil.which("nats-server") or str(Path(sys.executable).with_name("nats-server"))
     client_port, leaf_port = choose_ports(2)
-    link = "" if remote is None else f'remotes: [{{ url: "nats://127.0.0.1:{remote}" }}]'
+    link = "" if remote is None else links_text("nats", name, remote)
     file = directory / f"{name}.conf"
     file.write_text(
         f'server_name: {name}\nlisten: "127.0.0.1:{client_port}"\n'
@@ -112,7 +121,7 @@ def start_nats(name: str, directory: Path, remote: int | None = None) -> Server:
 def start_mosquitto(name: str, directory: Path, remote: int | None = None) -> Server:
     """Start a Mosquitto, with a bridge of QoS 0 to the one at port ``remote`` if there is one."""
     (port,) = choose_ports(1)
-    link = "" if remote is None else f"connection {name}\naddress 127.0.0.1:{remote}\ntopic # both 0\n"
+    link = "" if remote is None else links_text("mqtt", name, remote)
     file = directory / f"{name}.conf"
     file.write_text(mosquitto_settings(port, link))
     with (directory / f"{name}.log").open("ab") as log:
