@@ -82,7 +82,7 @@ def at(number: float) -> int:
 
 
 def event(kind: EventKind, second: float, subject: str = "plan-1", text: str = "why", **details: str) -> Told:
-    """Something that the controller tells, so many seconds after the begin."""
+    """Something that the controller tells, this many seconds after the begin."""
     time_ms = BEGIN_MS + int(second * 1000)
     severity = SEVERITY.get(kind, Severity.INFO)
     return Told(AdaptationEvent(subject, kind, severity, time_ms, text, subject, details), time_ms)
@@ -132,7 +132,7 @@ class Scene:
         return words(found)
 
     def tick(self, second: float) -> list[Alert]:
-        """Let so many seconds after the begin pass."""
+        """Let this many seconds after the begin pass."""
         found = self.engine.tick(BEGIN_MS + int(second * 1000))
         self.said += found
         return found

@@ -279,7 +279,7 @@ def test_a_stalled_plan_is_told_by_the_controller_or_by_the_clock_and_ends_with_
 
 
 def test_a_plan_that_waits_for_a_person_is_not_stalled() -> None:
-    """In a dry run a proposed plan may wait for ever."""
+    """In a dry run a proposed plan may wait forever."""
     scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
     scene.tell(plan(1, PlanPhase.PROPOSED, 0))
     assert scene.tick(10_000) == []

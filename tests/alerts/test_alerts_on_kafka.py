@@ -59,7 +59,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 
 
 class Overlay:
-    """What brokers, Spark and controller would write, in a namespace of its own, and the stage that reads it."""
+    """What brokers, Spark and controller would write, in its own namespace, and the stage that reads it."""
 
     def __init__(self, kafka: RunningKafka, namespace: str, directory: Path, webhooks: tuple[str, ...]) -> None:
         create_topics(kafka.access, namespace=namespace)
@@ -119,7 +119,7 @@ class Overlay:
         return (self.directory / "alerts.log").read_text()
 
     def window(self, congestion: float, subjects: int = 1) -> None:
-        """Write one window in which so many brokers are this congested."""
+        """Write one window in which this many brokers are this congested."""
         start_ms, end_ms = self._next_ms, self._next_ms + WINDOW_MS
         self._next_ms = end_ms
         for number in range(subjects):
@@ -179,7 +179,7 @@ def one_server() -> Iterator[WebhookServer]:
 
 
 def has_come(server: WebhookServer, count: int) -> bool:
-    """Return True if so many messages have come."""
+    """Return True if this many messages have come."""
     return len(server.received) >= count
 
 

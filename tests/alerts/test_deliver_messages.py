@@ -70,7 +70,7 @@ class Desk:
                 self.delivery.grant(report.message, report.target)
 
     def until(self, count: int) -> list[tuple[str, str, str]]:
-        """Wait for so many ends and return them."""
+        """Wait for this many ends and return them."""
 
         def has_ended() -> bool:
             self.turn()
@@ -276,7 +276,7 @@ def test_a_stop_ends_the_attempts_and_says_what_is_certain(server: WebhookServer
 
 
 class Broken:
-    """A sender with a fault of its own."""
+    """A sender with its own fault."""
 
     def send(self, message: AlertMessage) -> None:
         """Raise what no sender should."""
@@ -284,7 +284,7 @@ class Broken:
 
 
 def test_a_fault_of_a_library_is_a_failure_and_not_the_end(server: WebhookServer) -> None:
-    """Whatever a service's plug-in raises, the message fails, its text stays inside, and the thread goes on."""
+    """Whatever a service's plug-in raises, the message fails, its text stays inside, and the thread continues."""
     desk = Desk({"broken": Broken()})
     desk.delivery.offer(message(1), "broken")
     desk.delivery.offer(message(2), "broken")

@@ -154,7 +154,7 @@ def test_a_rule_has_quiet_hours_of_its_own_whatever_its_severity() -> None:
 
 
 def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> None:
-    """b01 is set aside: its queue, and the link end of b02 that leads to it; b02's own queue is told."""
+    """b01 is in maintenance: its queue, and the link end of b02 that leads to it; b02's own queue is told."""
     titles, after = told([alert("apart", subject) for subject in ("b01", "b02>b01", "b02")], maintained=["b01"])
     assert titles == ["apart raised (warning): b02"]
     assert after["apart/b01"].silenced_by == "maintenance of b01"
@@ -277,7 +277,7 @@ def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again
 
 
 def test_a_report_about_an_older_message_marks_nothing() -> None:
-    """The alert was cleared and told anew meanwhile: its deliveries are those of the newer message."""
+    """The alert was cleared and told again meanwhile: its deliveries are those of the newer message."""
     desk = desk_of(alert())
     desk.tell(NOON)
     message = desk.stored().offers[0].message

@@ -80,7 +80,7 @@ class GatedPorts(KafkaPorts):
 
 
 class Instance:
-    """One controller in a process of its own."""
+    """One controller in its own process."""
 
     def __init__(self, kafka: KafkaAccess, name: str, folder: Path, session_ms: int) -> None:
         self.name = name
@@ -207,7 +207,7 @@ class FailoverSite:
         return any(plan.epoch_to == epoch and plan.phase is PlanPhase.COMPLETED for plan in self.plans)
 
     def release(self) -> None:
-        """Let answers and windows go on."""
+        """Let answers and windows continue."""
         self.are_windows_held = False
         self._release_answers()
 

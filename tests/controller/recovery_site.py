@@ -71,7 +71,7 @@ class RecoverySite(FailoverSite):
             self.kill_brokers()
 
     def lose_plans(self) -> None:
-        """Delete the topic of plans, and make it anew."""
+        """Delete the topic of plans, and make it again."""
         name = topic_name(PLANS, NAMESPACE)
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 0})
         admin.delete_topics([name])[name].result()

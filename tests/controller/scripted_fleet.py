@@ -24,7 +24,7 @@ class ScriptedFleet(ScriptedOverlay):
     added: tuple[str, ...] = ()
     told: list[Command] = field(default_factory=list)
     refusing: set[str] = field(default_factory=set)  # Brokers that refuse to prepare.
-    outside: set[str] = field(default_factory=set)  # Those of them that say that they began anew.
+    outside: set[str] = field(default_factory=set)  # Those of them that say that they restarted.
 
     @property
     def living(self) -> list[str]:

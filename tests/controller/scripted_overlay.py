@@ -49,7 +49,7 @@ class ScriptedOverlay:
         return self.loop
 
     def run_windows(self, count: int) -> None:
-        """Let so many windows pass, with the loop stepping and the brokers answering."""
+        """Let this many windows pass, with the loop stepping and the brokers answering."""
         for _ in range(count * WINDOW_MS // TICK_MS):
             self.tick()
 

@@ -59,7 +59,7 @@ def publisher(name: str, home: str, topic: str, time_ms: int = 0) -> Client:
 
 
 def published_rows(start_ms: int, counts: Mapping[str, int], home: str = "b00") -> list[StateRow]:
-    """A row for each publisher: so many notifications (at most 64) published at one broker and delivered nowhere."""
+    """A row for each publisher: this many notifications (at most 64) published at one broker and delivered nowhere."""
     rows = []
     for name, count in sorted(counts.items()):
         mask = (1 << count) - 1

@@ -52,7 +52,7 @@ def marker_of(
     boots: dict[str, int] | None = None,
     epochs: dict[str, int] | None = None,
 ) -> WindowClosed:
-    """The marker of these rows; ``lost`` names brokers of which so many batches did not come, ``epochs`` those that
+    """The marker of these rows; ``lost`` names brokers of which this many batches did not come, ``epochs`` those that
     are at another epoch than the rest."""
     sequence = (start_ms - first_window_ms) // WINDOW_MS * BATCHES_PER_WINDOW
     completeness = tuple(

@@ -222,7 +222,7 @@ def test_a_forged_answer_is_refused_and_the_plan_goes_on(kafka: SharedKafka, tmp
 
 
 class OpenSite:
-    """An overlay of three agents in a namespace of its own: the brokers of two are members, that of the third asks."""
+    """An overlay of three agents in its own namespace: the brokers of two are members, that of the third asks."""
 
     NAMESPACE = "open"
     BROKERS = INVENTORY.brokers

@@ -75,7 +75,7 @@ def test_a_broker_that_announces_itself_waits_for_a_person_and_is_told_once() ->
 
 
 def test_who_is_let_in_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -> None:
-    """Without any order, by a plan that loses nothing; it goes on announcing itself, which changes nothing."""
+    """Without any order, by a plan that loses nothing; it continues announcing itself, which changes nothing."""
     fleet = fleet_of(admit_announced=True)
     facts = BrokerFacts(1.0, (PeerCost("b00", 9.0), PeerCost("b02", 2.0), PeerCost("b03", 5.0)))
     fleet.added, fleet.held["x01"] = ("x01",), 0
@@ -125,7 +125,7 @@ def test_whoever_stops_announcing_itself_is_forgotten() -> None:
 
 @pytest.mark.parametrize("admits", [False, True])
 def test_one_agent_that_announces_too_many_crowds_out_nobody_else(*, admits: bool) -> None:
-    """So many are kept of each, the first ones; what is too many is counted, and told once."""
+    """This many are kept of each, the first ones; what is too many is counted, and told once."""
     fleet = fleet_of(announced_max=3, admit_announced=admits)
     nowhere = BrokerFacts(agent="noisy")
     for number in range(50):
@@ -179,7 +179,7 @@ def test_whom_a_person_adds_is_awaited_for_as_long_as_it_takes() -> None:
 
 
 def test_so_many_may_never_come_and_then_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is a record that is kept for ever."""
+    """Each is a record that is kept forever."""
     monkeypatch.setattr(take_announcements, "NEVER_CAME_MAX", 2)
     fleet = fleet_of(admit_announced=True, come_ms_max=5_000)
     for broker in ("x01", "x02"):

@@ -93,7 +93,7 @@ def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
 
 @pytest.mark.parametrize("restarted", [set(TREE.brokers[1:]), set(TREE.brokers)], ids=["most brokers", "all brokers"])
 def test_brokers_that_come_back_at_an_earlier_epoch_are_told_of_while_it_lasts(restarted: set[str]) -> None:
-    """Nothing is decided meanwhile, the event names them and comes again, and afterwards all goes on."""
+    """Nothing is decided meanwhile, the event names them and comes again, and afterwards all continues."""
     overlay = ScriptedOverlay(
         INVENTORY, lambda start_ms: far_ends(0) if start_ms < 70_000 else [{"b01", "b03"}] * 40, settings_of()
     )
@@ -356,7 +356,7 @@ def test_metrics_say_what_the_status_says() -> None:
 
 
 def test_undo_survives_a_kill_between_undoing_and_closing() -> None:
-    """A plan that is being taken back is closed by the next controller, and not taken back twice."""
+    """A plan that is being rolled back is closed by the next controller, and not rolled back twice."""
     for steps in range(16, 48, 2):
         overlay = worsening_overlay()
         for _ in range(steps):
@@ -477,7 +477,7 @@ def test_stale_windows_are_refused() -> None:
 
 
 def test_old_windows_before_a_gap_do_not_count() -> None:
-    """After a long silence the horizon starts anew, so one window alone starts no plan where it holds little."""
+    """After a long silence the horizon starts again, so one window alone starts no plan where it holds little."""
     overlay = ScriptedOverlay(INVENTORY, lambda start_ms: far_ends(0)[:3], settings_of())
     overlay.write_window(0)
     overlay.loop.step(1000)

@@ -191,7 +191,7 @@ def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
 
 
 def test_users_go_back_with_a_plan_that_is_taken_back() -> None:
-    """u4 was brought to b00, where what it wants now is dearer than at b04."""
+    """u4 was brought to b00, where what it wants now is more expensive than at b04."""
     overlay = overlay_of(place)
     run_until_verifying(overlay)
     for number in (0, 2, 6):
@@ -247,7 +247,7 @@ def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> Non
 
 
 def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
-    """The state is refused with its reason, no cost is shown, and all goes on once the register is read."""
+    """The state is refused with its reason, no cost is shown, and all continues once the register is read."""
     overlay = overlay_of()
     overlay.ports.clients.is_known = False
     overlay.run_windows(3)
@@ -352,7 +352,7 @@ class SlowClients(MemoryClients):
 
 
 def test_windows_wait_for_the_register_to_be_read_once() -> None:
-    """State stays in its topic until then, so that no window is put together without its users; but not for ever."""
+    """State stays in its topic until then, so that no window is put together without its users; but not forever."""
     overlay = overlay_of(ports=MemoryPorts(clients=SlowClients()))
     overlay.ports.clients.is_known = False
     overlay.run_windows(3)

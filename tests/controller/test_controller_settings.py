@@ -1,4 +1,4 @@
-"""Settings are checked alone and against each other, and all faults are told at once."""
+"""Settings are checked alone and against each other, and all faults are reported at once."""
 
 import threading
 from dataclasses import replace

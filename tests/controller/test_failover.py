@@ -16,7 +16,7 @@ from tests.wait_until import wait_until
 
 
 def end_leader_in(site: FailoverSite, phase: PlanPhase, *, is_killed: bool) -> None:
-    """Kill or suspend whoever leads while a plan is in the phase, let the other go on, then wake the first."""
+    """Kill or suspend whoever leads while a plan is in the phase, let the other continue, then wake the first."""
     before, epoch = site.term, site.bring_to(phase)
     leader = site.instances[before.leader]
     leader.send(signal.SIGKILL if is_killed else signal.SIGSTOP)

@@ -66,7 +66,7 @@ def test_nothing_more_is_decided_when_a_plan_has_begun(name: str) -> None:
 
 
 def test_a_loop_that_winds_down_decides_nothing() -> None:
-    """What is under way goes on and is shown."""
+    """What is under way continues and is shown."""
     steps = Steps(decide=begin)
     steps.loop.wind_down()
     assert steps.loop.step(1) is False

@@ -32,7 +32,7 @@ def fleet_of(members: MemberSettings = QUICK, inventory: Inventory = INVENTORY, 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it(dry_run: bool) -> None:
-    """Also in a dry run: a repair waits for nobody's approval. Decisions go on without the dead."""
+    """Also in a dry run: a repair waits for nobody's approval. Decisions continue without the dead."""
     fleet = fleet_of(dry_run=dry_run)
     fleet.run_windows(6)
     fleet.dead.add("b01")
@@ -275,7 +275,7 @@ def test_what_is_refused_again_and_again_is_tried_after_longer_and_longer_pauses
 
 
 def test_a_repair_that_fails_with_and_without_who_is_back_is_not_tried_in_turn_without_a_pause() -> None:
-    """Who is to come back with it has to be installed anew after each failure, so every other try does without."""
+    """Who is to come back with it has to be installed again after each failure, so every other try does without."""
     slow = MemberSettings(retry_ms=4_000)
     fleet = fleet_of(slow, transition=TransitionLimits(prepare_ms=3_000, resend_ms=1_000))
     fleet.run_windows(6)
@@ -312,7 +312,7 @@ def test_a_broker_that_is_added_joins_once_it_is_heard() -> None:
 
 
 def test_the_next_controller_knows_what_the_one_before_declared() -> None:
-    """It takes the repair up where it stands, and goes on."""
+    """It takes the repair up where it stands, and continues."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.dead.add("b01")

@@ -42,7 +42,7 @@ def settle(site: RecoverySite) -> int:
 
 @pytest.mark.stack
 def test_killed_brokers_and_lost_plans_do_not_end_adaptation(tmp_path: Path) -> None:
-    """Brokers killed beside a controller that goes on; then the plans lost, a refusal, a recovery, and on.
+    """Brokers killed beside a controller that continues; then the plans lost, a refusal, a recovery, and on.
 
     A member that has not come yet, and whose agent has no topics, holds up nobody.
     """

@@ -223,7 +223,7 @@ def test_names_and_reasons_are_shown_as_text(page: Page, served: ServedDashboard
 
 
 def test_valkey_restarts_while_the_page_is_open(page: Page, served: ServedDashboard) -> None:
-    """The picture stays, a banner says since when, and the page goes on by itself."""
+    """The picture stays, a banner says since when, and the page continues by itself."""
     document = written_document()
     publish(served.redis_url, document)
     page.goto(served.url)

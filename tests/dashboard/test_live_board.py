@@ -84,7 +84,7 @@ def test_a_slow_page_gets_the_newest_state_in_one_message() -> None:
 
 
 def test_waiting_ends_with_a_change_with_the_end_and_with_time() -> None:
-    """A page that waits goes on when there is something, when the server stops, and after its time."""
+    """A page that waits continues when there is something, when the server stops, and after its time."""
 
     async def course() -> None:
         board = LiveBoard({})

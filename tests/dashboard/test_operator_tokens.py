@@ -97,7 +97,7 @@ def test_a_token_that_was_revoked_is_refused_and_no_other() -> None:
 
 @pytest.mark.parametrize("text", ["", "Ana", "0123", "0123456789ABCDEF", "a.b.c", "x" * 5000])
 def test_what_has_no_id_cannot_be_revoked(text: str) -> None:
-    """A mistyped id is told, or somebody would believe that the token is taken back."""
+    """A mistyped id is reported, or somebody would believe that the token is revoked."""
     with pytest.raises(TokenSecretError, match="token"):
         id_of(text)
 

@@ -14,7 +14,7 @@ from tests.dashboard.view_documents import view_texts, written_document
 
 
 class MemorySource:
-    """Texts in memory; ``error`` makes every look fail, ``hangs`` makes it last for ever."""
+    """Texts in memory; ``error`` makes every look fail, ``hangs`` makes it last forever."""
 
     def __init__(self) -> None:
         self.texts: dict[str, bytes] = {}
@@ -65,7 +65,7 @@ def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
 
 
 def test_a_server_that_is_away_is_told_with_its_reason_and_what_is_shown_stays() -> None:
-    """The board keeps its parts; since when and why is told; afterwards it goes on by itself."""
+    """The board keeps its parts; since when and why is told; afterwards it continues by itself."""
     looking = Looking()
     looking.source.texts = document_of(1)
     assert looking.look()["view"] == "live"

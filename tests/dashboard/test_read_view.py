@@ -41,7 +41,7 @@ def test_windows_have_rate_completeness_and_latency() -> None:
 
 
 def test_windows_are_bounded() -> None:
-    """Only so many windows are kept, the newest."""
+    """Only this many windows are kept, the newest."""
     windows = ViewReader(3).read(view_texts(written_document()))["windows"]
     assert [point.window_end_ms for point in windows] == [
         point["window_end_ms"] for point in written_document()["cost"][-3:]
@@ -72,7 +72,7 @@ def test_a_broken_window_does_not_hide_the_rest() -> None:
 
 
 def test_a_view_of_a_newer_version_is_left_alone_and_told_in_one_sentence() -> None:
-    """Nothing of it is read, whatever its parts look like; when the controller is as before, all goes on."""
+    """Nothing of it is read, whatever its parts look like; when the controller is as before, all continues."""
     reader = ViewReader(100)
     texts = view_texts(written_document())
     reader.read(texts)

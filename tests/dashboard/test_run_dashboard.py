@@ -96,7 +96,7 @@ def test_a_page_that_comes_back_gets_everything_again(served: ServedDashboard) -
 
 
 def test_the_page_survives_the_loss_of_valkey(served: ServedDashboard) -> None:
-    """While Valkey is away a page keeps what it has and is told since when; afterwards it goes on by itself."""
+    """While Valkey is away a page keeps what it has and is told since when; afterwards it continues by itself."""
     document = written_document()
     publish(served.redis_url, document)
     served.wait_view("live")

@@ -28,7 +28,7 @@ Mutation = Callable[[random.Random, Topic, bytes], bytes]
 
 
 def spoiled(topic: Topic, rng: random.Random, count: int) -> Iterator[tuple[str, bytes]]:
-    """Yield so many spoiled values for a topic, each with the name of what was done."""
+    """Yield this many spoiled values for a topic, each with the name of what was done."""
     values = valid_values()[topic]
     names = sorted(MUTATIONS)
     for _ in range(count):
@@ -80,7 +80,7 @@ def _noise(rng: random.Random, _: Topic, __: bytes) -> bytes:
 
 
 def _extreme(rng: random.Random, topic: Topic, _: bytes) -> bytes:
-    """Encode a record anew with some of its fields at an extreme: good Avro that says what nobody means."""
+    """Encode a record again with some of its fields at an extreme: good Avro that says what nobody means."""
     datum = msgspec.to_builtins(rng.choice(valid_records()[topic]), builtin_types=(bytes,))
     for _ in range(rng.choice((1, 1, 3))):
         leaves = list(_leaves(datum))

@@ -44,7 +44,7 @@ Report = dict[str, Counter[str]]
 
 
 def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, int], None] = lambda *_: None) -> None:
-    """Feed so many spoiled records, and a tenth as many good ones; add counts by topic and part to the report."""
+    """Feed this many spoiled records, and a tenth as many good ones; add counts by topic and part to the report."""
     with tempfile.TemporaryDirectory() as folder:
         for place, start in enumerate(range(0, records, ROUND)):
             rng = random.Random(f"{seed}/{place}")

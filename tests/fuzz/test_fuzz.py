@@ -17,7 +17,7 @@ SEED = 1
 
 
 def test_spoiled_records_end_nothing_and_cost_nothing_good() -> None:
-    """Of so many spoiled records over all topics, among good ones, each is used or refused by every part."""
+    """Of this many spoiled records over all topics, among good ones, each is used or refused by every part."""
     report: Report = {}
     run_fuzz(RECORDS, SEED, report)
     assert sum(count.total() for name, count in report.items() if name.startswith("topic ")) == RECORDS

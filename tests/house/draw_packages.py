@@ -59,7 +59,7 @@ def package_graph() -> Graph:
 
 
 def room_graph(package: str) -> Graph:
-    """Return which room of a package imports which; a module at the door of the package is a room of its own."""
+    """Return which room of a package imports which; a module at the door of the package is its own room."""
     graph: Graph = {}
     for module, imported in _modules(package).items():
         room = module.split(".")[1]
@@ -125,7 +125,7 @@ def page_with(figures: str) -> str:
 
 
 def main() -> int:
-    """Draw the page anew."""
+    """Draw the page again."""
     PAGE.write_text(page_with(drawn()), encoding="utf-8")
     return 0
 

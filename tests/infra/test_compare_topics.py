@@ -30,7 +30,7 @@ def test_a_topic_as_it_is_made_has_no_fault(topic: object) -> None:
 
 
 def test_more_is_accepted_and_less_is_not() -> None:
-    """Of partitions, replicas, replicas in sync, retention and lag; for ever is more than any time."""
+    """Of partitions, replicas, replicas in sync, retention and lag; forever is more than any time."""
     assert shape_faults(TELEMETRY, 12, 5, 3) == []
     assert shape_faults(TELEMETRY, 3, 3, 3) == ["partitions is 3, not 4"]
     assert shape_faults(TELEMETRY, 4, 1, 3) == ["replicas is 1, not 3, with 3 brokers"]

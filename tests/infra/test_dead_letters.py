@@ -38,7 +38,7 @@ def message(value: bytes | None) -> Any:
 
 
 def test_what_does_not_decode_is_kept_with_its_place_and_the_reason() -> None:
-    """It is buried, counted by topic, and logged; the caller goes on without it."""
+    """It is buried, counted by topic, and logged; the caller continues without it."""
     letters: list[DeadLetter] = []
     decoder = RecordDecoder(letters.append)
     with structlog.testing.capture_logs() as logged:

@@ -44,7 +44,7 @@ def test_fetched_jars_match_and_are_not_resolved_again(
 
 
 def test_altered_jar_in_the_cache_is_replaced(maven_repository: MavenRepository, tmp_path: Path) -> None:
-    """A cached jar that no longer matches the lock is removed and fetched anew."""
+    """A cached jar that no longer matches the lock is removed and fetched again."""
     maven_repository.publish(ROOT, b"true content")
     wanted = jar_set_of((ROOT, b"true content"))
     (jar,) = fetch_jars(wanted, tmp_path / "cache", backoff_s=0)
@@ -75,7 +75,7 @@ def test_broken_download_is_tried_again(maven_repository: MavenRepository, tmp_p
 
 
 def test_missing_jars_without_a_source_are_one_sentence(maven_repository: MavenRepository, tmp_path: Path) -> None:
-    """Jars that are nowhere to be had are told in one sentence that says what to do."""
+    """Jars that are nowhere to be had are reported in one sentence that says what to do."""
     with pytest.raises(JarError) as caught:
         fetch_jars(jar_set_of((ROOT, b"content")), tmp_path / "cache", tries=1)
     assert re.fullmatch(

@@ -39,7 +39,7 @@ def test_bundled_java_comes_last(fake_java: FakeJava, tmp_path: Path) -> None:
 
 
 def test_a_child_that_is_handed_the_generated_home_keeps_it(fake_java: FakeJava, tmp_path: Path) -> None:
-    """JAVA_HOME naming our wrapper is taken as named, although the runtime behind it reports a home of its own."""
+    """JAVA_HOME naming our wrapper is taken as named, although the runtime behind it reports its own home."""
     bundled = fake_java("bundled", 21)
     generated = find_java({"PATH": "", "REGRAFT_CACHE": str(tmp_path / "cache")}, lambda: bundled).home
     found = find_java({"PATH": "", "JAVA_HOME": str(generated)}, _no_bundle)

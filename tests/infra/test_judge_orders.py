@@ -152,7 +152,7 @@ def test_a_person_speaks_for_nobody_else_but_a_dashboard_does(bench: Bench) -> N
 
 
 def test_an_order_is_given_once(bench: Bench) -> None:
-    """A copy at once is known by its nonce, a later one by its age, and by a judge that begins anew as well."""
+    """A copy at once is known by its nonce, a later one by its age, and by a judge that starts over as well."""
     order = bench.sign()
     latest_ms = NOW_MS + ORDER_AGE_MS_MAX
     assert bench.refusal(order) == ""
@@ -234,7 +234,7 @@ def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
 
 
 def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
-    """Nobody writes one: orders are taken back by orders."""
+    """Nobody writes one: orders are revoked by orders."""
     assert "takes an order out of the topic" in given(bench, None, b"adaptation/overlay")
     for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):
         message: Any = FakeMessage(key)

@@ -128,7 +128,7 @@ def test_the_port_is_free_after_the_end(stage: Stage) -> None:
 
 
 def test_requests_at_once_are_bounded(server: MetricsServer, stage: Stage) -> None:
-    """Callers that hang hold so many threads and no more; once they go, others are answered again."""
+    """Callers that hang hold this many threads and no more; once they go, others are answered again."""
     stage.may_answer.clear()
     held = [socket.create_connection((LOOPBACK, server.port), timeout=30) for _ in range(REQUESTS_AT_ONCE_MAX)]
     for each in held:

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _judge_all(chosen: Sequence[Mutation], options: Options, jobs: int) -> list[Verdict]:
-    """Judge mutations, each job in a copy of its own."""
+    """Judge mutations, each job in its own copy."""
     with tempfile.TemporaryDirectory(prefix="regraft-mutations-") as folder:
         copies: SimpleQueue[MutatedCopy] = SimpleQueue()
         for number in range(jobs):

@@ -47,7 +47,7 @@ class Verdict:
 
 
 class MutatedCopy:
-    """A copy of the code in a folder of its own, into which one mutation after the other is put."""
+    """A copy of the code in its own folder, into which one mutation after the other is put."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root = root

@@ -103,12 +103,12 @@ class FirstFailure:
         self.is_import = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of a test that failed."""
+        """Note a test that failed."""
         if report.failed and not self.test:
             self.test, self.text = report.nodeid, report.longreprtext
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Take note of a file that cannot be imported."""
+        """Note a file that cannot be imported."""
         if report.failed and not self.test:
             self.test, self.text, self.is_import = report.nodeid, report.longreprtext, True
 

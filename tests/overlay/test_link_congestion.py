@@ -21,7 +21,7 @@ def test_a_queue_at_rest_is_not_congested(rule: CongestionRule) -> None:
 
 
 def test_a_queue_that_none_leaves_counts_as_if_one_had() -> None:
-    """Otherwise nothing could be said of a link that stands still."""
+    """Otherwise nothing could be said of a link that hangs."""
     assert QueueWindow(entered=7, queued=7).congestion_element == 7
     assert PRODUCT.congested(QueueWindow(queued=11))
 

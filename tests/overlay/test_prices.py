@@ -37,7 +37,7 @@ def test_a_notification_costs_its_bytes_at_the_price_of_the_link_and_what_its_de
 
 
 def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
-    """A broker that is added without prices costs as much as the dearest known."""
+    """A broker that is added without prices costs as much as the most expensive known."""
     again = Inventory.from_json(priced().to_json(), "test")
     assert again.prices is not None
     assert again.to_json() == priced().to_json()

@@ -289,7 +289,7 @@ def test_idle_overlay_is_left_alone_by_interest() -> None:
 
 
 def test_repeated_swaps_beat_the_random_tree() -> None:
-    """Carried out again and again, the true gains of CI's proposals lower the cost of a random tree by a third."""
+    """Executed again and again, the true gains of CI's proposals lower the cost of a random tree by a third."""
     rng = random.Random(7)
     brokers = tuple(f"b{number:02d}" for number in range(30))
     tree = random_tree(brokers, 8, rng)

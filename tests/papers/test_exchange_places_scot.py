@@ -91,7 +91,7 @@ def test_plans_after_each_other_come_near_the_best_of_all_places() -> None:
 
 
 def test_budgets_are_kept() -> None:
-    """So many exchanges at most, none that saves less than its share, and nothing without known deliveries."""
+    """This many exchanges at most, none that saves less than its share, and nothing without known deliveries."""
     state = drawn(0)
     found = planned(state, gain_share_min=0.0)
     assert len(found) > 1

@@ -88,7 +88,7 @@ def test_ends_at_the_exact_optimum_of_small_overlays(setting: object) -> None:
 
 
 def test_fig_2() -> None:
-    """From the dearer tree of Fig. 2 the planner goes to a cheapest one, and stays there (Jaeger07: 80 and 100)."""
+    """From the costlier tree of Fig. 2 the planner goes to a cheapest one, and stays there (Jaeger07: 80 and 100)."""
     costs = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
     first = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
     second = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])

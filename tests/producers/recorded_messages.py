@@ -71,7 +71,7 @@ def write(
     limits: RecordingLimits | None = None,
     topics: tuple[str, ...] = tuple(RECORD_TYPES_BY_SUFFIX),
 ) -> RecordingWriter:
-    """Write a recording whose blocks hold so many messages each; the clock is that of the messages."""
+    """Write a recording whose blocks hold this many messages each; the clock is that of the messages."""
     run = replace(recorded_run(), topics=topics)
     writer = RecordingWriter(out, run, RECORD_TYPES_BY_SUFFIX, limits or RecordingLimits(), START_MS)
     now_s = 0.0

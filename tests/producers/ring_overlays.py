@@ -83,7 +83,7 @@ class RingRun:
         return moves
 
     def carry_out(self, target: ChordConfiguration, moves: Sequence[ClientMove] = ()) -> float:
-        """Carry out a plan phase by phase; return how long it took, in ms."""
+        """Execute a plan phase by phase; return how long it took, in ms."""
         began_ms = self.virtual.now_ms
         id_moves = id_moves_between(self.ring, target)
         for phase, outcomes in (

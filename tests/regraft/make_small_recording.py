@@ -80,7 +80,7 @@ class RecordedLoop:
         self._clients: dict[str, Client] = {}
 
     def run(self, running_s: float) -> None:
-        """Run for so long, and end the recording."""
+        """Run for this long, and end the recording."""
         while self._virtual.now_ms < START_MS + running_s * 1000:
             self._step()
         self._writer.close()

@@ -83,7 +83,7 @@ class Account:
         self.stays[publisher] = self.stays.get(publisher, -1) + 1
 
     def sequence_next(self, publisher: str) -> int:
-        """Return the sequence number that a publisher's name goes on with."""
+        """Return the sequence number that a publisher's name continues with."""
         return self._sequence_next.get(publisher, 0)
 
     def ask(self, subscription: str, filter_: Filter) -> None:
@@ -151,7 +151,7 @@ class Account:
         """Nothing: what died excuses nothing here."""
 
     def drop(self, notification: Notification, reason: str) -> None:
-        """Remember why a notification did not go on."""
+        """Remember why a notification did not continue."""
         self.dropped.setdefault((notification.publisher, notification.sequence), reason)
 
     def _is_concurrent(self, one: Subscription, key: Key) -> bool:

@@ -112,7 +112,7 @@ class MortalBrokers:
         """Put a message into a broker's queue."""
 
     def do_return(self, name: str) -> bool:
-        """A dead broker begins anew, when its neighbours have noticed; what they had sent may still come to it."""
+        """A dead broker starts over, when its neighbours have noticed; what they had sent may still come to it."""
         left = [pair for pair in self.on_links if pair[0] == name]
         if name not in self.dead or left or any(of == name for _, of in self.to_notice()):
             return False
@@ -220,7 +220,7 @@ class MortalBrokers:
     def _is_awaited_by_rival(self, name: str) -> bool:
         """Return True while the plan of a controller with a log of its own may rest on an earlier life of a broker.
 
-        That plan would wait for ever for a broker that has forgotten it and is in another's plan since.
+        That plan would wait forever for a broker that has forgotten it and is in another's plan since.
         """
         rivals = [one.log for one in self.met_controllers if one.shelf is not self.controller.shelf]
         return any(log.moving is not None and name in log.target_of(log.moving).brokers for log in rivals)

@@ -245,7 +245,7 @@ class Deeds(ABC):
         return [("take_over",)]
 
     def wake(self) -> list[Action]:
-        """A leader that was suspended goes on as if nothing had happened."""
+        """A leader that was suspended continues as if nothing had happened."""
         asleep = sorted(self.overlay.suspended)
         return [("rival", self.rng.choice(asleep), "wake")] if asleep else []
 

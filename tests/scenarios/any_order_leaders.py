@@ -207,7 +207,7 @@ class ManyControllers:
         return True
 
     def do_lead(self, at: int) -> bool:
-        """One controller alone goes on, with a higher term; all others are suspended for good."""
+        """One controller alone continues, with a higher term; all others are suspended for good."""
         if at >= len(self.controllers):
             return False
         self.term_max += 1

@@ -219,9 +219,9 @@ class Driver:
         raise BrokenPromiseError(f"stuck {phase}", f"{controller.describe()}; {waits}; {list(controller.events)[-2:]}")
 
     def _leave_one(self) -> None:
-        """Let all controllers go on until they have nothing to say, then one alone: an operator sees to that.
+        """Let all controllers continue until they have nothing to say, then one alone: an operator sees to that.
 
-        Where each has a log of its own, each brings its plan under way to an end first, and the one that is left is
+        Where each has its own log, each brings its plan under way to an end first, and the one that is left is
         that whose last plan is in force.
         """
         overlay = self.overlay
@@ -374,7 +374,7 @@ def gentle_spec(seed: int, overlay: str, *, is_hasty: bool = False, kills: bool 
 
 
 def count_faults(spec: RunSpec) -> dict[str, int]:
-    """Return the counts of a run that goes on behind faults; "lost" is 0 unless it comes to rest."""
+    """Return the counts of a run that continues behind faults; "lost" is 0 unless it comes to rest."""
     driver = Driver(spec, AccountRules(raises=False))
     lost = 0
     with contextlib.suppress(BrokenPromiseError):

@@ -123,7 +123,7 @@ class RandomOverlay:
         return self.virtual.finish()
 
     def check_alive(self) -> None:
-        """Raise when a plan is stuck or somebody waits for ever."""
+        """Raise when a plan is stuck or somebody waits forever."""
         if not self.controller.is_idle:
             raise BrokenPromiseError("stuck", self.controller.describe())
         for name in sorted(self.publisher_homes):

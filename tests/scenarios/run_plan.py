@@ -1,4 +1,4 @@
-"""Carry out a plan on the emulator with the controller's own state machine, on the virtual clock."""
+"""Execute a plan on the emulator with the controller's own state machine, on the virtual clock."""
 
 from __future__ import annotations
 

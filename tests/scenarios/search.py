@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _search(jobs: Iterator[Job], told: argparse.Namespace) -> Found:
-    """Do runs until the time is over or, unless told to go on, one has failed."""
+    """Do runs until the time is over or, unless told to continue, one has failed."""
     found = Found()
     began_s = told_s = time.monotonic()
     end_s = began_s + told.minutes * 60
@@ -160,7 +160,7 @@ def _report(name: str, found: Found, told: argparse.Namespace) -> dict[str, Any]
 
 
 def _head_and_tail(lines: list[str], count: int) -> list[str]:
-    """Return at most so many lines: two thirds from the beginning, where clients act, the others from the end."""
+    """Return at most this many lines: two thirds from the beginning, where clients act, the others from the end."""
     if len(lines) <= count:
         return lines
     head = 2 * count // 3

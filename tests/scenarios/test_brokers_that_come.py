@@ -84,7 +84,7 @@ def test_who_announces_itself_joins_without_loss_and_serves(
 
 
 def test_who_is_not_let_in_keeps_silent_until_a_person_adds_it() -> None:
-    """It goes on announcing itself; no telemetry of it is seen before, and it is taken in by the order."""
+    """It continues announcing itself; no telemetry of it is seen before, and it is taken in by the order."""
     loop = loop_with(tree, admits=False)
     loop.run_for(100_000)
     assert member_state(loop) is None

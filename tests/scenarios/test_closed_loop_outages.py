@@ -132,7 +132,7 @@ def planners_since(loop: VirtualLoop, since_ms: float) -> set[str]:
     ("loop_with", "clients_at"), [(tree_loop, publishers_at), (ring_loop, users_at)], ids=["tree", "ring"]
 )
 def test_a_person_evacuates_a_broker_while_another_one_is_dead(loop_with: LoopWith, clients_at: ClientsAt) -> None:
-    """Its clients are elsewhere before the dead broker is back, and decisions go on."""
+    """Its clients are elsewhere before the dead broker is back, and decisions continue."""
     loop = loop_with(Outage(OutageKind.DEATH, ("b07",), DEATH_S, 50.0))
     loop.run_for(40_000)
     evacuated = max(set(loop.inventory.brokers) - {"b07"}, key=lambda name: (len(clients_at(loop, name)), name))

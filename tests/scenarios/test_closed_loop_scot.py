@@ -99,7 +99,7 @@ def test_brokers_die_and_come_back_and_only_what_had_to_cross_them_is_lost() -> 
 
 
 def test_a_cluster_that_dies_as_a_whole_is_given_up() -> None:
-    """The others go on without it, and nothing else is lost."""
+    """The others continue without it, and nothing else is lost."""
     cluster = tuple(sorted({region[1] for region in scot_loop(3).inventory.bootstrap.overlay_fields()["regions"]}))
     loop = scot_loop(3, Outage(OutageKind.DEATH, cluster, 8.0, 60.0))
     loop.run_for(30_000)
@@ -109,7 +109,7 @@ def test_a_cluster_that_dies_as_a_whole_is_given_up() -> None:
 
 
 def test_a_broker_leaves_with_its_subscribers_and_loses_nothing() -> None:
-    """They and its publishers go on at the broker that has its place."""
+    """They and its publishers continue at the broker that has its place."""
     loop = scot_loop(4)
     loop.run_for(20_000)
     order = Order("b05", OrderKind.DRAIN, "ann", "new disk", int(loop.virtual.now_ms))

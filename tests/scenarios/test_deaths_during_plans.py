@@ -80,7 +80,7 @@ def test_the_next_plan_says_which_broker_is_dead() -> None:
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("phase", COMMITTED)
 def test_a_plan_on_a_ring_ends_and_nothing_stays_held_whenever_a_broker_dies(phase: PlanPhase, seed: int) -> None:
-    """It goes on as soon as what had crossed the dead broker has come, in order."""
+    """It continues as soon as what had crossed the dead broker has come, in order."""
     run = RingRun(12, 8, 40, seed)
     run.live(6_000.0, every_ms=4.0, changes_share=0.0)
     run.virtual.run_for(500.0)

@@ -1,4 +1,4 @@
-"""Whole runs on the virtual clock in which brokers die and come back: the loop mends the overlay, and loses no more."""
+"""Whole runs on the virtual clock in which brokers die and come back: the loop repairs the overlay."""
 
 import random
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def ring_with(seed: int, *outages: str) -> VirtualLoop:
 def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
     overlay_with: Callable[..., VirtualLoop], seed: int, whom: str
 ) -> None:
-    """The dead are out of the overlay within 20 s, adaptation goes on, and they serve again after their return."""
+    """The dead are out of the overlay within 20 s, adaptation continues, and they serve again after their return."""
     loop = overlay_with(seed, f"death {whom} at {DEATH_MS / 1000:g} for 40")
     loop.run_for(60_000)
     dead = tuple(whom.split(","))
@@ -59,7 +59,7 @@ def test_who_dies_is_taken_out_and_back_in_and_nothing_else_is_lost(
     loop.run_for(25_000)
     (repair,) = [plan for plan in loop.plans if plan.brokers_lost]
     assert repair.brokers_lost == dead
-    # A death ends what is being prepared then, nothing else: decisions go on without the dead and with the returned.
+    # A death ends what is being prepared then, nothing else: decisions continue without the dead and with the returned.
     for plan in loop.plans:
         if LIFE[plan.phase].is_aborted:
             why = next(change for change in plan.history if change.phase is PlanPhase.ABORTING)

@@ -1,4 +1,4 @@
-"""What a plan promises of subscribers that it moves is held against later windows, and taken back where it is false."""
+"""A plan's promise about subscribers that it moves is compared with later windows, and rolled back if false."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -124,7 +124,7 @@ def test_a_promise_that_holds_is_told_as_observed_and_kept() -> None:
 
 
 def test_a_broker_above_its_cap_is_told_and_relieved_whatever_that_costs() -> None:
-    """b03 passes 30 a second and may pass 10. Access is dearer anywhere else, so for money nobody would move."""
+    """b03 passes 30 a second and may pass 10. Access costs more anywhere else, so for money nobody would move."""
     line = Line(CHEAP_AT_B03, load_max_per_s=10.0)
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
     first = line.first
@@ -150,7 +150,7 @@ def test_without_a_cap_nobody_moves_where_access_is_dearer() -> None:
 def test_a_single_subscriber_goes_to_its_publisher_and_back_when_it_listens_to_another() -> None:
     """A plan may not move all eleven of b03. One of them takes most of what comes from b00: it alone moves.
 
-    It is verified by itself, and taken back by its name when the other publisher is all that it takes.
+    It is verified by itself, and rolled back by its name when the other publisher is all that it takes.
     """
     line = Line(subscribers_told=2, users_per_plan_max=1)
     for number in range(10):

@@ -174,7 +174,7 @@ def test_publishers_move_with_links_under_real_traffic(seed: int) -> None:
 def test_what_is_promised_when_the_old_home_dies(dies_after_ms: float, is_prepared: bool) -> None:
     """Lost is at most what the dead broker had or what had to cross it; nothing is repeated or out of order.
 
-    Before all are prepared the publisher is without a home, as without a plan. From then on it goes on at the new
+    Before all are prepared the publisher is without a home, as without a plan. From then on it continues at the new
     home, and brokers that the dead one does not cut off get everything.
     """
     virtual = line_overlay(7)  # p at b00, moves to b03; b00 has no broker behind it.

@@ -1,4 +1,4 @@
-"""A broker dies in the middle of something: those who are left go on, each order as short as it can be told."""
+"""A broker dies in the middle of something: those who are left continue, each order as short as possible."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_what_is_held_for_a_user_whose_old_home_has_died_is_handed_over() -> Non
 
 
 def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
-    """The rendezvous says END of their topics without them, so a user's old home can hand over and the plan goes on."""
+    """The rendezvous says END of their topics without them, so a user's old home hands over and the plan continues."""
     overlay = StepByStep(THREE)
     topic = topic_at(THREE, "b2")
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))

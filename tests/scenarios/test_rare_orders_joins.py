@@ -1,4 +1,4 @@
-"""A broker joins a tree: rare orders, each as short as it can be told."""
+"""A broker joins a tree: rare orders, each as short as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rare orders of messages on a ring that once lost, blocked or leaked something, each as short as it can be told."""
+"""Rare orders of messages on a ring that once lost, blocked or leaked something, each as short as possible."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def moving_user(overlay: StepByStep, topic: str) -> tuple[ChordConfiguration, tu
 
 
 def test_a_user_that_does_not_hear_of_its_move_ends_and_blocks_no_plan() -> None:
-    """Its home ends its stay after some time, and the plan goes on without it."""
+    """Its home ends its stay after some time, and the plan continues without it."""
     overlay = StepByStep(PAIR)
     target, moves = moving_user(overlay, topic_at(PAIR, "b1"))
     overlay.carry_out(target, moves, phases=(PREPARE,))

@@ -1,4 +1,4 @@
-"""A broker of a ring dies and the ring is repaired: rare orders, each as short as it can be told."""
+"""A broker of a ring dies and the ring is repaired: rare orders, each as short as possible."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_a_user_whose_home_is_lost_comes_to_the_next_one_like_any_other() -> Non
 
 
 def test_nothing_is_derived_from_the_earlier_life_of_a_broker_that_comes_back() -> None:
-    """It has the ID that it had, and knows nothing of what it knew: b0 registers at it and joins at it anew."""
+    """It has the ID that it had, and knows nothing of what it knew: b0 registers at it and joins at it again."""
     overlay = DyingRing(PAIR)
     topic = topic_at(PAIR, "b1")
     overlay.feed("b0", None, AdvertiseRequest("p", topic_filter(topic)))

@@ -1,4 +1,4 @@
-"""Rare orders of a publisher's stays on a ring during a plan, each as short as can be told."""
+"""Rare orders of a publisher's stays on a ring during a plan, each as short as possible."""
 
 from __future__ import annotations
 

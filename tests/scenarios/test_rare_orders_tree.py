@@ -1,4 +1,4 @@
-"""Rare orders of messages on a tree that once lost, blocked or leaked something, each as short as it can be told."""
+"""Rare orders of messages on a tree that once lost, blocked or leaked something, each as short as possible."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_late_command_of_an_earlier_plan_retires_nothing() -> None:
 
 
 def test_a_broker_that_still_prepares_is_not_activated() -> None:
-    """Its publisher is not known everywhere yet; it says so, and goes on preparing."""
+    """Its publisher is not known everywhere yet; it says so, and continues preparing."""
     overlay = StepByStep(PAIR)
     target = PAIR.replaced(1, [], [])
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -320,7 +320,7 @@ def test_a_stay_that_begins_and_ends_while_the_earlier_one_waits_to_end_takes_on
 
 
 def test_a_broker_is_not_prepared_before_its_subscriptions_are_confirmed() -> None:
-    """On its way s goes on over a new link: when the old epoch is retired, that may not be behind it yet."""
+    """On its way s continues over a new link: when the old epoch is retired, that may not be behind it yet."""
     before = Configuration.of(0, ["b0", "b1", "b2"], [("b0", "b1"), ("b0", "b2")])
     overlay = StepByStep(before)
     for number, home in enumerate(("b1", "b2")):

@@ -1,4 +1,4 @@
-"""A broker of a tree dies in a plan, or a plan is aborted: rare orders, as short as they can be told."""
+"""A broker of a tree dies in a plan, or a plan is aborted: rare orders, as short as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tree is repaired after a death: orders that once lost, kept or repeated something, as short as they can be told."""
+"""A tree is repaired after a death: orders that once lost, kept or repeated something, as short as possible."""
 
 from __future__ import annotations
 

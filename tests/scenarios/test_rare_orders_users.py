@@ -1,4 +1,4 @@
-"""Rare orders in which a user of a ring asks, ends and falls silent between two homes, each as short as can be told."""
+"""Rare orders in which a user of a ring asks, ends and falls silent between two homes, each as short as possible."""
 
 from __future__ import annotations
 

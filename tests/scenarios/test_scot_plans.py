@@ -92,7 +92,7 @@ def test_plans_lose_and_repeat_nothing_while_links_are_congested(seed: int) -> N
 
 
 def test_an_aborted_plan_leaves_no_trace() -> None:
-    """A broker refuses a move to a broker that there is not; all go on as before, and the next plan passes."""
+    """A broker refuses a move to a broker that there is not; all continue as before, and the next plan passes."""
     virtual = running(1)
     virtual.run_for(2_000)
     home = next(core for core in cores_of(virtual) if core.tables[0].hosted)

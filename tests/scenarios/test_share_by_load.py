@@ -1,4 +1,4 @@
-"""A streaming job that does not keep up gets less telemetry, decisions go on, and all of it comes again afterwards."""
+"""A streaming job that does not keep up gets less telemetry, decisions continue, and later all of it comes again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLOW_FROM_S, KILL_S, SLOW_UNTIL_S, END_S = 20, 90, 125, 190
 
 
 class SlowAggregator(ReferenceAggregator):
-    """An aggregator that takes so many cells of deliveries a second; the rest of the batches wait in their order."""
+    """An aggregator that takes this many cells of deliveries a second; the rest of the batches wait in their order."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         super().__init__(WINDOW_MS, GRACE_MS)

@@ -19,13 +19,13 @@ from tests.scenarios.any_order_schedules import SCHEDULES
 
 
 def happens(count: str, seeds: Iterable[int]) -> bool:
-    """Return True if it happens in one of these gentle runs, which go on behind faults."""
+    """Return True if it happens in one of these gentle runs, which continue behind faults."""
     return any(count_faults(gentle_spec(seed, TREE))[count] for seed in seeds)
 
 
 @pytest.mark.parametrize("seed", range(300))
 def test_random_runs_keep_the_promise(seed: int) -> None:
-    """Random trees, traffic, churn, plans, faults and orders: all that is owed comes once and in order, all goes on.
+    """Random trees, traffic, churn, plans, faults and orders: all that is owed comes once and in order, all continues.
 
     What each run demands at its end stands in :func:`tests.scenarios.any_order_run.finish`.
     """
@@ -41,7 +41,7 @@ def test_runs_of_a_good_day_keep_the_promise(seed: int) -> None:
 
 
 def test_runs_exercise_what_they_claim() -> None:
-    """Random runs do carry out plans, move publishers, abort some, kill controllers and owe deliveries."""
+    """Random runs do execute plans, move publishers, abort some, kill controllers and owe deliveries."""
     runs = [run(RunSpec.of(seed, TREE, ("early", "between", "return"))).counts for seed in range(40)]
     counts = {name: sum(one[name] for one in runs) for name in runs[0]}
     assert counts["plans"] >= 40

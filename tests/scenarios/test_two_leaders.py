@@ -1,4 +1,4 @@
-"""More than one controller at work on one overlay: nothing is lost, repeated or out of order, and plans go on."""
+"""More than one controller at work on one overlay: nothing is lost, repeated or out of order, and plans continue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TwoLeaders:
         return [phase for _, phase in self.overlay.controller.shelf.phases]
 
     def let_happen(self, moves: int) -> None:
-        """Let so many things happen, and publishers publish meanwhile."""
+        """Let this many things happen, and publishers publish meanwhile."""
         for _ in range(moves):
             if self.rng.random() < 0.03:
                 self.driver.do(self.driver.deeds.publish())
@@ -68,7 +68,7 @@ class TwoLeaders:
 @pytest.mark.parametrize("phase", MOVING)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_suspended_leader_comes_back_in_each_phase(overlay: str, phase: PlanPhase, seed: int) -> None:
-    """Another one has taken over from the same log; the first goes on as if nothing had been, and is refused."""
+    """Another one has taken over from the same log; the first continues as if nothing had been, and is refused."""
     run = TwoLeaders(overlay, SUCCESSORS, seed, "late")
     run.come_to(phase)
     run.driver.do([("take_over",)])

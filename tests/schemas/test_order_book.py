@@ -11,7 +11,7 @@ def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, e
 
 
 def test_the_newest_order_about_a_subject_stands() -> None:
-    """A pause is taken back by resuming, a broker's maintenance by its return, each alone."""
+    """A pause is ended by resuming, a broker's maintenance by its return, each alone."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1"), order(OrderKind.MAINTAIN, "b2")])
     assert book.paused(2_000) is not None
     assert list(book.maintained(2_000)) == ["b1", "b2"]
@@ -49,7 +49,7 @@ def test_orders_about_members_do_not_stand(kind: OrderKind) -> None:
 
 
 def test_what_stands_is_shown_with_who_and_why() -> None:
-    """It says who paused adaptation, which brokers are set aside, and since when."""
+    """It says who paused adaptation, which brokers are in maintenance, and since when."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1", evacuate=True)])
     shown = book.standing(2_000)
     assert shown.paused == StandingOrder(by="ada", reason="because", since_ms=1_000, until_ms=0)

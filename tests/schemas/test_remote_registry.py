@@ -75,7 +75,7 @@ def test_a_registry_that_stays_away_gives_one_sentence(registry: FakeRegistry) -
 
 
 def test_a_refused_schema_is_not_asked_again(registry: FakeRegistry) -> None:
-    """An incompatible schema is told at once with the registry's words."""
+    """An incompatible schema is reported at once with the registry's words."""
     registry.refusal = "Schema being registered is incompatible"
     with pytest.raises(RegistryError, match=r"409 .*incompatible"):
         register_schemas(registry.url, sleep=no_sleep)

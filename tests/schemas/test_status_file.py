@@ -32,7 +32,7 @@ def test_a_status_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_the_old_content_and_nothing_else(tmp_path: Path) -> None:
-    """Where there is no room for the new content, readers go on seeing the old one, and no half file stays."""
+    """Where there is no room for the new content, readers continue seeing the old one, and no half file stays."""
     with small_disk(tmp_path / "disk") as disk:
         file = disk.directory / "stage.json"
         replace_file(file, "old")

@@ -1,4 +1,4 @@
-"""The job by spark-submit, on any master, in a process of its own."""
+"""The job by spark-submit, on any master, in its own process."""
 
 import os
 import signal

@@ -70,7 +70,7 @@ def test_small_files_are_replaced_and_read_as_on_a_disk(job: StreamingSettings) 
 
 @pytest.mark.spark
 def test_a_checkpoint_is_known_again(job: StreamingSettings) -> None:
-    """It is marked, refused for other settings, keeps the rule of its last query, and is set aside whole."""
+    """It is marked, refused for other settings, keeps the rule of its last query, and is moved aside whole."""
     open_checkpoint(job)
     open_checkpoint(job)
     with pytest.raises(CheckpointMismatchError, match=f"{job.checkpoint_uri} was written with window_ms 5000 instead"):

@@ -29,7 +29,7 @@ def test_an_uncommitted_micro_batch_keeps_its_rule_and_runs_alone(job: Streaming
     assert starting_rule(job, LIVE) == (LIVE, False)  # Nothing was kept: an earlier version wrote the checkpoint.
     assert starting_rule(job, CATCH_UP) == (LIVE, True)
     assert starting_rule(job, CATCH_UP) == (LIVE, True)
-    assert starting_rule(job, LIVE) == (LIVE, False)  # It may as well go on: the rule is the same.
+    assert starting_rule(job, LIVE) == (LIVE, False)  # It may as well continue: the rule is the same.
     begin(job, "commits", 10)
     assert starting_rule(job, CATCH_UP) == (CATCH_UP, False)
     begin(job, "offsets", 11)

@@ -41,7 +41,7 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Any:
     ],
 )
 def test_an_ended_java_is_named_with_heap_and_settings(java: Any, command: str, what: str) -> None:
-    """Spark's exit code for want of memory, a kill, and any other end."""
+    """Spark's exit code for lack of memory, a kill, and any other end."""
     java(command)
     fault = memory_fault(SILENT, "512m", SETTINGS)
     assert fault is not None

@@ -35,7 +35,7 @@ def test_a_report_sets_what_prometheus_sees() -> None:
 
 
 def test_the_floor_is_the_shortest_of_the_recent_micro_batches() -> None:
-    """It falls at once, and rises when so many have gone by since the short one."""
+    """It falls at once, and rises when this many have gone by since the short one."""
     metrics, found = JobMetrics(), []
     for duration_ms in (300, 120, 500, *[400] * FLOOR_BATCHES):
         metrics.show_progress(progress(durationMs={"triggerExecution": duration_ms + 700}), 700)
@@ -60,6 +60,6 @@ def test_the_job_is_ready_after_its_first_micro_batch() -> None:
 
 
 def test_a_job_or_a_query_that_hangs_is_told_apart() -> None:
-    """The thread of the job and Spark's query can each stand still for themselves."""
+    """The thread of the job and Spark's query can each hang for themselves."""
     assert [fault.split(" has ")[0] for fault in JobHealth(60.0, -1.0)().faults] == ["the streaming job"]
     assert [fault.split(" has ")[0] for fault in JobHealth(-1.0, 60.0)().faults] == ["the streaming query"]

@@ -70,7 +70,7 @@ class NoWriter:
 
 
 def brokers_in(directory: Path, count: int) -> Path:
-    """The inventory of a line of so many brokers."""
+    """The inventory of a line of this many brokers."""
     tree = line_of(count)
     file = directory / "inventory.json"
     inventory_of(tree, {}).save(file)

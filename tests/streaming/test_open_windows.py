@@ -218,7 +218,7 @@ def test_shards_close_together_and_tasks_that_run_again_write_the_same(
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32), st.booleans())
 def test_attempts_of_a_task_that_run_at_once_write_the_same(seed: int, waits_for_all: bool) -> None:
-    """As with speculation, each attempt with its rows in an order of its own; whichever is taken, all goes on alike."""
+    """As with speculation, each attempt with its rows in its own order; whichever is taken, all continues alike."""
     rng, sink = random.Random(seed), KeptRows()
     closer = ShardCloser((0,), WINDOW_MS, GRACE_MS, waits_for_all, sink)
     state = ShardState()

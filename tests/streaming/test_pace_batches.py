@@ -13,7 +13,7 @@ WINDOW_MS, PAUSE_MS, SETTLE_MS = 5_000, 1_000, 900
 
 @dataclass
 class Loop:
-    """Micro-batches that take ``floor_ms`` and ``work`` times what they read, until so many windows are closed."""
+    """Micro-batches that take ``floor_ms`` and ``work`` times what they read, until this many windows are closed."""
 
     floor_ms: float
     work: float

@@ -429,7 +429,7 @@ def name_agents(job: StreamingSettings, agent_of: Mapping[str, str]) -> tuple[st
 def test_agents_that_come_are_taken_up_and_speak_for_their_own_alone(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
-    """The checkpoint goes on through agents that come and go; what one forges is refused, and costs nobody."""
+    """The checkpoint continues through agents that come and go; what one forges is refused, and costs nobody."""
     job = dataclasses.replace(job, catch_up_grace_ms=500, inventory_path=tmp_path / "inventory.json")
     begin_ms, sent = (int(time.time()) - 100) * 1_000, 0
     forged = 0
@@ -498,7 +498,7 @@ def test_a_broker_that_is_added_is_known_without_a_restart(
 
 
 def test_a_deleted_topic_ends_the_job_with_one_sentence(spark: SparkSession, job: StreamingSettings) -> None:
-    """The job says that its topic is gone and what to do, and does not go on as if nothing had been lost."""
+    """The job says that its topic is gone and what to do, and does not continue as if nothing had been lost."""
     begin_ms = (int(time.time()) - 20) * 1_000
     send(job, beats(range(10), begin_ms))
     running = Running(spark, dataclasses.replace(job, catch_up_grace_ms=500))
@@ -532,7 +532,7 @@ def test_wrong_settings_and_foreign_checkpoints_are_refused(spark: SparkSession,
 def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
     spark: SparkSession, job: StreamingSettings, tmp_path: Path
 ) -> None:
-    """The job says whose disk is full and what to do; with room it goes on, every window whole and none lost."""
+    """The job says whose disk is full and what to do; with room it continues, every window whole and none lost."""
     begin_ms = (int(time.time()) - 60) * 1_000
     with small_disk(tmp_path / "disk") as disk:
         small = dataclasses.replace(job, checkpoint_directory=disk.directory / "checkpoint")

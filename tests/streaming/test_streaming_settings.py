@@ -41,7 +41,7 @@ def test_no_clock_may_be_ahead_by_as_much_as_the_grace(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
-    """Another query version or window length is told in one sentence, before Spark reads the state wrongly."""
+    """Another query version or window length is reported in one sentence, before Spark reads the state wrongly."""
     settings = good(tmp_path)
     open_checkpoint(settings)
     open_checkpoint(settings)
@@ -54,7 +54,7 @@ def test_a_checkpoint_of_another_query_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_marks_nothing(tmp_path: Path) -> None:
-    """A checkpoint directory that could not be marked for want of room is still a new one when there is room."""
+    """A checkpoint directory that could not be marked for lack of room is still a new one when there is room."""
     with small_disk(tmp_path / "disk") as disk:
         settings = StreamingSettings("127.0.0.1:9092", disk.directory / "checkpoint")
         settings.checkpoint_directory.mkdir()

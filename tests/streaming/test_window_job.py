@@ -254,7 +254,7 @@ def test_a_crash_after_the_write_writes_the_same_again(spark: SparkSession, tmp_
 
 
 def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path) -> None:
-    """A job that has caught up goes on with a shorter grace on the same checkpoint; no window is lost or split."""
+    """A job that has caught up continues with a shorter grace on the same checkpoint; no window is lost or split."""
     batches = random_telemetry(random.Random(8), flushes=24)
     half = [batch for batch in batches if batch.time_ms < BEGIN_MS + 15_000]
     rest = [batch for batch in batches if batch.time_ms >= BEGIN_MS + 15_000]
@@ -267,7 +267,7 @@ def test_the_grace_may_change_between_starts(spark: SparkSession, tmp_path: Path
 
 
 def test_a_micro_batch_without_telemetry_closes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """As the first one of a new job has, or one of dead letters alone: nobody reports, and the query goes on."""
+    """As the first one of a new job has, or one of dead letters alone: nobody reports, and the query continues."""
     stream = write_files(spark, tmp_path / "in", [[]])
     kafka_frame(spark, [b"garbage"]).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
     job = Job(spark, settings_of(tmp_path), FileRows(tmp_path / "rows"))

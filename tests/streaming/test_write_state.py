@@ -15,7 +15,7 @@ ROWS: list[Message] = [{"key": str(number).encode(), "value": b"row"} for number
 
 
 class SlowKafka:
-    """Stands in for the producer: has room for a few messages, and takes one in so many seconds of its own clock."""
+    """Stands in for the producer: has room for a few messages, and takes one in this many seconds of its own clock."""
 
     def __init__(self, room: int, message_s: float, takes: int) -> None:
         self.room, self.message_s, self.takes = room, message_s, takes

@@ -86,7 +86,7 @@ def test_changes_of_a_plan_are_limited() -> None:
 
 
 def test_what_builds_on_a_refused_change_conflicts() -> None:
-    """A sequence whose first step is refused goes on with what can stand alone."""
+    """A sequence whose first step is refused continues with what can stand alone."""
     first = proposal_of(("b00", "b01"), ("b00", "b06"))  # Saves nothing.
     on_top = proposal_of(("b00", "b06"), ("b01", "b06"))
     choice = choice_of(first, on_top, proposal_of(*JOIN_0_2))

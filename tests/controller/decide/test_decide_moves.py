@@ -1,4 +1,4 @@
-"""Publishers move in the same plans as links: chosen, judged, verified, taken back and seen by shadows."""
+"""Publishers move in the same plans as links: chosen, judged, verified, rolled back and seen by shadows."""
 
 import random
 from dataclasses import replace
@@ -111,7 +111,7 @@ def test_no_more_publishers_move_than_a_plan_may_move() -> None:
 
 
 def test_clients_that_stay_are_not_moved() -> None:
-    """Where brokers are real ones a move is refused with a verdict of its own, and links are still exchanged."""
+    """Where brokers are real ones a move is refused with its own verdict, and links are still exchanged."""
     swap = swapping(link("b01", "b02"), link("b00", "b04"))
     situation = situation_of(replace(INVENTORY, clients_stay=True))
     choice = choose_proposals([swap, moving(TO_THE_END)], situation, 7, DecisionSettings())

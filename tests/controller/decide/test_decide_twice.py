@@ -35,7 +35,7 @@ def seen_over(wanted: Sequence[str]) -> Situation:
 
 
 def asked_about(situation: Situation, proposal: Proposal, from_windows: int) -> tuple[list[int], Decision]:
-    """Return over how many windows a planner was asked that proposes something from so many on, and the decision."""
+    """Return over how many windows a planner was asked that proposes something from this many on, and the decision."""
     seen: list[int] = []
 
     def planner(state: TreeState, *_: object) -> list[Proposal]:

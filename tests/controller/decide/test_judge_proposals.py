@@ -131,7 +131,7 @@ def test_muted_planner_is_not_heard() -> None:
 
 
 def test_cool_down_is_counted_in_windows() -> None:
-    """After a plan so many windows must close; before the first plan there is nothing to cool down from."""
+    """After a plan this many windows must close; before the first plan there is nothing to cool down from."""
     assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=1))[0] is Verdict.COOL_DOWN
     assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=2))[0] is Verdict.ACCEPTED
 

@@ -111,7 +111,7 @@ def test_a_shadows_plan_saves_nothing_before_it_is_decided_on() -> None:
 
 
 def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> None:
-    """The acting planner goes on, other shadows too; the fault stands in events, faults and status."""
+    """The acting planner continues, other shadows too; the fault stands in events, faults and status."""
     overlay = overlay_of(ACTING, "failing", "swapping")
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.COMPLETED]

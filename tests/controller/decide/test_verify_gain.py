@@ -51,7 +51,7 @@ def test_plan_that_costs_more_than_before_made_things_worse() -> None:
 
 
 def test_small_loss_is_not_worth_a_way_back() -> None:
-    """A loss within the dead band is told as missed, but the plan stays."""
+    """A loss within the dead band is reported as missed, but the plan stays."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     assert not found.made_worse(DecisionSettings(gain_share_min=0.99 * -found.gain_per_s, noise_factor=0))
 
@@ -74,7 +74,7 @@ def test_verification_needs_a_window() -> None:
 
 
 def test_undoing_leads_back_at_a_new_epoch() -> None:
-    """The plan that takes another back restores its links, names it and is a plan of its own."""
+    """A rollback restores the other plan's links, names it and is a plan in its own right."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     undo = plan_undoing(PLAN, BEFORE, AFTER, 5, found, WANTED_NO_MORE[-1])
     assert (undo.plan, undo.undoes) == ("plan-5", "plan-1")

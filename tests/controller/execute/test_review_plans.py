@@ -113,7 +113,7 @@ def test_nobody_approves_a_plan_for_ever() -> None:
 
 
 def test_a_plan_goes_on_waiting_through_a_restart_and_a_word_given_meanwhile_counts() -> None:
-    """The plan and the order are in Kafka, so a controller that was away carries out what was approved."""
+    """The plan and the order are in Kafka, so a controller that was away executes what was approved."""
     overlay = overlay_of()
     overlay.run_windows(3)
     restart_with(overlay, order_of(overlay, OrderKind.APPROVE, "plan-1"))
@@ -212,7 +212,7 @@ def test_a_plan_under_way_goes_on_while_adaptation_is_paused() -> None:
 
 
 def test_nothing_comes_to_a_broker_in_maintenance() -> None:
-    """The link to b04 would save most; while b04 is set aside it is refused with who and why, and made afterwards."""
+    """The link to b04 would save most; while b04 is in maintenance it is refused with who and why; later it is made."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.MAINTAIN, "b04")
     overlay.run_windows(6)

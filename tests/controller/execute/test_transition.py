@@ -1,4 +1,4 @@
-"""The controller's state machine: what it persists, sends and tells, in which order."""
+"""The controller's state machine: what it persists, sends and reports, in which order."""
 
 import msgspec
 import pytest
@@ -130,7 +130,7 @@ def test_a_plan_can_be_cancelled_until_it_is_activated() -> None:
 
 
 def test_after_activation_a_stall_is_told_once_and_never_aborted() -> None:
-    """A drain that hangs raises one event and goes on asking."""
+    """A drain that hangs raises one event and keeps asking."""
     transition = run_to(PlanPhase.DRAINING)
     first = transition.on_tick(2_000)
     assert [effect.event.kind for effect in first if isinstance(effect, EmitEvent)] == [EventKind.PLAN_STALLED]
@@ -150,7 +150,7 @@ def test_a_plan_is_aborted_when_a_broker_is_found_dead_before_all_are_known_to_b
 
 
 def test_draining_that_waits_for_the_dead_ends_when_it_has_had_its_time_and_the_others_are_told_why() -> None:
-    """What was to come from there is lost; whoever still waits for it may go on."""
+    """What was to come from there is lost; whoever still waits for it may continue."""
     transition = run_to(PlanPhase.DRAINING)
     transition.on_result(answer("a", CommandPhase.ACTIVATE, Outcome.DRAINED, lost=("b",)), 10)
     effects = transition.on_tick(1_011)
@@ -269,7 +269,7 @@ def commands_in(effects: list[TransitionEffect]) -> list[Command]:
 
 
 def test_a_death_that_is_declared_before_the_point_of_no_return_ends_the_plan_without_the_dead() -> None:
-    """The living are told to abort, and the dead one is not waited for."""
+    """The living are commanded to abort, and the dead one is not waited for."""
     transition = run_to(PlanPhase.PREPARING)
     effects = transition.lose({"b", "stranger"}, 20)
     assert transition.plan.phase is PlanPhase.ABORTING
@@ -285,7 +285,7 @@ def test_a_death_that_is_declared_before_the_point_of_no_return_ends_the_plan_wi
 
 @pytest.mark.parametrize("phase", [PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING])
 def test_a_committed_plan_goes_on_at_once_without_whom_the_controller_declares_dead(phase: PlanPhase) -> None:
-    """Two die one after the other; who lives is told at once, and its answers alone end the plan."""
+    """Two die one after the other; the living one is notified at once, and its answers alone end the plan."""
     transition = run_to(phase)
     told = commands_in(transition.lose({"b"}, 20))
     assert [(one.broker, one.phase, one.lost_brokers) for one in told] == [
@@ -323,7 +323,7 @@ def test_all_that_live_and_all_that_join_take_part() -> None:
 
 
 def test_who_comes_back_by_a_plan_is_lost_to_later_phases_only_when_its_new_life_is_over() -> None:
-    """Neighbours go on telling of the old life, which ends nothing."""
+    """Neighbours keep reporting the old life, which ends nothing."""
     target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
     before = Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")])
     plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=("b",)), before)
@@ -365,7 +365,7 @@ def test_who_is_dead_by_a_neighbours_word_alone_is_told_of_the_abort_too() -> No
 
 
 def test_of_who_has_returned_from_a_death_only_the_controllers_word_counts() -> None:
-    """Neighbours that tell of the earlier death abort no plan; a declared death does."""
+    """Neighbours that report the earlier death abort no plan; a declared death does."""
     transition = Transition(swap_plan(), TARGET, LIMITS, TERM, returned=["b"])
     transition.start(0)
     transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), 10)

@@ -1,4 +1,4 @@
-"""Clients leave a broker that a person has set aside: to the best homes elsewhere, whatever that costs."""
+"""Clients leave a broker that a person has put into maintenance: to the best homes elsewhere, whatever that costs."""
 
 from dataclasses import replace
 
@@ -24,12 +24,12 @@ SETTINGS = settings_of()
 
 
 def evacuating(inventory: Inventory = INVENTORY) -> Situation:
-    """p and q are at b00, which is set aside; the window before is complete and calm."""
+    """p and q are at b00, which is in maintenance; the window before is complete and calm."""
     return replace(situation_of(inventory), maintained=WHY, evacuated=frozenset({"b00"}))
 
 
 def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
-    """p is wanted at b04 alone, q at both ends: its own end is set aside, and next to it is as good."""
+    """p is wanted at b04 alone, q at both ends: its own end is in maintenance, and next to it is as good."""
     situation = evacuating()
     found = publishers_leaving(situation.state, WHY, {"b00"}, 24)
     assert [proposal.moves for proposal in found] == [
@@ -42,7 +42,7 @@ def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
 
 
 def test_a_move_that_costs_is_chosen_because_a_person_asked() -> None:
-    """r is wanted where it is; setting its broker aside makes it dearer, and the plan is made all the same."""
+    """r is wanted where it is; setting its broker aside makes it more expensive, and the plan is made all the same."""
     base = situation_of()
     why = {"b02": "in maintenance, by ada: new disks"}
     asked = replace(base, maintained=why, evacuated=frozenset({"b02"}))

@@ -1,4 +1,4 @@
-"""A structured cyclic overlay over other brokers: who is gone is stood in for, who joins has a place of its own."""
+"""A structured cyclic overlay over other brokers: who is gone is stood in for, who joins has its own place."""
 
 import random
 from dataclasses import replace
@@ -91,7 +91,7 @@ def test_subscribers_of_a_leaving_broker_go_to_who_has_its_place() -> None:
 
 
 def test_a_cluster_without_brokers_is_given_up() -> None:
-    """The others go on and are numbered anew; clients go to a broker of the region. Who joins keeps the cluster."""
+    """The others continue and are numbered again; clients go to a broker of the region. Who joins keeps the cluster."""
     lost = BrokerChange(lost=frozenset({"b01", "b04", "b07"}))
     repair = repaired_scot(SCOT, RepairTask(lost, FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
@@ -107,7 +107,7 @@ def test_a_cluster_without_brokers_is_given_up() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_changes_leave_an_overlay_and_a_plan_that_leads_there(seed: int) -> None:
-    """Brokers die, leave, come back and join; a plan's change carried out at a broker gives the same overlay."""
+    """Brokers die, leave, come back and join; a plan's change executed at a broker gives the same overlay."""
     draw, overlay = random.Random(seed), SCOT
     for epoch in range(1, 9):
         present, absent = list(overlay.brokers), sorted(set(FLEET.brokers) - set(overlay.brokers))

@@ -53,7 +53,7 @@ def test_a_broker_passes_no_more_notifications_than_its_cap() -> None:
 
 
 def test_nothing_comes_to_a_broker_in_maintenance() -> None:
-    """No place and no link, neither by places of others nor by a link between regions; what is elsewhere goes on."""
+    """No place and no link, neither by places of others nor by a link between regions; what is elsewhere continues."""
     calm = replace(CALM, kind=ScotKind(INVENTORY, 5), state=STATE, maintained={"b03": "new disks"})
     found = [judge_maintenance(one, SCOT, calm) for one in (exchange("b03", "b05"), exchange("b00", "b01"))]
     assert found[0] == (Verdict.MAINTENANCE, "cluster 1 in region 2 would come to b03: new disks")

@@ -1,4 +1,4 @@
-"""The paper's three ways to pack users, as written, and that ours is never dearer than they nor below the bound."""
+"""The paper's three ways to pack users, and that ours is never more expensive than they nor below the bound."""
 
 import itertools
 
@@ -37,7 +37,7 @@ def packings(instance: PackingInstance, seed: int) -> list[Homes]:
 @given(seeds, sizes, st.booleans())
 @settings(max_examples=60)
 def test_all_keep_to_the_room_and_ours_is_never_dearer(seed: int, size: tuple[int, int], is_metric: bool) -> None:
-    """Nor dearer than the greedy packing with brokers closed, and nobody is below the bound."""
+    """Nor more expensive than the greedy packing with brokers closed, and nobody is below the bound."""
     instance = drawn_instance(*size, 3, seed, is_metric=is_metric, room_factor=4.0)
     found = packings(instance, seed)
     ours = pack_drop(instance, np.random.default_rng(seed))

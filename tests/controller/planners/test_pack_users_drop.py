@@ -93,7 +93,7 @@ def test_nobody_is_sent_farther_away_than_the_settings_allow() -> None:
 
 
 def test_subscribers_leave_a_broker_that_passes_more_than_its_cap_whatever_it_costs() -> None:
-    """b03 may pass 10 a second and passes 40. Elsewhere access is dearer, and they go all the same."""
+    """b03 may pass 10 a second and passes 40. Elsewhere access is more expensive, and they go all the same."""
     caps = np.array([1000.0, 1000.0, 1000.0, 10.0])
     dear = replace(PRICES, access_per_gb=np.array([90.0, 90.0, 90.0, 1.0]))
     state = state_of(inventory_with(dear, load_max_per_s=caps))

@@ -70,7 +70,7 @@ def test_nothing_is_proposed_where_it_would_not_pay(planner: Planner) -> None:
 
 @planners
 def test_nothing_is_computed_below_the_reconfigurability_test(planner: Planner) -> None:
-    """The dearest reassignment is 8 + 8 * 15 = 128 messages, the notifications of 10 s cost 220."""
+    """The most expensive reassignment is 8 + 8 * 15 = 128 messages, the notifications of 10 s cost 220."""
     state = fig_2_state(rate_per_s=1)
     assert planned(planner, state, ReassignmentSettings(ring_free_s=10, ring_demand_share_min=220 / 128)) == []
     assert planned(planner, state, ReassignmentSettings(ring_free_s=10, ring_demand_share_min=219 / 128))

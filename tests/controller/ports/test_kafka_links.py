@@ -42,7 +42,7 @@ PATIENCE_S = 60.0
 
 
 def collected(reader: TopicReader[Any], count: int) -> list[Any]:
-    """Read until so many records have come, then once more to see that no further one follows."""
+    """Read until this many records have come, then once more to see that no further one follows."""
     found: list[Any] = []
     wait_until(lambda: len(found) >= count or bool(found.extend(reader.poll())))
     return found + reader.poll()

@@ -94,7 +94,7 @@ def test_a_silent_leader_is_replaced_and_can_write_nothing_more(
 
 
 def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
-    """Also where the topic of terms has begun anew: brokers obey no lower one."""
+    """Also where the topic of terms has restarted: brokers obey no lower one."""
     first = seats(kafka.access, namespace, "first")
     term = led(first)
     assert term.plans.commit(msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), term=41), [])

@@ -174,7 +174,7 @@ def test_a_plan_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespa
 
 
 def test_an_order_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
-    """It may forbid what is done next. One that comes later is put aside, and the loop goes on."""
+    """It may forbid what is done next. One that comes later is put aside, and the loop continues."""
     topic, letters = topic_name(ORDERS, namespace), []
     pause = Order("overlay", OrderKind.PAUSE, "ann", "storm", 5)
     write(kafka, topic, pause.key.encode(), encode(pause))

@@ -71,7 +71,7 @@ def test_window_waits_for_its_rows_and_then_says_which_are_missing() -> None:
 
 
 def test_repeated_marker_does_not_prolong_the_wait() -> None:
-    """A marker that comes again while rows are missing does not start the wait anew."""
+    """A marker that comes again while rows are missing does not start the wait again."""
     records = window_records(0)[1:]
     assembler = WindowAssembler(BROKERS, LIMITS)
     for record in records:
@@ -126,7 +126,7 @@ def test_new_boot_starts_its_sequence_again() -> None:
 
 
 def test_windows_are_given_out_in_order() -> None:
-    """A window that still waits for a row holds back the next one, but not for ever."""
+    """A window that still waits for a row holds back the next one, but not forever."""
     assembler = WindowAssembler(BROKERS, LIMITS)
     for record in window_records(0)[1:] + window_records(1000):
         assembler.add(record, 0)

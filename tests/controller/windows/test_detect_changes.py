@@ -128,7 +128,7 @@ def test_a_change_that_lies_mostly_in_the_next_window_counts_from_there() -> Non
 @pytest.mark.parametrize(("windows", "found_within"), [(2, 1), (6, 1), (12, 2), (20, 8)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_gradual_shift_is_found_while_it_goes_on(seed: int, windows: int, found_within: int) -> None:
-    """Half of all brokers change their minds over so many windows: the slower, the later, by churn above all.
+    """Half of all brokers change their minds over this many windows: the slower, the later, by churn above all.
 
     What follows is told only where the step is larger yet, so of a slow shift decisions go on to see some old traffic.
     """
@@ -186,7 +186,7 @@ def test_one_publisher_that_publishes_more_is_a_change() -> None:
 
 
 def test_a_new_level_of_churn_is_told_once() -> None:
-    """Clients that change their minds three times as often are a change; that they go on doing so is none."""
+    """Clients that change their minds three times as often are a change; that they continue doing so is none."""
     detector, traffic = ChangeDetector(2000.0), Traffic(6)
     assert not list(alarms(detector, traffic, 30))
     traffic.churn *= 3

@@ -35,7 +35,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_busiest_three_months_are_taken(recording: Path) -> None:
-    """Days 200 to 291 of the year, told anew from day 0 on."""
+    """Days 200 to 291 of the year, told again from day 0 on."""
     found = recorded_movements(recording)
     assert found.days == PAPER_DAYS
     assert 0 <= found.minute.min() <= found.minute.max() < PAPER_DAYS * 1440

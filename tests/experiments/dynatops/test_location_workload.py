@@ -158,7 +158,7 @@ def test_wanted_cells_are_those_where_user_and_friends_were_last_seen(
 
 
 def test_own_cells_change_with_each_visit_but_the_first(shipped: Visits, shipped_workload: LocationWorkload) -> None:
-    """So many handovers a user has whose home follows its place; visits in the same minute are one."""
+    """This many handovers a user has whose home follows its place; visits in the same minute are one."""
     workload = shipped_workload
     before = np.where(
         workload.changes.previous < 0,

@@ -50,7 +50,7 @@ def test_greedy_links_connect_every_topic_and_each_was_needed(wanted: np.ndarray
 
 @given(interests(), RATIOS)
 def test_each_greedy_link_is_the_one_the_rule_names(wanted: np.ndarray, ratio: float) -> None:
-    """Checked against weights and degrees counted anew for each step."""
+    """Checked against weights and degrees counted again for each step."""
     links = greedy_links(wanted, weight_ratio_max=ratio)
     for place, chosen in enumerate(links):
         weights = _weights(links[:place], wanted)
@@ -131,7 +131,7 @@ def test_rebuilding_connects_again_and_counts_the_links_that_differ(
 
 
 def test_rebuilding_for_the_same_subscriptions_changes_nothing() -> None:
-    """Broken and mended: the next overlay is that for the new subscriptions, and stays."""
+    """Broken and repaired: the next overlay is that for the new subscriptions, and stays."""
     rng = np.random.default_rng(1)
     wanted = rng.random((40, 60)) < 0.2
     overlay = build_overlay(wanted, rng)

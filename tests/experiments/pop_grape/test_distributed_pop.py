@@ -226,7 +226,7 @@ def test_brokers_move_a_publisher_where_the_planner_wants_it(seed: int) -> None:
 
 
 def test_what_only_reaches_a_broker_now_and_then_weighs_more_there() -> None:
-    """The paper's words: each broker averages over what reaches it, so a walk goes on that one scale would end."""
+    """The paper's words: each broker averages over what reaches it, so a walk continues that one scale would end."""
     rng = random.Random(5)
     longer = 0
     for _ in range(60):

@@ -98,7 +98,7 @@ def test_what_is_published_does_not_depend_on_where() -> None:
     first, again = (list(islice(each.publishers[0].publications(), 500)) for each in (workload, moved))
     assert first == again
     dates = [str(quote.content["date"]) for _, quote in first]
-    assert sum(later < earlier for earlier, later in pairwise(dates)) <= 2  # 400 quotes, then anew.
+    assert sum(later < earlier for earlier, later in pairwise(dates)) <= 2  # 400 quotes, then again.
 
 
 def test_publishing_before_all_know_the_publisher_is_refused() -> None:

@@ -47,7 +47,7 @@ def test_fig_2_ratios() -> None:
 
 
 def test_fig_2_ratios_when_b1_wants_nine() -> None:
-    """B1 wants nine of ten: (a) is optimal with 100; lMIT makes it dearer, on whichever of its equals it hangs B1."""
+    """B1 wants nine of ten: (a) is optimal with 100; lMIT makes it more expensive, wherever it hangs B1."""
     ratios = ratios_to_optimum(fig_2([{"B2", "B3"}] + [{"B1", "B2", "B3"}] * 9), seed=0)
     assert ratios["random_tree"] == ratios["minimum_spanning_tree"] == 1
     assert ratios["swap_links_lmit"] in (1.07, 1.34)
@@ -64,7 +64,7 @@ def test_proposals_of_a_call_are_carried_out_in_order() -> None:
 
 
 def test_a_planner_that_goes_round_is_stopped() -> None:
-    """A planner that swaps to and fro for ever is measured where it is back for the first time."""
+    """A planner that swaps to and fro forever is measured where it is back for the first time."""
     tree = line_of(3)
     state = TreeState(tree, inventory_of(tree, {}), (ClosedWindow(0, 1000, sets_of(tree.brokers, [{"b00"}])),))
     calls = 0
@@ -82,7 +82,7 @@ def test_a_planner_that_goes_round_is_stopped() -> None:
 
 @pytest.mark.parametrize("setting", SMALL_SETTINGS, ids=str)
 def test_an_instance_is_what_its_setting_says(setting: SmallSetting) -> None:
-    """Costs lie in the paper's range, flows have a publisher and so many brokers, and the seed decides all of it."""
+    """Costs lie in the paper's range, flows have a publisher and this many brokers, and the seed decides all of it."""
     state = small_instance(setting, 6, seed=3)
     inventory, sets = state.inventory, state.sets
     assert 0 <= inventory.processing_cost.min() <= inventory.processing_cost.max() <= 10

@@ -99,7 +99,7 @@ def test_every_tree_costs_what_overlay_cost_says(drawn: Drawn, seed: int) -> Non
 
 @given(overlays(count_max=7))
 def test_a_cap_on_links_costs_more_or_nothing(drawn: Drawn) -> None:
-    """The tighter the cap, the dearer the optimum under it, which keeps the cap; a cap of n - 1 is none."""
+    """The tighter the cap, the more expensive the optimum under it, which keeps the cap; a cap of n - 1 is none."""
     inventory, _, sets = drawn
     count = len(inventory.brokers)
     optima = [exact_optimum(inventory, sets, cap) for cap in range(2, count)]

@@ -43,7 +43,7 @@ def test_publishers_stay_and_one_subscriber_leaves_at_a_time(paper_workload: Wor
 
 
 def test_subscribers_gather_where_the_load_is() -> None:
-    """Brokers are chosen by load values, which differ between brokers and are drawn anew when told so."""
+    """Brokers are chosen by load values, which differ between brokers and are drawn again when told so."""
     settings = WorkloadSettings(broker_count=20, type_count=40, duration_ticks=60_000, load_change_ticks=(30_000,))
     workload = draw_workload(settings, np.random.default_rng(SEED))
     early = workload.members[workload.began_at < 30_000][:, 1:]

@@ -192,7 +192,7 @@ def test_what_came_early_for_the_next_epoch_is_there_when_an_outsider_joins() ->
 
 @OVERLAYS
 def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguration) -> None:
-    """Whoever thinks it is inside does not know that it has begun anew."""
+    """Whoever thinks it is inside does not know that it has restarted."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
     assert outcome_of(core, prepare_same(overlay.at_epoch(7), "b")) == (Outcome.REFUSED, Refusal.OUTSIDE)
@@ -202,7 +202,7 @@ def test_one_outside_prepares_only_what_takes_it_in(overlay: OverlayConfiguratio
 
 @OVERLAYS
 def test_one_outside_holds_a_plan_until_it_hears_that_this_is_aborted(overlay: OverlayConfiguration) -> None:
-    """A later plan may come of a controller that knows nothing of the first, which another one carries out."""
+    """A later plan may come of a controller that knows nothing of the first, which another one executes."""
     core: Any = core_of("b", overlay, 0)
     core.handle(None, install(overlay, "b"), 1)
     first = prepare_same(overlay.at_epoch(7), "b", "b")

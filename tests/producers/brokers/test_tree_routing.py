@@ -287,7 +287,7 @@ def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
 
 
 def test_a_notification_of_an_unknown_epoch_is_dropped_and_told() -> None:
-    """A broker that came back without its tables goes on; what it cannot route is accounted for."""
+    """A broker that came back without its tables continues; what it cannot route is accounted for."""
     stray = quote(0, epoch=7)
     assert tree_broker("a", CHAIN, 0).handle("b", stray, 1) == [Dropped(stray, "epoch_unknown")]
 

@@ -147,7 +147,7 @@ def test_more_earlier_clients_than_the_buffer_holds_all_leave(cluster: tuple[Pro
 
 
 def test_a_register_that_cannot_be_read_stops_the_start() -> None:
-    """Clients that nobody has would else be counted and placed for ever."""
+    """Clients that nobody has would else be counted and placed forever."""
     ports = KafkaPorts(NOBODY, BrokerTopics(NAMESPACE), outage_s_max=60, buffer_records_max=1_000)
     with pytest.raises(KafkaUnreachableError, match="withdraw earlier clients"):
         ports.withdraw_clients({"b1"}, 0.5)

@@ -1,4 +1,4 @@
-"""Brokers that die, stand still and come back, links that are slow or cut, and what the ledger says of it."""
+"""Brokers that die, hang and come back, links that are slow or cut, and what the ledger says of it."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_stay_that_ends_when_the_next_home_has_taken_it_already_ends_at_both()
 
 
 def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
-    """It may still be on its way when the publisher has come again; its numbers go on."""
+    """It may still be on its way when the publisher has come again; its numbers continue."""
     homes = connected()
     homes.publish()
     homes.publishers.disconnect("p")

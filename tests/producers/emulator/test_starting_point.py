@@ -106,7 +106,7 @@ def test_plans_of_another_kind_of_overlay_are_refused() -> None:
 def test_brokers_that_start_again_carry_on(
     inventory: Inventory, workload: WorkloadSettings | CheckinSettings, phase: PlanPhase
 ) -> None:
-    """They answer for the plan under way, refuse another and older terms, and carry out the next; nothing is lost."""
+    """They answer for the plan under way, refuse another and older terms, and execute the next; nothing is lost."""
     rng = random.Random(4)
     present = next_overlay(inventory.bootstrap, rng)
     plan = plan_to(present, inventory.bootstrap, phase, term=5)

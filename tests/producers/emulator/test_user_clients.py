@@ -130,7 +130,7 @@ def test_what_was_asked_for_before_the_move_is_confirmed_by_the_old_home_alone()
 
 
 def test_a_home_that_has_died_confirms_nothing_any_more() -> None:
-    """A user that has gone on from there asks anew for what it was still to confirm."""
+    """A user that has gone on from there asks again for what it was still to confirm."""
     homes, names = connected("a")
     homes.users.move("u", 0, "b2", 7)
     homes.users.change_topics("u", "ab")

@@ -41,7 +41,7 @@ class MqttServer(ServerProcess):
 
 
 class MqttClient:
-    """A client with a thread of its own; what it gets is handed to ``take`` in the loop that made it."""
+    """A client with its own thread; what it gets is handed to ``take`` in the loop that made it."""
 
     def __init__(self, port: int, take: Callable[[Any], None], name: str = "", version: int = 5) -> None:
         from paho.mqtt import client as paho

@@ -160,7 +160,7 @@ class NodeFleet:
         return self._tried
 
     async def install(self, broker: str) -> None:
-        """Let a broker begin anew outside the overlay in force."""
+        """Let a broker start over outside the overlay in force."""
         present = self.configuration
         command = Command(
             f"plan-{self._plans}", CommandPhase.INSTALL, broker, 0, present.epoch, (), present.links, self.digest,

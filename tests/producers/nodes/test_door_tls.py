@@ -1,4 +1,4 @@
-"""Doors over TLS: the broker proves who it is and so does the node; nobody goes on in the clear."""
+"""Doors over TLS: the broker proves who it is and so does the node; nobody continues in the clear."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_who_proves_nothing_is_refused(secure: Secure, tmp_path: Path, monkeypat
 
 
 def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
-    """A file that is none, and a certificate without its key, are told in one sentence."""
+    """A file that is none, and a certificate without its key, are reported in one sentence."""
     files = tmp_path / "inventory.json", tmp_path / "node.json"
     lost = NodeSettings("none:1", *files, broker="b01", door="tls://127.0.0.1", door_ca_file=tmp_path / "no.pem")
     with pytest.raises(DoorError, match=r"the certificates of the door cannot be used .*node\.door_ca_file"):

@@ -234,7 +234,7 @@ def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_pat
 def test_log_file_tells_what_happened_while_the_connection_was_cut(
     run_site: Callable[..., None], tmp_path: Path
 ) -> None:
-    """A door that has connected again goes on behind what it has read, and tells what is otherwise than before."""
+    """A door that has connected again continues behind what it has read, and tells what is otherwise than before."""
 
     async def steps(site: MqttSite) -> None:
         await site.open()

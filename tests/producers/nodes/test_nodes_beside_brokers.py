@@ -74,7 +74,7 @@ class NatsAtServer:
 
 
 class MqttAtServer:
-    """The same of an MQTT broker; answers come to a topic of its own."""
+    """The same of an MQTT broker; answers come to its own topic."""
 
     def __init__(self, server: MqttServer, name: str, take: Take) -> None:
         self.answers: list[bytes] = []
@@ -237,7 +237,7 @@ def test_request_is_answered_at_another_server(run_site: Callable[..., None]) ->
 
 
 def test_death_of_a_node_is_repaired(run_site: Callable[..., None]) -> None:
-    """When the node in the middle dies the others go on, in order and once; what comes after the repair arrives."""
+    """When the node in the middle dies the others continue, in order and once; what comes after the repair arrives."""
 
     async def steps(site: RealSite) -> None:
         for broker in BROKERS:

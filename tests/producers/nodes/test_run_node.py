@@ -136,7 +136,7 @@ class NodeProcesses:
                 self.send(effect.command)
 
     def install(self, broker: str) -> None:
-        """Let a broker begin anew outside the overlay in force."""
+        """Let a broker start over outside the overlay in force."""
         present = self.configuration
         command = Command(
             f"plan-{self.plans}", CommandPhase.INSTALL, broker, 0, present.epoch, (), present.links,

@@ -123,7 +123,7 @@ def test_a_damaged_block_is_left_out(tmp_path: Path) -> None:
     recording = open_recording(tmp_path / "rec.avro")
     assert as_sent(recording) == messages[:10] + messages[20:]
     assert "its 10 records are left out" in recording.warnings[0]
-    data[block.at - 1] ^= 0xFF  # Its size is wrong now: reading goes on behind the next sync marker.
+    data[block.at - 1] ^= 0xFF  # Its size is wrong now: reading continues behind the next sync marker.
     (tmp_path / "rec.avro").write_bytes(data)
     recording = open_recording(tmp_path / "rec.avro")
     assert as_sent(recording) == messages[:10] + messages[20:]

@@ -96,7 +96,7 @@ class Recording:
         self._thread.start()
 
     def end(self, records: int) -> None:
-        """Wait for so many records, then end."""
+        """Wait for this many records, then end."""
         wait_until(lambda: self.writer.counts.records >= records)
         self._stop.set()
         self.await_end()

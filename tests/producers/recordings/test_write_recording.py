@@ -1,4 +1,4 @@
-"""Writing recordings: what goes in as it is, what is encoded anew, files that change, and disks that run full."""
+"""Writing recordings: what goes in as it is, what is encoded again, files that change, and disks that run full."""
 
 import io
 import struct
@@ -151,7 +151,7 @@ def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path: Path, monkey
 
 
 def test_a_disk_without_room_is_told_at_once(tmp_path: Path) -> None:
-    """A recording is not begun where it could not go on."""
+    """A recording is not begun where it could not continue."""
     with small_disk(tmp_path / "disk") as disk, pytest.raises(DiskFullError, match="MB are free for"):
         new_writer(disk.directory / "rec.avro")
 

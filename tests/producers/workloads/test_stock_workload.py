@@ -42,7 +42,7 @@ def test_shipped_data_is_whole() -> None:
 
 
 def test_quotes_are_published_in_date_order_and_start_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A symbol that has come to its newest quote goes on with its oldest."""
+    """A symbol that has come to its newest quote continues with its oldest."""
     settings = WorkloadSettings(publisher_count=1, notifications_per_s=500.0, interested_broker_count=1)
     virtual = VirtualOverlay(place_overlay(2, 2, random.Random(1), (0.01, 0.01)), settings)
     seen: list[str] = []
@@ -77,7 +77,7 @@ def test_real_subscriptions_come_first_then_like_ones() -> None:
 
 
 def test_each_symbol_is_wanted_at_about_nine_brokers() -> None:
-    """A symbol has nine subscriptions on average, each at a broker of its own."""
+    """A symbol has nine subscriptions on average, each at its own broker."""
     virtual = VirtualOverlay(inventory(), WorkloadSettings(), VirtualSettings(flush_ms=None))
     virtual.run_for(5_000)
     found = homes_by_symbol(virtual)

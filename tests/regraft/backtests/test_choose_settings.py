@@ -30,7 +30,7 @@ def outcome(name: str, costs: list[float], links: int, first: int = 0) -> Outcom
 
 
 def own(costs: list[float], share: float, seed: int) -> list[float]:
-    """The same traffic on another overlay, dearer by a share, with some noise of its own."""
+    """The same traffic on another overlay, more expensive by a share, with some noise of its own."""
     rng = random.Random(seed)
     return [cost * (1 + share) + rng.gauss(0, 20) for cost in costs]
 
@@ -58,7 +58,7 @@ def test_of_those_that_cost_as_much_the_one_that_changes_least_is_taken(seed: in
 
 
 def test_only_common_windows_count() -> None:
-    """A candidate that has seen a dearer part of the traffic is not held against it; with none in common it is said."""
+    """A candidate that has seen costlier traffic is not penalised; without common windows this is said."""
     costs = [1_000.0] * WINDOWS
     found = choose([outcome("long", [9_000.0] * 50 + costs, 1), outcome("short", costs, 1, first=50)])
     assert found.windows == WINDOWS

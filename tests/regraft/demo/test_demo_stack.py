@@ -67,7 +67,7 @@ def test_a_death_is_repaired_and_who_comes_back_is_taken_in(
     answer = run_installed(
         installed, folder_of_others, "-m", "regraft", *arguments, *recorded, *settings, timeout_s=700
     )
-    assert answer.stdout, answer.stderr[-4000:]  # So small an overlay may end dearer than it began: no success.
+    assert answer.stdout, answer.stderr[-4000:]  # So small an overlay may end more expensive than it began: no success.
     summary = json.loads(answer.stdout)
     _check_account(summary)
     assert summary["ledger_final"]

@@ -134,7 +134,7 @@ def test_imagined_brokers_publish_where_their_own_plans_say() -> None:
 
 
 def test_other_settings_leave_the_recorded_answers_at_the_first_other_plan() -> None:
-    """With a planner that decides otherwise the plans go on, and it is said since when brokers are imagined."""
+    """With a planner that decides otherwise the plans continue, and it is said since when brokers are imagined."""
     decided = decide(planner="swap_links_lmst")
     same, text = first_difference(decided.plans, recorded())
     assert same < len(recorded())
@@ -145,7 +145,7 @@ def test_other_settings_leave_the_recorded_answers_at_the_first_other_plan() -> 
 
 
 def test_a_recorded_plan_that_is_not_made_again_is_noticed() -> None:
-    """A controller that plans nothing goes on seeing windows of one epoch, not those that nobody here led to."""
+    """A controller that plans nothing continues seeing windows of one epoch, not those that nobody here led to."""
     decided = decide(decision={"gain_share_min": 0.99})
     assert decided.plans == ()
     assert decided.imagined_from_ms is not None

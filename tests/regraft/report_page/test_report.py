@@ -98,7 +98,7 @@ def test_brokers_are_drawn_where_their_distances_put_them() -> None:
 
 
 def test_report_shows_who_moved_where_why_and_what_came_of_it() -> None:
-    """Each move of a publisher has a line of its own, with predicted and observed gain; without any it says so."""
+    """Each move of a publisher has its own line, with predicted and observed gain; without any it says so."""
     move = Proposal(
         "relocate_publishers_joint", (), (), 90.0, 60.0, 1.0, "nearer & cheaper",
         moves=(ClientMove("ibm", "b00", "b03"),), gain_observed_per_s=28.5,

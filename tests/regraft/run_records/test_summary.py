@@ -78,7 +78,7 @@ def test_a_run_that_ended_with_a_service_says_which() -> None:
 
 
 def test_a_run_in_which_nothing_happened_says_all_that_is_missing() -> None:
-    """All reasons are told at once."""
+    """All reasons are reported at once."""
     told = " / ".join(failures(summarise(empty_run())))
     for what in ("no final ledger", "no notification", "no window", "no plan", "not compared", "never shifted"):
         assert what in told

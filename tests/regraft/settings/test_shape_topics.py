@@ -17,7 +17,7 @@ def settings(directory: Path, partitions: int = 0) -> Settings:
 
 
 def test_partitions_follow_who_reports_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent with the most brokers counts, as each has a topic of its own; what is set wins."""
+    """The agent with the most brokers counts, as each has its own topic; what is set wins."""
     monkeypatch.setattr(size_job, "BROKERS_PER_SHARD", 1)
     assert telemetry_partitions(settings(tmp_path)) == {TELEMETRY: 4}
     inventory = inventory_of(line_of(12), {})

@@ -66,7 +66,7 @@ def test_a_registry_that_refuses_stops_the_stage(
 
 
 def test_a_full_disk_stops_the_stage_without_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a stage cannot write at its start is told in one sentence, and ends it with code 1."""
+    """What a stage cannot write at its start is reported in one sentence, and ends it with code 1."""
 
     def fail(*_: object) -> int:
         raise OSError(28, "No space left on device", "inventory.json")

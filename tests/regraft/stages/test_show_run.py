@@ -59,7 +59,7 @@ def test_on_a_terminal_the_picture_has_costs_plans_ledger_and_services() -> None
 
 
 def test_a_run_without_a_planned_end_has_no_time_left() -> None:
-    """`regraft run` goes on until it is stopped."""
+    """`regraft run` continues until it is stopped."""
     console = Console(file=io.StringIO(), width=120)
     console.print(draw_frame(Frame("running", 5.0, None), [], console))
     text = console.file.getvalue()  # type: ignore[attr-defined]

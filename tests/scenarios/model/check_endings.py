@@ -94,7 +94,7 @@ def _is_filled(kept: Any) -> bool:
 
 
 def run_quiet(model: OverlayModel, state: State) -> State:
-    """Take the first possible move until there is none; scripts go on as well."""
+    """Take the first possible move until there is none; scripts continue as well."""
     for _ in range(MOVES_MAX):
         moves = [move for move in model.moves(state) if move[0] != ABORT]
         if not moves:

@@ -1,6 +1,6 @@
 """Mutable parts of a model as small integers: equal states of a part have one number, and a number gives the part back.
 
-A core or a client is frozen into a key (what decides how it goes on; counters and caches are left out) and kept as a
+A core or a client is frozen into a key (what decides how it continues; counters and caches are left out) and kept as a
 pickle, from which a copy is made when it has to take a step that nobody has seen yet. Immutable values (configurations,
 messages, predicates) are shared by all copies. What a part is and what steps it takes belong to the modules that use
 this one.
@@ -134,7 +134,7 @@ SURROUNDINGS = Surroundings()
 
 
 def frozen(part: Any) -> Hashable:
-    """Return a value that is equal for two parts when they go on alike."""
+    """Return a value that is equal for two parts when they continue alike."""
     kind = type(part)
     if part is None or kind in (int, str, float, bool) or is_value(kind):
         return part.epoch if isinstance(part, Configuration | ChordConfiguration) else _as_is(part)

@@ -27,7 +27,7 @@ class Rules:
     published after the subscription was asked for), or "fine". ``late``: hand-overs of what was published when the
     subscription had ended are "wrong" or, while the end is on its way, "fine". Neither is owed, but comes once at most
     and in order. The cores judge both by the order of events, so the defaults are what no home can know without clocks.
-    ``is_ordered_across_stays``: a publisher that comes again under its name goes on in one order.
+    ``is_ordered_across_stays``: a publisher that comes again under its name continues in one order.
     """
 
     early: str = "fine"

@@ -319,7 +319,7 @@ class OverlayModel:
             raise UnknownEffectError(f"{broker} does {effect}; the model knows only {', '.join(known)}")
 
     def _excuse(self, after: list[int], home: str, notification: Notification) -> None:
-        """Take note of whom a notification that is stamped behind a death need not reach."""
+        """Note whom a notification that is stamped behind a death need not reach."""
         assert self._mortals is not None
         trees = self.controls.values[after[CONTROL]].live_overlays
         tree = next(one for one in trees if one.epoch == notification.epoch)

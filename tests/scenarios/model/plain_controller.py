@@ -146,7 +146,7 @@ class Control:
         return f"plan {len(self.ended) + 1} waits in {self.phase} for {', '.join(missing)}"
 
     def _heed_death(self) -> tuple[Control, list[Command]]:
-        """Call off what is being prepared, or go on without the dead and tell all of them; or begin a repair."""
+        """Call off what is being prepared, or continue without the dead and tell all of them; or begin a repair."""
         if self.phase is None:
             return self.begin()
         if self.phase is CommandPhase.PREPARE:

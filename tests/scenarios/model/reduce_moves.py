@@ -1,4 +1,4 @@
-"""Partial-order reduction: where one broker alone may go on, without losing any ending or any fault.
+"""Partial-order reduction: where one broker alone may continue, without losing any ending or any fault.
 
 In: a state and its moves. Out: the moves that are tried, all of them or those of one broker. They are a persistent set
 (Godefroid, 1996, chapter 4): whatever the others do before this broker does something, it commutes with what this

@@ -162,7 +162,7 @@ def test_answers_are_those_of_the_definition(
 def test_all_in_turn_is_one_after_the_other(
     instance: tuple[UserClusters, list[frozenset[int]], list[int]], rules: PlacementRules, at_once: int, is_join: bool
 ) -> None:
-    """A loop over users: what brokers tell each other is copied when so many users have asked in a cluster."""
+    """A loop over users: what brokers tell each other is copied when this many users have asked in a cluster."""
     clusters, sets, brokers = instance
     starts, wanted = flat(sets)
     plain = PlainBrokers(groups_of(clusters))

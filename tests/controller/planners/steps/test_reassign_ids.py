@@ -80,7 +80,7 @@ def test_a_descent_ends_where_no_swap_pays(seed: int) -> None:
 @given(SEEDS)
 @settings(max_examples=20, deadline=None)
 def test_without_a_move_price_the_assignment_is_the_optimum_of_the_delay(seed: int) -> None:
-    """Of all mappings of six brokers none has fewer hops; so many events make the price of moves next to nothing."""
+    """Of all mappings of six brokers none has fewer hops; this many events make the price of moves next to nothing."""
     drawn = draw_problem(seed, nodes_max=6)
     problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events * 1e6, 1.0)
     mapping = assigned_mapping(problem, problem.cost(problem.present))
