@@ -89,7 +89,7 @@ def test_rows_may_come_after_their_marker() -> None:
 
 
 def test_growth_needs_a_factor_a_length_and_every_window() -> None:
-    """A queue that grows from 20 to 80 in three windows is told; one that pauses, shrinks or stays short is not."""
+    """A queue that grows from 20 to 80 in three windows is reported; one that pauses, shrinks or stays short is not."""
     rules = book('[[rule]]\nname = "growth"\non = "queue.growth"\nfor_windows = 3\nfactor = 3.0\nlength_min = 50\n')
     for lengths, expected in (
         ((20, 40, 60, 80), ["4 growth b01 raised"]),

@@ -184,7 +184,7 @@ def has_come(server: WebhookServer, count: int) -> bool:
 
 
 def statuses(server: WebhookServer) -> list[tuple[str, str]]:
-    """What the server was told: rule and status."""
+    """What the server received: rule and status."""
     return [(body["rule"], body["status"]) for body in map(json.loads, server.bodies)]
 
 
@@ -295,7 +295,7 @@ def test_a_second_stage_shuts_the_first_one_out(overlay: Callable[..., Overlay])
 
 
 def test_a_killed_kafka_is_waited_for(kafka: RunningKafka, overlay: Callable[..., Overlay]) -> None:
-    """Kafka dies and comes back: what happens then is told, once, by the same process or the one after it."""
+    """Kafka dies and comes back: what happens then is reported, once, by the same process or the one after it."""
     with one_server() as server:
         lab = overlay(server.url)
         process = lab.start()

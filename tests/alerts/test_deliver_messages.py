@@ -211,7 +211,7 @@ def test_a_refusal_is_not_tried_again(server: WebhookServer) -> None:
 
 
 class Stuck:
-    """A target that answers when it is told to."""
+    """A target that answers when released."""
 
     def __init__(self) -> None:
         self.free = threading.Event()
@@ -248,7 +248,7 @@ def test_a_target_that_hangs_delays_no_other_and_its_queue_is_bounded(server: We
 
 
 def test_nothing_is_sent_without_leave(server: WebhookServer) -> None:
-    """A message whose sending could not be stored does not go out; told to stop, it stays pending."""
+    """A message whose sending could not be stored does not go out; asked to stop, it stays pending."""
     desk = Desk({"hook": webhook(server)})
     desk.is_granting = False
     desk.delivery.offer(message(), "hook")

@@ -1,4 +1,4 @@
-"""Who is told what, once: grouping, quiet hours, maintenance, a blast radius, and what is stored about it."""
+"""Who is notified of what, once: grouping, quiet hours, maintenance, a blast radius, and what is stored about it."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -74,14 +74,14 @@ def alert(rule: str = "congestion", subject: str = "b01", *, cleared: bool = Fal
 def told(
     alerts: Iterable[Alert], now_ms: int = NOON, *, quiet: str = "", maintained: Sequence[str] = (), blast: bool = False
 ) -> tuple[list[str], dict[str, Alert]]:
-    """The titles of what is told, and the alerts afterwards by key."""
+    """The titles of what is reported, and the alerts afterwards by key."""
     before = {each.key: each for each in alerts}
     found = tell(before.values(), now_ms, Silencer(BOOK.by_name, quiet), maintained, TARGETS, is_blast=blast)
     return [message.title for message in found.messages], before | {each.key: each for each in found.changed}
 
 
 def test_what_is_told_once_is_not_told_again() -> None:
-    """The alert remembers by which message, when and to whom it is being told; its end is told to the same."""
+    """The alert remembers by which message, when and to whom it is being sent; its end goes to the same."""
     titles, after = told([alert()])
     assert titles == ["congestion raised (warning): b01"]
     stored = after["congestion/b01"]
@@ -95,7 +95,7 @@ def test_what_is_told_once_is_not_told_again() -> None:
 
 
 def test_an_end_is_not_told_to_those_who_never_heard_of_it() -> None:
-    """An alert that was raised and cleared before anybody was told is told to nobody."""
+    """An alert that was raised and cleared before anybody was notified is sent to nobody."""
     assert told([alert(cleared=True)])[0] == []
 
 
@@ -120,7 +120,7 @@ def test_a_message_has_an_id_that_says_what_it_tells() -> None:
 
 
 def test_quiet_hours_keep_back_what_is_not_urgent_until_they_end() -> None:
-    """At 23:30 a warning waits and a critical alert does not; at 07:00 what still stands is told, once."""
+    """At 23:30 a warning waits and a critical alert does not; at 07:00 what still stands is reported, once."""
     quiet = "22:00-07:00 Europe/Berlin"
     both = [alert(), alert("blast", "overlay")]
     titles, after = told(both, NIGHT, quiet=quiet)
@@ -154,7 +154,7 @@ def test_a_rule_has_quiet_hours_of_its_own_whatever_its_severity() -> None:
 
 
 def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> None:
-    """b01 is in maintenance: its queue, and the link end of b02 that leads to it; b02's own queue is told."""
+    """b01 is in maintenance: its queue, and the link end of b02 that leads to it; b02's own queue is reported."""
     titles, after = told([alert("apart", subject) for subject in ("b01", "b02>b01", "b02")], maintained=["b01"])
     assert titles == ["apart raised (warning): b02"]
     assert after["apart/b01"].silenced_by == "maintenance of b01"
@@ -170,7 +170,7 @@ def test_an_alert_about_windows_is_silenced_only_when_all_its_brokers_are_set_as
 
 
 def test_a_blast_radius_keeps_single_alerts_back_and_they_are_told_when_it_is_over() -> None:
-    """One message instead of many; what was told before it ends as ever."""
+    """One message instead of many; what was reported before it ends as ever."""
     before = alert("apart", "b09", told="raised", cleared=True)
     titles, after = told([alert(), alert("blast", "overlay"), before], blast=True)
     assert titles == ["blast raised (critical): overlay", "apart cleared (warning): b09"]
@@ -293,7 +293,7 @@ def test_a_report_about_an_older_message_marks_nothing() -> None:
 
 @given(st.lists(st.sampled_from(["raise", "clear", "quiet", "loud", "tell"]), max_size=30))
 def test_tellings_alternate_whatever_happens(steps: list[str]) -> None:
-    """Raised and cleared are told in turn; in the end, out of the quiet hours, what was told is what holds."""
+    """Raised and cleared are reported in turn; in the end, out of the quiet hours, what was reported is what holds."""
     stored = alert(cleared=True)
     heard: list[str] = []
     quiet = ""

@@ -88,7 +88,7 @@ def test_who_was_never_in_the_overlay_puts_nothing_at_risk() -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_stands_is_raised_once_and_cleared_also_after_a_restart(is_restarted: bool) -> None:
-    """Members and plans are read whole again, and what was told before is not told again."""
+    """Members and plans are read whole again, and what was reported before is not reported again."""
     scene = Scene(book(RULES))
     past = [member("b01", MemberState.DEAD, 1), member("b02", MemberState.DEAD, 1)]
     scene.tell(*past)

@@ -1,4 +1,4 @@
-"""A real HTTP server on the loopback that takes alerts, and answers as it is told to."""
+"""A real HTTP server on the loopback that takes alerts, and answers as configured."""
 
 import threading
 import time

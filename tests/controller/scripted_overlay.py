@@ -71,7 +71,7 @@ class ScriptedOverlay:
         self.ports.state.records.append(marker)
 
     def answer_commands(self) -> None:
-        """Let every broker that is not silent answer what it was told."""
+        """Let every broker that is not silent answer its commands."""
         while self.ports.commands.sent:
             command = self.ports.commands.sent.popleft()
             if command.broker not in self.silent_brokers:

@@ -1,4 +1,4 @@
-"""Brokers that announce themselves: who is let in, who waits for a person, and what is told of it."""
+"""Brokers that announce themselves: who is let in, who waits for a person, and what is reported of it."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def waiting(fleet: ScriptedFleet) -> list[str]:
 
 
 def told(fleet: ScriptedFleet) -> list[str]:
-    """What people were told of announcements."""
+    """What was reported of announcements."""
     return fleet.events_of(EventKind.JOIN_ASKED)
 
 
@@ -112,7 +112,7 @@ def test_who_says_nothing_that_prices_its_links_is_not_let_in(facts: BrokerFacts
 
 
 def test_whoever_stops_announcing_itself_is_forgotten() -> None:
-    """It has gone; when it comes back, people are told again."""
+    """It has gone; when it comes back, people are notified again."""
     fleet = fleet_of()
     announce(fleet, "x01")
     fleet.now_ms += STANDS_MS - STANDS_MS % 1_000

@@ -78,7 +78,7 @@ def test_status_shows_what_happened() -> None:
 
 
 def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
-    """Where what was delivered is told apart, about one window a minute of those in one epoch has the bound."""
+    """If deliveries are reported separately, about one window a minute of those in one epoch has the bound."""
     overlay = overlay_of()
     overlay.run_windows(40)
     shown = overlay.ports.view.shown
@@ -149,7 +149,7 @@ def test_the_next_plan_begins_while_the_one_before_is_verified() -> None:
 
 
 def test_a_plan_that_made_things_worse_is_not_taken_back_when_another_has_followed() -> None:
-    """It is told, and planners decide what to do about it: going back would undo the later one, too."""
+    """It is reported, and planners decide what to do about it: going back would undo the later one, too."""
     overlay = shifting_overlay(verify_windows=12)
     overlay.wanted = lambda start_ms: far_ends(0) if start_ms < 4000 else [set(overlay.plans[0].links_removed[0])] * 90
     overlay.run_windows(30)
@@ -247,7 +247,7 @@ def worsening_overlay() -> ScriptedOverlay:
 
 
 def test_plan_that_made_things_worse_is_undone_once_and_its_planner_muted() -> None:
-    """The tree before it comes back at a new epoch, the loss is told, and the planner is not heard for a while."""
+    """The tree before it comes back at a new epoch, the loss is reported, and the planner is not heard for a while."""
     overlay = worsening_overlay()
     overlay.run_windows(18)
     first, undo = overlay.plans
@@ -464,7 +464,7 @@ def test_plan_without_windows_after_it_is_closed_unverified() -> None:
 
 
 def test_stale_windows_are_refused() -> None:
-    """Windows that arrive long after their end start no plan and are told once."""
+    """Windows that arrive long after their end start no plan and are reported once."""
     overlay = overlay_of()
     overlay.now_ms = 60_000
     for start_ms in range(0, 5000, WINDOW_MS):

@@ -89,7 +89,7 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
 
 
 def test_the_planner_is_told_how_to_weigh_a_ring() -> None:
-    """Weights and caps of the ring go to the planner as they are, and their faults are told."""
+    """Weights and caps of the ring go to the planner as they are, and their faults are reported."""
     settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
     told = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
     assert told == RingContext(proposals_max=7, moves_max=500, delay_weight=0.5, user_load_max=1.5)

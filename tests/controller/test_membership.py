@@ -206,7 +206,7 @@ def test_a_death_during_a_repair_leads_to_the_next_one() -> None:
 
 
 def test_a_pause_holds_repairs_but_not_of_whom_a_person_says_to_be_dead() -> None:
-    """What waits is told once."""
+    """What waits is reported once."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.ports.orders.records.append(Order("overlay", OrderKind.PAUSE, "ann", "hands off", fleet.now_ms))

@@ -1,4 +1,4 @@
-"""Brokers that serve nobody are told once they have done so for some windows; nothing else makes a broker idle."""
+"""Brokers that serve nobody are reported once they have done so for some windows; nothing else makes a broker idle."""
 
 from dataclasses import replace
 

@@ -42,7 +42,7 @@ class ServedDashboard:
         return make_token(SECRET, name, "regraft", 1, TOKEN_HOURS_MAX, time.time(), scope)
 
     def view(self) -> dict[str, Any]:
-        """Return what pages are told of the live view."""
+        """Return what pages get of the live view."""
         headers = {"Authorization": f"Bearer {self.token()}"}
         answer: dict[str, Any] = httpx2.get(f"{self.url}api/state", headers=headers).json()["parts"].get("server", {})
         return answer

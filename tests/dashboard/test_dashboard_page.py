@@ -49,7 +49,7 @@ def page(browser: Browser, served: ServedDashboard) -> Iterator[Page]:
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     yield tab
     tab.close()
-    # A connection that breaks is told by the browser itself.
+    # A connection that breaks is reported by the browser itself.
     assert [text for text in complaints if "ERR_" not in text and "status of 4" not in text] == []
 
 

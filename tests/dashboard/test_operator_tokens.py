@@ -86,7 +86,7 @@ def test_what_is_wrong_with_a_token_is_said(other: dict[str, Any], status: int, 
 
 
 def test_a_token_that_was_revoked_is_refused_and_no_other() -> None:
-    """Two tokens for the same person are told apart by their ids, which both the token and its text give."""
+    """Two tokens for the same person are distinguished by their ids, which both the token and its text give."""
     first, second = (make_token(SECRET, "Ana", "lab", 1, HOURS_MAX, time.time()) for _ in range(2))
     revoked = {id_of(first)}
     with pytest.raises(TokenRefusedError, match="was revoked"):

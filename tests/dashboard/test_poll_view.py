@@ -1,4 +1,4 @@
-"""Looking at the live view: what pages are told when the server or the controller is silent."""
+"""Looking at the live view: what pages get when the server or the controller is silent."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Looking:
         self.poller = ViewPoller(self.source, self.board, settings, self.metrics, False, lambda: self.now_ms)
 
     def look(self, *, after_ms: int = 1000) -> dict[str, Any]:
-        """Look once more and return what pages are told of the view."""
+        """Look once more and return what pages get of the view."""
         self.now_ms += after_ms
         asyncio.run(self.poller.look())
         told: dict[str, Any] = self.board.value("server")
@@ -65,7 +65,7 @@ def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
 
 
 def test_a_server_that_is_away_is_told_with_its_reason_and_what_is_shown_stays() -> None:
-    """The board keeps its parts; since when and why is told; afterwards it continues by itself."""
+    """The board keeps its parts; since when and why is reported; afterwards it continues by itself."""
     looking = Looking()
     looking.source.texts = document_of(1)
     assert looking.look()["view"] == "live"

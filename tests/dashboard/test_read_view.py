@@ -64,7 +64,7 @@ def test_a_text_that_cannot_be_read_leaves_the_part_as_it_was() -> None:
 
 
 def test_a_broken_window_does_not_hide_the_rest() -> None:
-    """A window without its end is told; everything else is shown."""
+    """A window without its end is reported; everything else is shown."""
     reader = ViewReader(100)
     shown = reader.read({**view_texts(written_document()), "window": b'{"start_ms": 1}'})
     assert shown["plans"]

@@ -133,7 +133,7 @@ def test_more_pages_than_allowed_are_refused(served: ServedDashboard) -> None:
 def test_one_address_does_not_take_all_places(tmp_path: Path) -> None:
     """The third page from an address that may have two is refused, one from elsewhere is not.
 
-    Where a caller comes from, a proxy may say that is trusted: what it saw itself, not what it was told.
+    Where a caller comes from, a proxy may say that is trusted: what it saw itself, not what it was sent.
     """
     with served_dashboard(tmp_path, clients_per_address_max=2, trusted_proxies=("127.0.0.1",)) as dashboard:
 
@@ -162,7 +162,7 @@ def test_an_address_that_a_stranger_claims_is_not_believed(tmp_path: Path) -> No
 
 
 def test_it_starts_before_valkey_and_ends_with_a_page_open(tmp_path: Path) -> None:
-    """Nobody at the address of the live view is told on the page; being told to stop lets open pages go."""
+    """The page reports that nothing answers at the address of the live view; being asked to stop lets open pages go."""
     away = f"redis://127.0.0.1:{choose_ports(1)[0]}/0"
     with served_dashboard(tmp_path, redis_url=away) as dashboard:
         dashboard.wait_view("away")

@@ -1,4 +1,4 @@
-"""The dashboard's addresses without a network: who may order what, what browsers are told, health."""
+"""The dashboard's addresses without a network: who may order what, what browsers get, health."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +40,7 @@ class Desk:
         return answer.status_code, answer.json()
 
     def state(self) -> dict[str, Any]:
-        """Return all that pages are told."""
+        """Return all that pages get."""
         parts: dict[str, Any] = self.client.get("/api/state").json()["parts"]
         return parts
 

@@ -14,7 +14,7 @@ TASKS = [
 
 
 def test_processes_give_what_one_process_gives(tmp_path: Path) -> None:
-    """In the order of the tasks, whichever ends first; all rounds are told."""
+    """In the order of the tasks, whichever ends first; all rounds are reported."""
     told: list[int] = []
     results = run_tasks(TASKS, run_task, TaskResult, tmp_path, lambda what, done: told.append(done))
     assert results == [run_task(task) for task in TASKS]

@@ -56,7 +56,7 @@ def test_dependencies_and_volumes_exist(compose: dict[str, Any]) -> None:
 
 
 def test_stages_find_the_servers(compose: dict[str, Any]) -> None:
-    """Each stage is told the address at which Kafka advertises itself, and Valkey's password comes from .env."""
+    """Each stage is given the address at which Kafka advertises itself, and Valkey's password comes from .env."""
     advertised = compose["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     for name in COMMANDS:
         environment = compose["services"][name]["environment"]
@@ -90,7 +90,7 @@ def test_all_that_is_built_here_can_do_little(compose: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_stages_can_do_little_and_are_asked_how_they_are(compose: dict[str, Any], name: str) -> None:
-    """Each writes to its volume and /tmp only, has no capability, and answers at the port that it is told to open."""
+    """Each writes to its volume and /tmp only, has no capability, and answers at its configured port."""
     service = compose["services"][name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]

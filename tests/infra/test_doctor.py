@@ -51,7 +51,7 @@ def test_altered_jar_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_packages_are_compared_with_the_lock() -> None:
-    """Another version and a missing package are told; a package for another system may be absent."""
+    """Another version and a missing package are reported; a package for another system may be absent."""
     lock = (
         "pytest==0.0.1 \\\n    --hash=sha256:00\n"
         "no-such-package==1.0 \\\n    --hash=sha256:00\n"

@@ -15,7 +15,7 @@ def test_each_package_is_counted_once() -> None:
 
 
 def test_what_pip_says_becomes_a_count() -> None:
-    """Packages count as pip comes to them, also those that are there; sizes are told, all else is not."""
+    """Packages count as pip comes to them, also those that are there; sizes are reported, all else is not."""
     output = [
         "Collecting numpy==2.3.0 (from -r requirements.lock (line 1))\n",
         "  Downloading numpy-2.3.0-cp311.whl (16.9 MB)\n",

@@ -126,7 +126,7 @@ def test_librdkafka_itself_says_nothing(capfd: pytest.CaptureFixture[str]) -> No
 
 
 def test_an_outage_is_logged_once_for_all_clients_of_a_stage() -> None:
-    """The first error is told with its reason; those right after it, of whatever client, are not."""
+    """The first error is reported with its reason; those right after it, of whatever client, are not."""
     away = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
     with structlog.testing.capture_logs() as logged:
         for name in ("stage-a", "stage-a", "stage-b"):

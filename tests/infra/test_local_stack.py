@@ -51,7 +51,7 @@ def test_a_disk_that_is_really_full_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:
-    """A wanted Kafka port that is taken is told, and the run directory is free again afterwards."""
+    """A wanted Kafka port that is taken is reported, and the run directory is free again afterwards."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
         rival.listen()
@@ -70,7 +70,7 @@ def test_external_kafka_that_does_not_answer_is_told(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("variable", ["REGRAFT_KAFKA_BOOTSTRAP", "REGRAFT_REDIS_URL"])
 def test_servers_of_the_user_are_not_secured(tmp_path: Path, variable: str) -> None:
-    """Who asks for that is told which server it is, before anything is started; no address is shown."""
+    """Who asks for that learns which server it is, before anything is started; no address is shown."""
     stack = LocalStack(tmp_path / "run", secure=True, environ={variable: "redis://:secret@127.0.0.1:9"})
     with pytest.raises(StackError, match=f"--secure secures servers that it starts, and {variable} names") as told:
         stack.__enter__()

@@ -60,7 +60,7 @@ def found_for(access: KafkaAccess, *topics: str) -> str:
 
 
 def test_what_is_wrong_with_a_server_is_said_in_one_sentence(server: SecuredServer, tmp_path: Path) -> None:
-    """Name, port, TLS, certificate, login: each fault is told apart, and no secret is part of it."""
+    """Name, port, TLS, certificate, login: each fault has its own sentence, and no secret is part of it."""
     scram, wrong = server.access("SCRAM-SHA-512"), tmp_path / "password"
     wrong.write_text("guessed")
     foreign = LocalAuthority(tmp_path / "foreign").ca_file
@@ -89,7 +89,7 @@ def test_what_is_wrong_with_a_server_is_said_in_one_sentence(server: SecuredServ
 
 
 def test_missing_rights_are_named(server: SecuredServer) -> None:
-    """Who may log in and has no rights to the topics is told so; topics that are not made are no fault."""
+    """A login without rights to the topics is reported; topics that are not made are no fault."""
     scram = server.access("SCRAM-SHA-512")
     write_one(scram, "rights.topic", "x")
     assert "1 of 2 topics are not made yet" in found_for(scram, "rights.topic", "rights.none")

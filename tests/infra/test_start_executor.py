@@ -30,7 +30,7 @@ def test_the_class_of_executors_is_in_the_jars_that_are_locked() -> None:
 
 
 def test_an_executor_that_nobody_asked_for_is_one_sentence() -> None:
-    """Whoever starts one by hand is told what is missing."""
+    """One started by hand says what is missing."""
     with pytest.raises(NotByKubernetesError, match=r"^An executor needs SPARK_EXECUTOR_ID, which Spark sets .*\.$"):
         executor_command({**SAID, "SPARK_EXECUTOR_ID": ""}, Path("/java"), Path("/spark"))
 

@@ -44,7 +44,7 @@ def test_signed_and_unsigned_masks_are_the_same_bits() -> None:
 
 @st.composite
 def told_apart(draw: st.DrawFn) -> tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]]:
-    """Sets with what was published told apart; who published each notification; who had subscribers that got it."""
+    """Sets with publications kept separate; who published each notification; who had subscribers that got it."""
     names = st.tuples(st.sampled_from("pqr"), st.sampled_from([0, 1, 63, 64, 200]))
     publishers = draw(st.dictionaries(names, st.sampled_from(BROKERS), min_size=1))
     takers = {name: draw(st.sets(st.sampled_from(BROKERS))) for name in publishers}

@@ -174,7 +174,7 @@ def test_a_publisher_with_too_few_notifications_stays() -> None:
 
 
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
-    """Without a home nobody can be told to let the publisher go."""
+    """Without a home nobody can be asked to let the publisher go."""
     state = few_and_many()
     homeless = TreeState(Configuration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
     assert planned(homeless) == []

@@ -104,7 +104,7 @@ def test_at_most_n_are_traced_in_a_window() -> None:
 
 
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
-    """Without a home nobody can be told to let the publisher go."""
+    """Without a home nobody can be asked to let the publisher go."""
     state = fig_1_state()
     homeless = TreeState(Configuration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
     assert planned(homeless) == []

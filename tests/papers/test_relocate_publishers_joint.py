@@ -243,7 +243,7 @@ def test_delay_can_be_weighted_in() -> None:
 
 
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
-    """Without a home nobody can be told to let the publisher go; others move."""
+    """Without a home nobody can be asked to let the publisher go; others move."""
     state = exchange_state()
     tree = Configuration.of(0, state.configuration.brokers, state.configuration.links, {"q": "b00"})
     free = replace(state.inventory, load_max_per_s=None)

@@ -162,7 +162,7 @@ def test_same_state_and_seed_give_the_same_proposals() -> None:
 
 
 def test_links_alone_where_publishers_cannot_move() -> None:
-    """Windows that do not tell what was published from what was delivered leave publishers where they are."""
+    """Windows that do not separate published from delivered leave publishers where they are."""
     overlay = draw_overlay(random.Random(8), brokers_max=9)
     untold = [replace(span, delivered=None) for span in overlay.spans]
     proposals = planned(state_of(replace(overlay, spans=untold)))

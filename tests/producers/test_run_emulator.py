@@ -102,7 +102,7 @@ def test_status_is_written_whole(tmp_path: Path) -> None:
 
 
 def test_wrong_settings_stop_the_start(tmp_path: Path) -> None:
-    """Before anything is opened, all faults are told."""
+    """Before anything is opened, all faults are reported."""
     wrong = EmulatorSettings("", tmp_path / "inventory.json", queue_length_max=0)
     with pytest.raises(ValueError, match=r"queue_length_max is 0.*bootstrap is empty"):
         run_emulator(wrong, threading.Event())

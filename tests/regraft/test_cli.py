@@ -94,7 +94,7 @@ def test_program_lists_all_faults_and_ends_with_2() -> None:
 
 
 def test_program_ends_with_2_on_a_wrong_call() -> None:
-    """A flag that does not exist is told as such."""
+    """A flag that does not exist is reported as such."""
     command = [sys.executable, "-m", "regraft", "demo", "--fast"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == 2

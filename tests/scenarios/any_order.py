@@ -54,7 +54,7 @@ QUEUE_LENGTH_MAX = 10**9
 
 
 class AnyOrderOverlay(MortalBrokers, ManyControllers, ChangingMembers, EmulatedOverlay):
-    """Brokers, links, clients and controllers; nothing happens but what :meth:`apply` is told.
+    """Brokers, links, clients and controllers; nothing happens but what :meth:`apply` gets.
 
     ``trace`` takes a line for everything that brokers do, when it is a list. ``may_drop`` tells that brokers may cut
     clients off and drop notifications.

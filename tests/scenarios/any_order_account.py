@@ -1,7 +1,7 @@
 """Who is owed what and who got it, kept apart from any broker's tables: stands where the emulator's ledger does.
 
 In: what clients did and what brokers handed over, on a clock on which no two deeds happen at once. Out: a
-BrokenPromiseError as soon as something is wrong, unless it is told to count on. What waits at a publisher between two
+BrokenPromiseError as soon as something is wrong, unless it must count on. What waits at a publisher between two
 homes is not published yet: whoever judges a run asks the publishers' side for it.
 """
 

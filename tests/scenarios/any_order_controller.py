@@ -61,7 +61,7 @@ class AnyOrderController:
         self.shelf = shelf or PlanShelf(term)
         self.results: deque[CommandResult] = deque()
         self.events: deque[str] = deque(maxlen=50)
-        self.dead: frozenset[str] = frozenset()  # As the controller has been told.
+        self.dead: frozenset[str] = frozenset()  # As reported to the controller.
         self.kills = 0
         self.fenced = 0
         self._send = send

@@ -144,7 +144,7 @@ class ManyControllers:
         return self.controller.restart()
 
     def do_store(self, state: str) -> None:
-        """Plans can be stored, cannot be, or are without anybody being told."""
+        """Plans can be stored, cannot be, or fail silently."""
         for controller in self.controllers:
             controller.shelf.state = state
 

@@ -53,7 +53,7 @@ class AnyOrderTree(AnyOrderOverlay):
     ) -> None:
         super().__init__(inventory, limits, account, rival, spares)
         self.served: dict[str, list[tuple[int, str]]] = {}  # By subscription: since which epoch at which next home.
-        self.going: dict[str, tuple[int, str]] = {}  # By subscription: for which epoch it was told to go where.
+        self.going: dict[str, tuple[int, str]] = {}  # By subscription: for which epoch it was asked to go where.
 
     def do_subscribe(self, name: str, home: str, symbol: str, price_max: int) -> bool:
         """A subscriber comes; with a price above 0 it wants only what is cheaper."""

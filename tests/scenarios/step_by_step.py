@@ -112,7 +112,7 @@ class StepByStep:
         return {broker for broker, given in self.answers if given is outcome}
 
     def told_of(self, kind: type[Any]) -> list[Any]:
-        """Return what clients were told of this kind, oldest first."""
+        """Return what clients were notified of this kind, oldest first."""
         return [effect for _, effect in self.told if isinstance(effect, kind)]
 
     def publishers_at(self, broker: str) -> dict[str, int]:

@@ -134,7 +134,7 @@ def test_a_sequence_number_is_used_once() -> None:
 
 
 def test_an_effect_that_nobody_knows_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Effects that brokers learn must be told to the overlay, or a run would pass over them."""
+    """Effects that brokers learn must be passed to the overlay, or a run would pass over them."""
     overlay = small_tree()
     overlay.apply(("advertise", "p0", "b00", "A"))
     monkeypatch.setattr(TwoEpochBroker, "handle", lambda *_: [object()])

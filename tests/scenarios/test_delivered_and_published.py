@@ -98,7 +98,7 @@ def seen(request: pytest.FixtureRequest) -> tuple[list[ClosedWindow], Witness]:
 
 
 def test_windows_hold_what_was_published_and_delivered(seen: tuple[list[ClosedWindow], Witness]) -> None:
-    """V(n) are the brokers that published or delivered n, and what was delivered is told apart, bit by bit."""
+    """V(n) are the brokers that published or delivered n, and deliveries are kept separate, bit by bit."""
     windows, witness = seen
     assert sum(window.sets.notification_count > 100 for window in windows) >= 3
     for window in windows:

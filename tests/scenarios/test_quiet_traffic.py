@@ -1,4 +1,4 @@
-"""Quiet traffic of the emulator, with churn and with plans that are executed: no change of traffic is told."""
+"""Quiet traffic of the emulator, with churn and with plans that are executed: no change of traffic is reported."""
 
 import random
 from dataclasses import replace

@@ -94,7 +94,7 @@ def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
 
 
 def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
-    """A user that moves away from below it is told that it has all."""
+    """A user that moves away from below it is informed that it has all."""
     overlay = StepByStep(NEAR)  # The way from b2 to b1 leads over b0.
     topic = topic_at(NEAR, "b2")
     overlay.feed("b1", None, SubscribeRequest("s", "u", topic_filter(topic)))

@@ -173,7 +173,7 @@ def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> 
 
 
 def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics() -> None:
-    """Its time to say that it is drained begins when it has been told all, not with the first of its topics."""
+    """Its time to say that it is drained begins when it has got everything, not with the first of its topics."""
     overlay = StepByStep(PAIR)
     quick, slow = topic_at(PAIR, "b0"), topic_at(PAIR, "b1")
     overlay.feed("b1", None, AdvertiseRequest("p", topic_filter(slow)))

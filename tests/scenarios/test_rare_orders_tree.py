@@ -307,7 +307,7 @@ def test_a_publisher_that_ends_at_its_next_home_is_known_until_its_old_one_has_s
 
 
 def test_a_stay_that_begins_and_ends_while_the_earlier_one_waits_to_end_takes_only_itself_back() -> None:
-    """All three wait until the transition is over: the end of the first stay is still to be told."""
+    """All three wait until the transition is over: the end of the first stay is still to be reported."""
     overlay = StepByStep(PAIR)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL, 0))
     overlay.run()

@@ -55,7 +55,7 @@ def test_a_reassignment_costs_no_more_messages_than_the_paper_bounds() -> None:
 
 
 def test_users_that_end_and_come_again_in_the_middle_of_a_plan_are_served() -> None:
-    """A user that is told to move leaves, and comes back to its old home under the same name."""
+    """A user that is asked to move leaves, and comes back to its old home under the same name."""
     run = RingRun(6, 4, 10, 5)
     moves = run.random_moves(5)
     virtual = run.virtual

@@ -19,7 +19,7 @@ WITHOUT_B1_LATER = Configuration.of(2, WITHOUT_B1.brokers, WITHOUT_B1.links)
 
 
 class Repair(StepByStep):
-    """A line of brokers, or what is told, of which b1 dies: what it holds and what is on its links is lost."""
+    """A line of brokers, or a given overlay, of which b1 dies: what it holds and what is on its links is lost."""
 
     def __init__(self, configuration: Configuration = LINE) -> None:
         super().__init__(configuration)

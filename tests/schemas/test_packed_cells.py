@@ -38,7 +38,7 @@ def test_single_and_packed_cells_are_all_counted() -> None:
 
 
 def test_a_counter_beyond_seven_bytes_stands_at_its_end() -> None:
-    """The largest number that can be told is told; nothing wraps around."""
+    """The largest number that fits is kept; nothing wraps around."""
     (cell,) = PackedSecond.of(1, [("p", 0, 1, COUNT_MAX + 1, COUNT_MAX, 0)]).cells()
     assert cell == ("p", 0, 1, COUNT_MAX, COUNT_MAX, 0)
 

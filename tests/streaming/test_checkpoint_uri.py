@@ -35,7 +35,7 @@ def test_what_is_no_uri_is_refused(tmp_path: Path, uri: str) -> None:
 
 
 def test_spark_submit_takes_either(tmp_path: Path) -> None:
-    """What has a scheme is a URI; what the job keeps on this machine is then where it is told."""
+    """What has a scheme is a URI; what the job keeps on this machine is then where the settings say."""
     given = ["--bootstrap", "h:1", "--checkpoint"]
     assert parse_settings([*given, "c"]) == StreamingSettings("h:1", Path("c"))
     at_uri = parse_settings([*given, "s3a://b/c", "--directory", str(tmp_path)])
@@ -53,7 +53,7 @@ def job(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> 
 
 @pytest.mark.spark
 def test_small_files_are_replaced_and_read_as_on_a_disk(job: StreamingSettings) -> None:
-    """Whatever was written last is read, nothing else is left beside it, and a missing one is told as such."""
+    """Whatever was written last is read, nothing else is left beside it, and a missing one is reported as such."""
     file = HadoopPath(job.checkpoint_uri) / "file.json"
     for text in ("old", "new, and longer"):
         replace_file(file, text)
@@ -109,7 +109,7 @@ def test_another_machine_knows_the_brokers_that_were_added(job: StreamingSetting
 @pytest.mark.spark
 @pytest.mark.parametrize("uri", ["s3a://bucket/checkpoint", "nowhere://host/checkpoint"])
 def test_a_store_that_sparks_java_does_not_know_is_told(spark: SparkSession, tmp_path: Path, uri: str) -> None:
-    """One sentence has the URI, what Java said and what to do; another fault of a store is told as one."""
+    """One sentence has the URI, what Java said and what to do; another fault of a store is reported as one."""
     job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
     with pytest.raises(NoFileSystemError):
         HadoopPath(uri).exists()

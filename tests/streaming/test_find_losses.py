@@ -1,4 +1,4 @@
-"""What people are told of telemetry that is gone, and how another topic of the same name is known."""
+"""What is reported of telemetry that is gone, and how another topic of the same name is known."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_the_event_says_which_records_of_when_are_gone() -> None:
 
 
 def test_an_event_about_thousands_of_partitions_stays_short() -> None:
-    """Some are named, the rest counted; without an answer of Kafka the number alone is told."""
+    """Some are named, the rest counted; without an answer of Kafka the number alone is reported."""
     many = loss_event("t", 5_000, [Loss(("t", number), 0, 1, None) for number in range(5_000)], 0)
     assert "; and 4980 partitions more" in many.text
     assert len(many.details) == 23

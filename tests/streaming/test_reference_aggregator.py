@@ -67,7 +67,7 @@ def short(window: ReferenceWindow) -> set[str]:
     "ahead_ms", [900, 1_500, 2_000, 3_000, 30_000, 59 * 60_000, -1_500, -3_000, -30_000, -7_200_000]
 )
 def test_a_wrong_clock_costs_nobody_else_a_window(ahead_ms: int) -> None:
-    """Whatever one clock of five shows, the windows of the others are whole, and its own distance is told."""
+    """Whatever one clock of five shows, the windows of the others are whole, and its own distance is reported."""
     aggregator = ReferenceAggregator(WINDOW_MS, 2_000, BOUNDS)
     windows = [window for window in run(aggregator, {"b0": ahead_ms}, 60) if window.marker.window_start_ms > BEGIN_MS]
     assert len(windows) >= 8

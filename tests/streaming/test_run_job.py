@@ -315,7 +315,7 @@ def test_wrong_clocks_cost_the_other_brokers_nothing(spark: SparkSession, job: S
 
 
 def test_telemetry_with_the_senders_own_times_is_refused(job: StreamingSettings) -> None:
-    """On a topic made before, one is told how to alter it; a replay, which puts old times back, may read it."""
+    """For an existing topic the message says how to alter it; a replay, which puts old times back, may read it."""
     made = [dataclasses.replace(TELEMETRY, timestamps=CREATE_TIME)]
     old = dataclasses.replace(job, namespace=f"{job.namespace}-old")
     create_topics(KafkaAccess(job.bootstrap), made, old.namespace)
@@ -571,7 +571,7 @@ def test_a_topic_that_refuses_rows_ends_the_job(spark: SparkSession, job: Stream
 
 
 def test_a_writer_without_kafka_gives_up_in_time() -> None:
-    """A Kafka that is not there is told with its address after the time-out, not waited for."""
+    """A Kafka that is not there is reported with its address after the time-out, not waited for."""
     writer = StateWriter(KafkaAccess("127.0.0.1:9"), "none", 1_000)
     with pytest.raises(StateWriteError, match=r"could not write none.dead-letters: .*127.0.0.1:9 up"):
         writer.write_dead_letters([DeadLetter("t", 0, 0, "r", b"", 0)])

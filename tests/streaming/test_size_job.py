@@ -46,7 +46,7 @@ def test_what_is_set_wins_over_the_rule(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_keeps_its_shards_as_the_fleet_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left to the rule, the number is that of the start; who sets another one is told."""
+    """Left to the rule, the number is that of the start; another one that is set is reported."""
     fleet = range(1_200)
     monkeypatch.setattr(module, "known_brokers", lambda _: fleet)
     job = StreamingSettings("none:1", tmp_path / "checkpoint")

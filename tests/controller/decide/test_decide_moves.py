@@ -178,7 +178,7 @@ def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
 
 
 def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same() -> None:
-    """Without traffic the move saves nothing; where a window does not tell what was delivered, nothing is said."""
+    """Without traffic the move saves nothing; where a window does not report what was delivered, nothing is said."""
     plan = carried_out_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     others = {"q": "b00", "r": "b02"}

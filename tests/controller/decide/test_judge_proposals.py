@@ -227,7 +227,7 @@ def test_one_bar_for_links_and_homes() -> None:
 
 
 def test_verdicts_have_an_order() -> None:
-    """Where several things are wrong the first of the order is told."""
+    """Where several things are wrong the first of the order is reported."""
     worst = replace(CALM, plan_running="plan-3", windows_since_plan=0, muted_until_ms={"swap_links_ci": 9999})
     bad = proposal_of(("b00", "b01"), ("b01", "b03"))
     assert verdict_of(bad, worst)[0] is Verdict.PLAN_RUNNING

@@ -198,7 +198,7 @@ def test_a_paused_controller_decides_nothing_until_it_is_resumed_through_restart
     give(overlay, OrderKind.RESUME, WHOLE_OVERLAY)
     overlay.run_windows(8)
     assert overlay.phases == [PlanPhase.COMPLETED]
-    assert len(overlay.events_of(EventKind.ORDER_TAKEN)) == 2  # What was ordered while it was away is told, too.
+    assert len(overlay.events_of(EventKind.ORDER_TAKEN)) == 2  # What was ordered while it was away is reported, too.
 
 
 def test_a_plan_under_way_goes_on_while_adaptation_is_paused() -> None:

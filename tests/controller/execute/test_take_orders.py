@@ -131,7 +131,7 @@ def test_an_approval_that_a_refusal_overtakes_is_too_late() -> None:
 
 
 def test_what_came_of_an_order_is_kept_once_through_restarts() -> None:
-    """The topic hands a restarted controller what was told before; what was open then is closed now."""
+    """The topic hands a restarted controller what was reported before; what was open then is closed now."""
     overlay = reviewed()
     approval = order_of(overlay, OrderKind.APPROVE, "plan-1")
     overlay.ports.orders.records.append(GivenOrder(approval, is_new=False))

@@ -1,4 +1,4 @@
-"""A single subscriber that is told apart goes where it saves most; its price is the one that the judge finds."""
+"""A separately reported subscriber goes where it saves most; its price is the one that the judge finds."""
 
 import random
 from dataclasses import replace

@@ -53,7 +53,7 @@ def _namespace(request: pytest.FixtureRequest) -> str:
 def test_the_register_gives_the_number_of_subscriptions(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
 ) -> None:
-    """Publishers do not count, who left does not either, and who is told twice counts once."""
+    """Publishers do not count, who left does not either, and one reported twice counts once."""
     for name in ("s1", "s2", "s3", "s2"):
         register.put(name)
     register.put("p1", Role.PUBLISHER)

@@ -110,7 +110,7 @@ def test_every_line_of_a_transition_carries_plan_and_epoch() -> None:
 
 
 def test_every_event_is_a_line_with_its_plan_and_epoch() -> None:
-    """Also the last one of a plan, which is told when the plan is over; what concerns no plan names none."""
+    """Also the last one of a plan, which is reported when the plan is over; what concerns no plan names none."""
     run = MeasuredOverlay(overlay_of())
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         run.overlay.run_windows(12)

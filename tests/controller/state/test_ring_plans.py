@@ -1,4 +1,4 @@
-"""Plans of a ring: what they lead to, what the log knows of them, what each broker is told, and what people read."""
+"""Plans of a ring: what they lead to, what the log knows of them, what each broker gets, and what people read."""
 
 import msgspec
 import pytest

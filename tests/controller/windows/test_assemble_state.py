@@ -184,7 +184,7 @@ def test_homes_and_hand_overs_reach_the_window() -> None:
 
 
 def test_windows_of_version_1_have_no_homes() -> None:
-    """Rows that do not tell published from delivered leave every publisher where it is."""
+    """Rows that do not separate published from delivered leave every publisher where it is."""
     (window,) = closed_from(window_records(0))
     assert window.homes == {}
     assert window.untold == {"p0"}

@@ -207,7 +207,7 @@ def test_a_gap_and_a_transition_are_no_change() -> None:
 
 
 def test_a_broker_that_dies_or_comes_back_is_no_change() -> None:
-    """Its clients are gone, or there again, and settle in the windows after; a later shift is told as ever."""
+    """Its clients are gone, or there again, and settle in the windows after; a later shift is reported as ever."""
     detector, traffic = ChangeDetector(2000.0), Traffic(7)
     lives = dict.fromkeys(BROKERS, 1)
     members = [lives] * 30 + [dict.fromkeys(BROKERS[1:], 1)] * 10 + [lives | {BROKERS[0]: 2}] * 10

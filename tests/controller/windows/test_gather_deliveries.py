@@ -1,4 +1,4 @@
-"""Delivery rows become sets, homes and hand-overs; what does not tell published from delivered names no home."""
+"""Delivery rows become sets, homes and hand-overs; what does not separate published from delivered names no home."""
 
 import random
 

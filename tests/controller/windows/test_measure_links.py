@@ -1,4 +1,4 @@
-"""Measured links: what is measured takes the place of what is told, and what comes and goes does not."""
+"""Measured links: measurements replace the inventory's costs, and what comes and goes does not."""
 
 import itertools
 

@@ -140,7 +140,7 @@ def test_parts_are_told_for_a_time() -> None:
 
 
 def test_the_block_of_a_part_says_which() -> None:
-    """Beyond what fits, nothing is told; blocks of sequence numbers and of counts are of no part."""
+    """Beyond what fits, nothing is reported; blocks of sequence numbers and of counts are of no part."""
     block = part_block(5, 3, 99)
     assert block is not None
     part = part_of_block(block)

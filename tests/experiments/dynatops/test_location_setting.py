@@ -44,7 +44,7 @@ def test_the_busiest_three_months_are_taken(recording: Path) -> None:
 
 
 def test_the_shipped_cut_is_shorter_and_kept_whole(tmp_path: Path) -> None:
-    """A folder without check-ins is told."""
+    """A folder without check-ins is reported."""
     assert recorded_movements(None).days < PAPER_DAYS
     with pytest.raises(CheckinFileError, match="--data must name the folder"):
         recorded_movements(tmp_path)

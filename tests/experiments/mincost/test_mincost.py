@@ -76,7 +76,7 @@ def test_sizes_hold_each_setting_once() -> None:
 
 
 def test_users_that_brokers_redirect_end_cheaper_within_room() -> None:
-    """From random homes; who declines stays, and is told apart from who moved."""
+    """From random homes; who declines stays, and is distinguished from who moved."""
     instance = draw_instance(SMALL, np.random.default_rng(4))
     homes = pack_random(instance, np.random.default_rng(5))
     before_per_s = PackingCosts(instance, homes).cost_per_s

@@ -226,7 +226,7 @@ def test_a_range_is_met_at_both_ends(most: float, expected: Verdict) -> None:
 
 
 def test_ten_hops_take_at_most_five_seconds() -> None:
-    """By the paper's protocol; ours is told beside it."""
+    """By the paper's protocol; ours is reported beside it."""
     figures = [figure("paper_wait_ms_max", 5_100.0, hops=10), figure("move_ms_max", 4_000.0, hops=10)]
     assert judge_migration_time(Measured(figures)).verdict is Verdict.REFUTED
 

@@ -187,7 +187,7 @@ def test_an_epoch_before_one_that_was_aborted_is_prepared_no_more(overlay: Overl
 
 @BOTH
 def test_a_plan_of_a_later_epoch_is_refused_while_one_is_under_way(overlay: OverlayConfiguration) -> None:
-    """The controller is told that the broker belongs to another plan; from another epoch, that it is elsewhere."""
+    """The controller learns that the broker belongs to another plan; from another epoch, that it is elsewhere."""
     broker = FencedBroker(overlay)
     broker.go((PREPARE,))
     (answer,) = broker.obey(broker.command(PREPARE, 2))

@@ -136,7 +136,7 @@ def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
     homes.publishers.leave("p", 0, "b3")
     assert not homes.publishers.drop("p", 0, may_return=True)
     homes.publish()
-    over = UnadvertiseRequest("p", 0)  # Who takes a stay that is over is told so, and has it no longer.
+    over = UnadvertiseRequest("p", 0)  # Who takes a stay that is over is notified, and has it no longer.
     assert homes.take_asked() == [("b3", over), ("b1", 1)]
     homes.publishers.leave("p", 1, "b2")
     homes.publishers.take("p", 0, "b2")

@@ -21,7 +21,7 @@ from regraft.producers.emulator.user_clients import BrokerTopics, UserClients, t
 
 
 class Homes:
-    """Keeps what is asked of each home, and what listeners are told."""
+    """Keeps what is asked of each home, and what listeners get."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ClientRequest]] = []
@@ -190,7 +190,7 @@ def test_a_user_that_has_left_is_not_waited_for() -> None:
 
 
 def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -> None:
-    """A user that left and came back to the same home is told to move because of its first stay."""
+    """A user that left and came back to the same home is asked to move because of its first stay."""
     homes, _ = connected("a")
     homes.users.disconnect("u")
     homes.users.connect("u", "b1", "a")

@@ -138,7 +138,7 @@ def test_death_is_repaired_and_the_broker_comes_back() -> None:
 
 
 def test_broker_that_was_taken_for_dead_is_taken_in_again() -> None:
-    """It lives on in its old epoch, is told to start over, and then hears all, though its process never ended."""
+    """It lives on in its old epoch, is asked to start over, and then hears all, though its process never ended."""
 
     async def steps(site: MemorySite) -> None:
         fleet = site.fleet

@@ -47,7 +47,7 @@ async def opened(broker: Any, heard: Heard) -> Door:
 
 
 def test_interest_comes_goes_and_stood_before(run_door: Callable[..., None]) -> None:
-    """Each subject is told once however many want it, what stood before the door was opened too, and its end once."""
+    """Each subject is reported once however many want it, earlier ones at the start, and its end once."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         first = await broker.want("before.*") if broker.TELLS_BEFORE else None
@@ -70,7 +70,7 @@ def test_interest_comes_goes_and_stood_before(run_door: Callable[..., None]) -> 
 
 
 def test_queue_group_is_one_interest(run_door: Callable[..., None]) -> None:
-    """A subject that queue groups and plain subscribers want is told once, and gets one message each from a door."""
+    """A subject that queue groups and plain subscribers want is reported once, and each gets one message."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         door = await opened(broker, heard)

@@ -174,7 +174,7 @@ def test_session_that_is_over_wants_nothing(run_site: Callable[..., None]) -> No
 
 
 def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None], tmp_path: Path) -> None:
-    """The broker does not tell again what its clients want, so the door keeps it; a file that is spoilt is told."""
+    """The broker does not report again what its clients want, so the door keeps it; a spoilt file is reported."""
     file = tmp_path / "interest.json"
 
     async def steps(site: MqttSite) -> None:
@@ -201,7 +201,7 @@ def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None]
 
 
 def test_log_file_tells_what_nobody_heard(run_site: Callable[..., None], tmp_path: Path) -> None:
-    """What was subscribed and ended before the node came, and while it was away, is known; nothing else is told."""
+    """What was subscribed and ended before the node came, and while it was away, is known; nothing else is reported."""
     more = {"log_file": tmp_path / "b01.log", "interest_file": tmp_path / "interest.json"}
 
     async def steps(site: MqttSite) -> None:

@@ -58,7 +58,7 @@ def test_common_topics_are_subjects_as_nats_has_them(topic: str, subject: str) -
 
 @pytest.mark.parametrize("subject", ["a/b.c", "a.+", "a#", "a/x.b", "a/x110000/", "a" * 70_000])
 def test_subject_that_is_no_topic_is_refused(subject: str) -> None:
-    """What only NATS can say is told, never handed over under another name."""
+    """What only NATS can say is reported, never handed over under another name."""
     with pytest.raises(TopicError):
         topic_of(subject)
 

@@ -192,7 +192,7 @@ def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path) -> None
 
 
 def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
-    """What a later version wrote is not guessed at; what says nonsense of itself is told as damaged."""
+    """What a later version wrote is not guessed at; what says nonsense of itself is reported as damaged."""
     write(tmp_path / "rec.avro", telemetry(range(10)))
 
     def newer(meta: dict[str, str]) -> dict[str, str]:

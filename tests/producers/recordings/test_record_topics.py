@@ -129,7 +129,7 @@ def test_the_register_is_recorded_whole_and_telemetry_from_now_on(
 
 
 def test_topics_of_all_agents_are_recorded_as_one(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Their partitions are told apart, as both begin at offset 0; what has no agents keeps its number."""
+    """Their partitions are distinguished, as both begin at offset 0; what has no agents keeps its number."""
     producer, bootstrap = cluster
     results = [CommandResult("plan-1", CommandPhase.PREPARE, name, 1, Outcome.PREPARED, "", 3, 0) for name in "ab"]
     for agent, result in zip(("east", "west"), results, strict=True):
@@ -273,7 +273,7 @@ def test_live_namespaces_are_refused(cluster: tuple[Producer, str], tmp_path: Pa
 
 
 def test_a_stopped_replay_ends_at_once(cluster: tuple[Producer, str], tmp_path: Path) -> None:
-    """Told to stop, a replay that would last an hour ends, and what was put is on Kafka."""
+    """Asked to stop, a replay that would last an hour ends, and what was put is on Kafka."""
     producer, bootstrap = cluster
     producer.list_topics("stopped.telemetry", timeout=10)
     write(tmp_path / "rec.avro", telemetry(range(20)))

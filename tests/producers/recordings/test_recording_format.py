@@ -148,7 +148,7 @@ def test_a_header_is_read_again() -> None:
 
 
 def test_limits_of_a_recording_are_checked() -> None:
-    """Sizes, times and levels that cannot be are told with the value and the limit."""
+    """Sizes, times and levels that cannot be are reported with the value and the limit."""
     faults = RecordingLimits(rotate_mb=0, rotate_s=-1, compress_level=23).faults()
     assert [fault.split()[0] for fault in faults] == ["rotate_mb", "rotate_s", "compress_level"]
     assert RecordingLimits().faults() == []

@@ -80,8 +80,8 @@ def without_times(found: Backtest) -> list[Any]:
 def test_windows_of_a_recording_are_those_of_the_reference(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However the work is divided, deliveries, changes of clients and markers are the reference's, and nothing is told
-    twice."""
+    """However the work is divided, deliveries, changes of clients and markers equal the reference's, nothing is
+    reported twice."""
     recording = open_recording(recorded[0])
     first_ms = -(-(recording.first_ms or 0) // WINDOW_MS) * WINDOW_MS
     end_ms = (recording.last_ms or 0) // WINDOW_MS * WINDOW_MS
@@ -346,7 +346,7 @@ def windows_and_reference(file: Path, folder: Path) -> tuple[AggregatedRecording
 def test_what_can_be_read_of_a_damaged_recording_is_used(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
-    """A block with a wrong byte is left out, a file is read up to where it was cut, and both are told."""
+    """A block with a wrong byte is left out, a file is read up to where it was cut, and both are reported."""
     damaged = bytearray(recorded[0].read_bytes())
     block = open_recording(recorded[0]).blocks()[20]
     damaged[block.at + block.size // 2] ^= 0xFF

@@ -37,7 +37,7 @@ def own(costs: list[float], share: float, seed: int) -> list[float]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_real_difference_is_found_in_noise_that_all_share(seed: int) -> None:
-    """Three per cent are told from the best although the traffic swings by fifteen."""
+    """Three per cent are distinguished from the best although the traffic swings by fifteen."""
     base = traffic(seed)
     found = choose([outcome("best", own(base, 0.0, 1), 50), outcome("dear", own(base, 0.03, 2), 1)])
     assert [one.name for one in found.compared] == ["best", "dear"]
@@ -50,7 +50,7 @@ def test_a_real_difference_is_found_in_noise_that_all_share(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_those_that_cost_as_much_the_one_that_changes_least_is_taken(seed: int) -> None:
-    """What the windows do not tell apart is told by what it takes."""
+    """What the windows do not distinguish is chosen by its effort."""
     base = traffic(seed)
     found = choose([outcome("busy", own(base, 0.0, 1), 50), outcome("calm", own(base, 0.0005, 2), 3)])
     assert found.taken.name == "calm"

@@ -49,7 +49,7 @@ def test_a_recording_is_described() -> None:
 
 
 def test_a_cut_recording_is_described_up_to_the_cut(tmp_path: Path) -> None:
-    """What is there is told, with the warning, and the command ends with 1."""
+    """What is there is reported, with the warning, and the command ends with 1."""
     (tmp_path / "cut.avro").write_bytes(SMALL.read_bytes()[:-1_000])
     answer = regraft_says("recording", str(tmp_path / "cut.avro"), "--json")
     assert answer.exit_code == 1

@@ -53,7 +53,7 @@ def test_other_commands_find_the_servers_until_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_one_sentence(tmp_path: Path) -> None:
-    """Whoever has a Kafka on 9092 already is told so, and what to do, before anything is started."""
+    """A Kafka already on 9092 is reported, with what to do, before anything is started."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
         rival.listen()

@@ -141,7 +141,7 @@ def test_a_loop_that_cannot_decide_is_degraded(changes: dict[str, Any], reason: 
 
 
 def test_what_a_person_ordered_is_no_fault() -> None:
-    """A plan under way or waiting, a pause and maintenance are told beside the verdict."""
+    """A plan under way or waiting, a pause and maintenance are reported beside the verdict."""
     why = {"by": "ann", "reason": "release", "since_ms": NOW_MS, "until_ms": 0}
     away = tuple(Maintenance(**why, broker=broker, evacuate=False) for broker in ("b07", "b09"))
     orders = StandingOrders(StandingOrder(**why), away)
@@ -186,7 +186,7 @@ def test_silence_is_told_by_service() -> None:
 
 
 def test_a_ledger_that_is_not_clean_degrades() -> None:
-    """Lost, repeated and reordered notifications are told by their number, but for what a detour excuses."""
+    """Lost, repeated and reordered notifications are reported by their number, but for what a detour excuses."""
     ledger = {"lost": 2, "repeated": 0, "out_of_order": 8, "out_of_order_on_detours": 7}
     services = {"controller": ServiceState(1), "emulator": ServiceState(1, {"ledger": ledger, "clusters_diverted": 3})}
     found = judge_status(services, controller(), {}, SETTINGS, NOW_MS)

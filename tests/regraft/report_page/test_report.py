@@ -83,7 +83,7 @@ def test_figures_are_the_same_for_the_same_run() -> None:
 
 
 def test_figures_are_svg_with_a_description() -> None:
-    """Readers who cannot see the curve are told what it shows."""
+    """Readers who cannot see the curve get a text of what it shows."""
     root = ElementTree.fromstring(draw_cost_curve(small_run()))
     assert root.get("role") == "img"
     assert "cost" in (root.get("aria-label") or "")
@@ -126,7 +126,7 @@ def test_report_shows_every_planner_on_the_same_traffic() -> None:
 
 
 def test_report_says_when_a_shadow_failed_or_began_again() -> None:
-    """Figures of a shadow that is not what it seems are told as such, and its fault as text."""
+    """Figures of a shadow that is not what it seems are reported as such, and its fault as text."""
     shadow = replace(small_shadow(None), faults=3, fault_text="KeyError: <b00>", starts=2)
     text = build_report(replace(small_run(), shadows=(shadow,)))
     assert "swap_links_ci failed 3 times: KeyError: &lt;b00&gt;." in text

@@ -164,7 +164,7 @@ def test_the_final_overlay_is_that_of_the_last_committed_plan() -> None:
 
 
 def test_the_last_word_on_a_plan_is_what_was_observed() -> None:
-    """Phases are told as events too, but only gains and aborts are outcomes."""
+    """Phases are reported as events too, but only gains and aborts are outcomes."""
     events = [
         AdaptationEvent("plan-1", kind, Severity.INFO, time_ms, kind.value, "plan-1")
         for time_ms, kind in enumerate((EventKind.PLAN_STARTED, EventKind.PLAN_COMPLETED, EventKind.PLAN_PHASE))

@@ -71,7 +71,7 @@ def test_one_wrong_delivery_fails_the_run(fault: str) -> None:
 
 
 def test_a_run_that_ended_with_a_service_says_which() -> None:
-    """What was measured until then is told all the same."""
+    """What was measured until then is reported all the same."""
     summary = summarise(replace(small_run(), given_up=("valkey ended with code 1 and is not started again",)))
     assert summary["deliveries"] == 34
     assert failures(summary) == ["valkey ended with code 1 and is not started again"]
@@ -125,7 +125,7 @@ def test_a_run_too_short_to_follow_the_shift_says_so() -> None:
 
 
 def test_a_run_whose_interests_never_shift_needs_no_plan_after_it() -> None:
-    """On a ring interests move on all the time, and no shift is looked for; on a tree one that did not come is told."""
+    """On a ring interests always move, and no shift is looked for; on a tree a missing one is reported."""
     assert failures(summarise(replace(small_run(), expects_regime_change=False, regime_change_ms=None))) == []
     (reason,) = failures(summarise(replace(small_run(), regime_change_ms=None)))
     assert reason.startswith("the interests never shifted")

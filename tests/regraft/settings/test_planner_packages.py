@@ -51,7 +51,7 @@ def test_a_planner_of_another_package_is_set_and_plans(packages: PlannerPackages
 
 
 def test_a_child_process_gets_its_settings(packages: PlannerPackages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through the environment, as those of our own planners; what is wrong with them is told, too."""
+    """Through the environment, as those of our own planners; what is wrong with them is reported, too."""
     packages.install("stars_two", SOURCE, join_all="SPEC")
     settings = settings_with("join_all", broker="b03")
     for name, value in settings.to_environment().items():

@@ -1,4 +1,4 @@
-"""Each planner has a table of its own in the settings; names of earlier versions are told, and read in recordings."""
+"""Each planner has its own table in the settings; names of earlier versions are reported, and read in recordings."""
 
 from dataclasses import fields
 from pathlib import Path

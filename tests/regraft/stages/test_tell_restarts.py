@@ -32,7 +32,7 @@ def test_a_restart_is_told_with_its_cause_and_where_to_look(code: int | None, wh
 
 @pytest.mark.stack
 def test_one_event_for_a_killed_service_and_none_for_starts_and_stops(tmp_path: Path) -> None:
-    """What the supervisor starts again is told; what is started, made to end or ends its work is not."""
+    """What the supervisor starts again is reported; what is started, made to end or ends its work is not."""
     mark = tmp_path / "mark"
     script = f"import os, pathlib, time; m = pathlib.Path({str(mark)!r}); n = m.exists(); m.touch(); "
     script += "time.sleep(0.3 if not n else 600); os.kill(os.getpid(), 9)"
