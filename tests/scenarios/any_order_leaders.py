@@ -144,7 +144,7 @@ class ManyControllers:
         return self.controller.restart()
 
     def do_store(self, state: str) -> None:
-        """Plans can be stored, cannot be, or fail silently."""
+        """Plans can be stored, cannot be, or are stored without acknowledgement."""
         for controller in self.controllers:
             controller.shelf.state = state
 
