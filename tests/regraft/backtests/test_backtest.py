@@ -255,7 +255,7 @@ def test_all_faults_of_a_call_are_told_at_once(recorded: tuple[Path, VirtualLoop
         (["--planner", "place_users_dynatops"], "cannot plan for a tree"),
         (["--planner", PEER, "--planner", PEER], "name each once"),
         (["--from", "2099-01-01"], "there is no whole window"),
-        (["--from", "soon"], "--from soon is no time"),
+        (["--from", "soon"], "--from soon is not a time"),
         (["--set", "tick_ms=3"], "write section.name=value"),
     ],
 )
