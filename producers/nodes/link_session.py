@@ -22,7 +22,7 @@ class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
     """The first frame in both directions.
 
     ``peer_life`` is the life of the other end that the sender has met last, empty for none, and ``received`` how many
-    of that life's frames it has taken.
+    of that life's frames it has taken. ``called`` is whom a caller wants to speak to, empty from who answers.
     """
 
     version: int
@@ -30,6 +30,7 @@ class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
     life: str
     peer_life: str
     received: int
+    called: str = ""
 
 
 class LinkSession:
@@ -53,9 +54,9 @@ class LinkSession:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def hello(self) -> Hello:
+    def hello(self, called: str = "") -> Hello:
         """Return what to begin a connection with."""
-        return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received)
+        return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received, called)
 
     def greet(self, hello: Hello) -> bool:
         """Take the peer's hello; return True if it has begun another life, not announced before.

@@ -205,7 +205,7 @@ class Links:
     # --- connections -------------------------------------------------------------------------------------------------
 
     def _connection(self, called: str | None) -> LinkConnection:
-        begin = None if called is None else self._peer(called).session.hello()
+        begin = None if called is None else self._peer(called).session.hello(called)
 
         def on_hello(connection: LinkConnection, hello: Hello) -> LinkSession:
             return self._greet(connection, hello, called)
@@ -233,6 +233,8 @@ class Links:
             raise LinkError(f"{hello.broker} speaks version {hello.version} of the links, {LINK_VERSION} is known here")
         if hello.broker not in self._addresses or hello.broker == self.broker:
             raise LinkError(f"{hello.broker!r} is no peer of {self.broker}: add it to the addresses of the nodes")
+        if hello.called and hello.called != self.broker:  # Else it would end the connection of its namesake here.
+            raise LinkError(f"{hello.broker} calls {hello.called}, this is {self.broker}: correct the addresses there")
         if called is not None and hello.broker != called:
             raise LinkError(f"{hello.broker} answered where {called} was called: correct the addresses of the nodes")
         if self._tls is not None and connection.transport is not None:

@@ -240,6 +240,26 @@ def test_stranger_is_turned_away() -> None:
     run_site(steps)
 
 
+def test_namesake_that_calls_another_disturbs_nobody() -> None:
+    """A b01 of other nodes that calls b03 at the address of b02 is turned away: no other life of the b01 known here."""
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.send("b02", End(1))
+        await until(lambda: site.heard["b02"] == [End(1)])
+        addresses = {"b01": ("127.0.0.1", 1), "b03": ("127.0.0.1", site.ports["b02"])}
+        namesake = Links("b01", "other", addresses, lambda *_: None, lambda _: None, LinkLimits(retry_ms=5.0))
+        await namesake.start("127.0.0.1", 0)
+        namesake.want(["b03"])
+        await until(lambda: namesake.counts["calls_failed"] > 2)
+        await namesake.close()
+        a.send("b02", End(2))
+        await until(lambda: site.heard["b02"] == [End(1), End(2)])
+        assert (b.counts["new_lives"], b.counts["cut"]) == (0, 0)
+
+    run_site(steps)
+
+
 @pytest.mark.parametrize("named", ["b02", "b03"])
 def test_certificate_must_name_the_broker(named: str, tmp_path: Path) -> None:
     """With TLS both ends prove who they are; a certificate of another broker is not taken."""
