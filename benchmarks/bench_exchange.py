@@ -40,7 +40,7 @@ Exchange = Callable[[], Awaitable[None]]
 
 
 async def count_messages(kind: str, first: int, last: int, exchange: Exchange) -> dict[str, int]:
-    """Publish at one broker, listen at another, exchange meanwhile; return what became of the messages."""
+    """Publish at one broker, listen at another, exchange meanwhile; return the fate of the messages."""
     sender, receiver = await end_at(kind, first), await end_at(kind, last)
     came: list[int] = []
     await receiver.listen(lambda payload: came.append(int(payload.split(b" ")[0])))
@@ -134,7 +134,7 @@ async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFlee
 
 
 def swaps(count: int, cuts: int = 0) -> Callable[[NodeFleet], Exchange]:
-    """Return an exchange of so many swaps, while so many connections are cut."""
+    """Return an exchange of this many swaps, while this many connections are cut."""
 
     def exchange_of(fleet: NodeFleet) -> Exchange:
         async def cut() -> None:
