@@ -62,14 +62,14 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
             lines.append("clocks farthest from Kafka's: " + ", ".join(f"{name} {ms:+d} ms" for name, ms in clocks))
     if cost is not None:
         lines.append(
-            f"cost: {_cost_text(cost)} per s, {cost['bootstrap_per_s']:.0f} with the first overlay "
+            f"cost: {_cost_text(cost)} per s, {cost['bootstrap_per_s']:,.0f} with the first overlay "
             f"({cost['saved_share']:.1%} saved), epoch {judged['epoch']}"
         )
         if cost["bounded"] is not None:
             lines.append(_bound_text(cost["bounded"], judged["time_ms"]))
     lines += money_lines(judged)
     lines += member_lines(judged["members"] or {})
-    lines += [f"plan {_plan_text(plan)}" for plan in judged["plans_last"]]
+    lines += [_plan_text(plan) for plan in judged["plans_last"]]
     lines += [f"alert: {alert.get('severity')}: {alert.get('text')}" for alert in judged["alerts"]]
     counted = ", ".join(f"{what} {count}" for what, count in judged["faults"].items() if count)
     if counted:
@@ -135,25 +135,25 @@ def _count_text(window: dict[str, Any]) -> str:
 
 def _cost_text(cost: dict[str, Any]) -> str:
     """Describe the overlay's cost, with its standard error if it is an estimate."""
-    error = f" (standard error {cost['error_per_s']:.0f})" if cost["error_per_s"] is not None else ""
-    return f"{'about ' if cost['sample_share'] < 1 else ''}{cost['now_per_s']:.0f}{error}"
+    error = f" (standard error {cost['error_per_s']:,.0f})" if cost["error_per_s"] is not None else ""
+    return f"{'about ' if cost['sample_share'] < 1 else ''}{cost['now_per_s']:,.0f}{error}"
 
 
 def _bound_text(bounded: dict[str, Any], now_ms: int) -> str:
     """Describe how far the overlay is at most from the best possible one, in the last window with a bound."""
     age_s = (now_ms - bounded["window_end_ms"]) / 1000
     return (
-        f"no overlay could cost less than {bounded['least_per_s']:.0f} per s; this one cost "
-        f"{bounded['cost_per_s']:.0f} then, {age_s:.0f} s ago"
+        f"no overlay could cost less than {bounded['least_per_s']:,.0f} per s; this one cost "
+        f"{bounded['cost_per_s']:,.0f} then, {age_s:.0f} s ago"
     )
 
 
 def _plan_text(plan: dict[str, Any]) -> str:
     undoes = f", undoes {plan['undoes']}" if plan["undoes"] else ""
     observed = plan["cost_observed_per_s"]
-    seen = "" if observed is None else f", observed {observed:.0f}"
+    seen = "" if observed is None else f", observed {observed:,.0f}"
     error = plan["gain_error_per_s"]
-    off = "" if error is None else f" (standard error of the saving {error:.0f})"
-    costs = f"cost {plan['cost_before_per_s']:.0f} -> {plan['cost_predicted_per_s']:.0f} per s predicted{off}{seen}"
+    off = "" if error is None else f" (standard error of the saving {error:,.0f})"
+    costs = f"cost {plan['cost_before_per_s']:,.0f} -> {plan['cost_predicted_per_s']:,.0f} per s predicted{off}{seen}"
     costs += f", estimated from {plan['sample_share']:.1%} of the notifications" if plan["sample_share"] < 1 else ""
     return f"{plan['plan']}: {plan['phase']}, epoch {plan['epoch_to']}, {costs}{undoes}"

@@ -33,6 +33,8 @@ PLAN_COLOUR = "#009e73"
 ABORTED_COLOUR = "#cc79a7"
 SHADOW_STYLES: tuple[tuple[str, Any], ...] = (("#e69f00", "-."), ("#56b4e9", (0, (4, 1, 1, 1, 1, 1))), ("#000000", ":"))
 LAYOUT_STEPS = 200
+LABEL_LENGTH_MAX = 52
+LEGEND_LINES, LINE_INCHES = 6, 0.22
 LINE_WIDTH_MIN, LINE_WIDTH_MAX = 0.6, 7.0
 
 _STYLE: dict[Any, Any] = {
@@ -58,7 +60,9 @@ def draw_cost_curve(record: RunRecord) -> str:
         axes.grid(axis="y", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         # Two columns: names of joined planners are long, and a browser's font may be wider than the one measured here.
-        figure.legend(loc="outside upper center", ncols=2, frameon=False)
+        legend = figure.legend(loc="outside upper center", ncols=2, frameon=False)
+        lines = sum(text.get_text().count("\n") + 1 for text in legend.get_texts())
+        figure.set_figheight(4.4 + LINE_INCHES * max(lines - LEGEND_LINES, 0) / 2)  # The curves keep their room.
         return _svg(figure, "cost", "Overlay cost per second in each window; the numbers are in the table below")
 
 
@@ -74,7 +78,7 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
     axes.plot(ends, bootstrap, color=BOOTSTRAP_COLOUR, linestyle="--", label="bootstrap overlay", **steps)
     for (colour, line), shadow in zip(cycle(SHADOW_STYLES), record.shadows, strict=False):
         costs = [window.shadows_per_s.get(shadow.planner, np.nan) for window in complete]  # A gap where it is unknown.
-        axes.plot(ends, costs, color=colour, linestyle=line, label=f"shadow: {shadow.planner}", **steps)
+        axes.plot(ends, costs, color=colour, linestyle=line, label=_in_lines(f"shadow: {shadow.planner}"), **steps)
     present = [window.cost_per_s for window in complete]
     axes.plot(ends, present, color=PRESENT_COLOUR, linewidth=2, label=_present_label(record), **steps)
     missing = [window for window in record.windows if not window.complete]
@@ -111,7 +115,19 @@ def _plot_changes(axes: mpl.axes.Axes, found_s: list[float]) -> None:
 
 
 def _present_label(record: RunRecord) -> str:
-    return f"overlay of its time ({record.planner})" if record.planner else "overlay of its time"
+    return _in_lines(f"overlay of its time ({record.planner})") if record.planner else "overlay of its time"
+
+
+def _in_lines(label: str) -> str:
+    """Return a label in lines that two columns have room for, broken before the names of joined planners."""
+    first, *others = label.split("+")
+    lines = [first]
+    for name in others:
+        if len(lines[-1]) + len(name) >= LABEL_LENGTH_MAX:
+            lines.append(f"+{name}")
+        else:
+            lines[-1] += f"+{name}"
+    return "\n".join(lines)
 
 
 def plan_time_ms(plan: Plan) -> int | None:

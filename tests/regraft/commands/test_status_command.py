@@ -214,7 +214,7 @@ def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path
     code, text = _run(tmp_path)
     assert code == 0
     assert text.splitlines()[0] == "healthy"
-    assert "cost: 600 per s, 1000 with the first overlay (40.0% saved), epoch 3" in text
+    assert "cost: 600 per s, 1,000 with the first overlay (40.0% saved), epoch 3" in text
     assert f"source: the status files in {tmp_path}" in text
     assert "\x1b" not in text
     long_ago_s = time.time() - 100

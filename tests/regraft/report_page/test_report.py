@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import msgspec
 import numpy as np
 
-from regraft.report_page.draw_figures import draw_cost_curve, place_brokers
+from regraft.report_page.draw_figures import LABEL_LENGTH_MAX, draw_cost_curve, place_brokers
 from regraft.report_page.report import build_report
 from regraft.schemas.plan import ClientMove, PlanPhase, Proposal
 from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_inventory, small_plan, small_run, small_shadow
@@ -146,3 +146,12 @@ def test_the_report_of_a_ring_counts_users_and_ids() -> None:
     assert "Publishers that moved" not in text
     page = _Page(text)
     assert page.open == []
+
+
+def test_long_names_in_a_legend_are_broken_before_it_runs_off_the_page() -> None:
+    """Two columns of labels are as wide as the page; the names of joined planners stay whole."""
+    joined = "link_regions_scot+exchange_places_scot+move_publishers_scot+relieve_links_scot"
+    text = draw_cost_curve(replace(small_run(), planner=joined))
+    shown = [line for line in re.findall(r">([^<>]+)</(?:text|tspan)>", text) if "_scot" in line]
+    assert max(map(len, shown)) <= LABEL_LENGTH_MAX
+    assert "".join(shown).endswith(f"({joined})")
