@@ -68,10 +68,12 @@ def list_plans(
     table = Table(box=None, pad_edge=False)
     for head in ("plan", "window's end", "phase", "changes", "saves/s", "observed/s"):
         table.add_column(head, no_wrap=head != "changes")
-    table.add_column("why, or why not", overflow="fold")
     for plan in plans:
         table.add_row(*_row(plan))
     Console().print(table)
+    for plan in plans:
+        if plan.history:
+            typer.echo(f"{plan.plan} {plan.phase}: {plan.history[-1].reason}")
     waiting = [plan.plan for plan in plans if plan.phase is PlanPhase.PROPOSED]
     if waiting:
         name = waiting[0]
@@ -210,10 +212,9 @@ def _row(plan: Plan) -> Sequence[str]:
     links, moves, ids = len(plan.links_added), len(plan.moves), len(plan.id_moves)
     counted = ((links, "link"), (moves, "move"), (ids, "place" if plan.has_places else "ring ID"))
     changes = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counted if count)
-    why = plan.history[-1].reason if plan.history else ""
     observed = f"{sum(gains):,.0f}" if gains else ""
     decided = _time(plan.window_end_ms)
-    return plan.plan, decided[5:], str(plan.phase), changes, saves, observed, why
+    return plan.plan, decided[5:], str(plan.phase), changes, saves, observed
 
 
 def _price(plan: Plan) -> float:
