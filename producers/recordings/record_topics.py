@@ -243,7 +243,8 @@ class TopicRecorder:
         except KafkaException as error:
             self._on_error(error.args[0])
             return
-        self.missed[topic.suffix] += max(begin - wanted, 0)
+        if begin > wanted:
+            self.missed[topic.suffix] += begin - wanted
 
     def _look_again(self) -> None:
         """Look for topics and partitions that were not there before."""

@@ -307,3 +307,20 @@ def test_recording_goes_on_when_kafka_is_back(tmp_path: Path) -> None:
         assert [one.value for one in found if one.key == key] == [one.value for one in messages if one.key == key]
     assert len(found) == len(messages)
     assert not running.recorder.missed
+
+
+def test_marks_of_transactions_are_no_records_that_were_missed(
+    cluster: tuple[Producer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a hole behind which something was deleted is counted: nobody reads that 0 records were lost."""
+    producer, bootstrap = cluster
+    send(producer, telemetry(range(4)))
+    running = Recording(bootstrap, tmp_path / "rec.avro", (TELEMETRY,), from_start=True)
+    place = TopicPartition(topic_name(TELEMETRY, LIVE), 0)
+    running.recorder._count_missed(TELEMETRY, place, 1)
+    assert not running.recorder.missed
+    running.end(4)
+    begin_at_3 = type("Deleted", (), {"get_watermark_offsets": lambda *_, **__: (3, 4)})()
+    monkeypatch.setattr(running.recorder, "_consumer", begin_at_3)
+    running.recorder._count_missed(TELEMETRY, place, 1)
+    assert running.recorder.missed == {TELEMETRY.suffix: 2}
