@@ -92,7 +92,7 @@ export function showPlanners(store, pane) {
     const times = counts?.decision_ms ?? {};
     const rows = counts ? [[counts.planner, "acts", last?.cost_per_s, counts.plans_completed, times[`acting:${counts.planner}`], ""]] : [];
     for (const [name, shadow] of Object.entries(shadows ?? {})) {
-      rows.push([name, "looks on", last?.cost_shadows_per_s?.[name], shadow.plans, times[`shadow:${name}`], shadow.fault_text]);
+      rows.push([name, "shadow", last?.cost_shadows_per_s?.[name], shadow.plans, times[`shadow:${name}`], shadow.fault_text]);
     }
     showIfOther(list, rows, () => table(["Planner", "Role", "Cost/s now", "Plans", "Decision, mean", "Decision, longest", "Fault"], rows.map(([name, role, costs, plans, time, fault]) =>
       [words(name).replaceAll("+", " + "), role, amount(costs), amount(plans), milliseconds(time?.mean_ms), milliseconds(time?.max_ms), fault || "none"])));

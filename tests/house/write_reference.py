@@ -51,7 +51,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.EPOCH_MISMATCH: "brokers report another epoch than the one in force",
     EventKind.MEMBER_CHANGED: "a broker joined, left, died, came back or is leaving",
     EventKind.JOIN_ASKED: "a broker that is no member asks to join",
-    EventKind.DEATHS_DOUBTED: "so many brokers are silent at once that nobody is declared dead",
+    EventKind.DEATHS_DOUBTED: "too many brokers are silent at once, so none is declared dead",
     EventKind.REPAIR_WAITS: "an overlay that is cut cannot be repaired yet",
     EventKind.CAPS_EXCEEDED: "a repair, join or leave puts brokers above their caps, as it has no choice",
     EventKind.CONTROLLER_STARTED: "a controller leads from now on",
@@ -167,7 +167,7 @@ def reference() -> str:
     parts = [
         ["# Reference", "", f"Commands, topics, records, metrics, events and verdicts. {MADE}"],
         ["All settings are in [settings](settings.md), rights in Kafka in [security](security.md)."],
-        ["## Commands", "", "`--help` of each tells its options and examples.", "", *commands()],
+        ["## Commands", "", "`--help` of each shows its options and examples.", "", *commands()],
         [
             "## Kafka topics",
             "",
