@@ -74,7 +74,7 @@ class AlertDesk:
         self.batch = DeskBatch()
 
     def stored(self) -> DeskBatch:
-        """Say that the batch is stored; return it, for its actions."""
+        """Report that the batch is stored; return it, for its actions."""
         batch, self.batch = self.batch, DeskBatch()
         return batch
 

@@ -16,7 +16,7 @@ FORM = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s+(\S+)")
 
 
 class QuietHoursError(ValueError):
-    """Say what is wrong with a text for quiet hours."""
+    """Reports what is wrong with a text for quiet hours."""
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ class SilentWatcher:
         return frozenset(self._seen_ms)
 
     def watch(self, window: SeenWindow, raised: RaisedAlerts) -> list[Finding]:
-        """Say which brokers the window lacks."""
+        """Name the brokers that the window lacks."""
         for broker in sorted(window.broker_names):
             if broker in self._seen_ms or len(self._seen_ms) < BROKERS_MAX:
                 self._seen_ms[broker] = window.end_ms

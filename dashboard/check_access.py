@@ -1,4 +1,4 @@
-"""Say who asks, and whether they may: orders need a token, and so does reading where the settings say so.
+"""Identify callers and check their rights: orders need a token, and so does reading where the settings say so.
 
 In: the header or cookie of a call. Out: the holder of its token, or a TokenRefusedError for the caller. Tokens belong
 to ``operator_tokens``, their revocation to ``revoked_tokens``.

@@ -28,11 +28,11 @@ LEEWAY_S = 5.0  # Clocks of the machine that made a token and of the one that ch
 
 
 class TokenSecretError(StackError):
-    """Say what is wrong with the secret, or with what a token was asked for."""
+    """Reports what is wrong with the secret, or with what a token was asked for."""
 
 
 class TokenRefusedError(Exception):
-    """Say why a token does not let its holder do what was asked for.
+    """Reports why a token does not let its holder do what was asked for.
 
     ``status`` is the HTTP status: 401 for an invalid token, 403 for one without the right. ``why`` is one word
     for programs.

@@ -15,7 +15,7 @@ REVOKED_BYTES_MAX = 1_000_000  # Some 20,000 tokens, each expiring within a mont
 
 
 class RevokedFileError(StackError):
-    """Say why the file of revoked tokens cannot be used."""
+    """Reports why the file of revoked tokens cannot be used."""
 
 
 class RevokedTokens:

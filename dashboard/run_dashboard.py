@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class DashboardError(StackError):
-    """Say in one sentence why there is no dashboard."""
+    """Reports in one sentence why there is no dashboard."""
 
 
 def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:

@@ -34,7 +34,7 @@ def add_sessions(app: FastAPI, access: AccessCheck) -> None:
 
     @app.get("/api/access")
     async def may_read(request: Request) -> dict[str, bool]:
-        """Say whether reading needs a token, and whether this browser may read."""
+        """Return whether reading needs a token, and whether this browser may read."""
         try:
             reader(request)
         except TokenRefusedError:
@@ -43,7 +43,7 @@ def add_sessions(app: FastAPI, access: AccessCheck) -> None:
 
     @app.get("/api/session")
     async def session(who: Annotated[Operator, Depends(holder)]) -> dict[str, Any]:
-        """Say who holds the token, until when, and whether it is good for orders."""
+        """Describe who holds the token, until when, and whether it is good for orders."""
         return {"by": who.name, "until_ms": who.until_ms, "can_order": who.can_order}
 
     @app.post("/api/session")

@@ -51,7 +51,7 @@ class OrderRequest(BaseModel):
 
 
 class OrderRefusedError(Exception):
-    """Say why an order was not given; ``status`` is the HTTP status."""
+    """Reports why an order was not given; ``status`` is the HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)

@@ -199,14 +199,14 @@ def _add_health(app: FastAPI, parts: DashboardParts) -> None:
 
     @app.get("/health")
     async def health() -> JSONResponse:
-        """Say whether a restart could help: whether the poller still looks."""
+        """Return whether a restart could help: whether the poller still looks."""
         late_ms = parts.poller.silent_ms()
         faults = [f"the live view was last asked {late_ms} ms ago"] if late_ms > looks_late_ms_max else []
         return answer(parts.ill_reason() is None, faults, 503 if faults else 200)
 
     @app.get("/ready")
     async def ready() -> JSONResponse:
-        """Say whether what pages show is live."""
+        """Return whether what pages show is live."""
         reason = parts.ill_reason()
         return answer(reason is None, [reason] if reason else [], 200 if reason is None else 503)
 

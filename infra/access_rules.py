@@ -43,7 +43,7 @@ EVERY_RULE = AclBindingFilter(
 
 
 class AccessRulesError(StackError):
-    """Say which rights could not be given, and what to do."""
+    """Reports which rights could not be given, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -10,7 +10,7 @@ FREE_MB_MIN = 500
 
 
 class DiskFullError(StackError):
-    """Say how much room there is, how much is needed, and where."""
+    """Reports how much room there is, how much is needed, and where."""
 
 
 def free_mb(directory: Path) -> int:

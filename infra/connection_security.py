@@ -19,7 +19,7 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretMissingError(StackError):
-    """Say which secret is not where the settings say it is kept."""
+    """Reports which secret is not where the settings say it is kept."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class TopicMismatchError(StackError):
-    """Say which topic is not as the table has it, and what to do."""
+    """Reports which topic is not as the table has it, and what to do."""
 
 
 def create_topics(

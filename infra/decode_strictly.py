@@ -20,7 +20,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class UnreadableRecordError(StackError):
-    """Say which record cannot be read, where it is, and the ways out."""
+    """Reports which record cannot be read, where it is, and the ways out."""
 
 
 def decode_strictly(message: Message, record_type: type[Record]) -> Record | None:

@@ -1,4 +1,4 @@
-"""Say what this machine has of what the local stack needs, what is missing, and what to do about it.
+"""Check what this machine has of what the local stack needs, what is missing, and how to fix it.
 
 In: the environment, the cache and an output directory. Out: findings, one per thing looked at; nothing is changed but a
 probe file that is removed again. Showing them is for the command line.

@@ -39,7 +39,7 @@ OTHER_SETUP_WAIT_S = 1800.0
 
 
 class JarError(StackError):
-    """Say which jars could not be had, or do not match the lock, and what to do."""
+    """Reports which jars could not be fetched, or do not match the lock, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ exec "{java}" "$@"
 
 
 class NoJavaError(StackError):
-    """Say that there is no Java 17 or 21, where it was looked for, and how to get one."""
+    """Reports that there is no Java 17 or 21, where it was looked for, and how to get one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class PortInUseError(StackError):
-    """Say that a wanted port is taken."""
+    """Reports that a wanted port is taken."""
 
 
 def choose_ports(count: int) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ POLL_S = 0.1
 
 
 class LockHeldError(StackError):
-    """Say that another process holds a lock; ``holder_pid`` is None where it could not be read."""
+    """Reports that another process holds a lock; ``holder_pid`` is None where it could not be read."""
 
     def __init__(self, message: str, holder_pid: int | None) -> None:
         super().__init__(message)

@@ -100,7 +100,7 @@ rootLogger.appenderRef.console.ref=console
 
 
 class KafkaError(StackError):
-    """Say why the local Kafka broker could not be prepared or started."""
+    """Reports why the local Kafka broker could not be prepared or started."""
 
 
 @dataclass(frozen=True, slots=True)

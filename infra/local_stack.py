@@ -34,7 +34,7 @@ EXTERNAL_TIMEOUT_S = 10.0
 
 
 class RunDirInUseError(StackError):
-    """Say that another run uses the run directory."""
+    """Reports that another run uses the run directory."""
 
 
 class LocalStack:

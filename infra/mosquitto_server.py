@@ -35,7 +35,7 @@ max_queued_messages 100000
 
 
 class NoMosquittoError(StackError):
-    """Say that no Mosquitto was found."""
+    """Reports that no Mosquitto was found."""
 
 
 def find_mosquitto() -> Path:

@@ -28,7 +28,7 @@ max_payload: 8MB
 
 
 class NoNatsError(StackError):
-    """Say that no NATS server program was found."""
+    """Reports that no NATS server program was found."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 
 class OrderKeyError(StackError):
-    """Say what is wrong with a key or a file of keys, and what to do; never with a part of a private key."""
+    """Reports what is wrong with a key or a file of keys, and what to do; never with a part of a private key."""
 
 
 @dataclass(frozen=True, slots=True)

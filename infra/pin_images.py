@@ -23,7 +23,7 @@ ASK_S_MAX = 60.0
 
 
 class NoDigestError(StackError):
-    """Say of which image the digest is not known, and why."""
+    """Reports which image's digest is unknown, and why."""
 
 
 def files_with_images(root: Path) -> Iterator[Path]:

@@ -23,7 +23,7 @@ LOOP_READ_S = 10.0  # Longest reading before the attempt is given up.
 
 
 class UnreadableTopicError(StackError):
-    """Say which topic could not be read to its end, and how far it was read."""
+    """Reports which topic could not be read to its end, and how far it was read."""
 
 
 def read_messages(

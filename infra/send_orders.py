@@ -19,7 +19,7 @@ WAIT_S_MAX = 10.0
 
 
 class OrderNotStoredError(StackError):
-    """Say which order did not reach Kafka, and why."""
+    """Reports which order did not reach Kafka, and why."""
 
 
 def send_order(

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class MetricsPortError(StackError):
-    """Say that the port for the metrics cannot be used."""
+    """Reports that the port for the metrics cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Pulse:
         self._beat_s = stopwatch_s()
 
     def beat(self) -> None:
-        """Say that the loop turns."""
+        """Report that the loop turns."""
         self._beat_s = self._stopwatch_s()
 
     def fault(self) -> str | None:

@@ -5,4 +5,4 @@ Only faults that a user can fix belong here; a broken invariant stays an ordinar
 
 
 class StackError(RuntimeError):
-    """Say in one sentence what is wrong with the local stack, with its value, the limit and what to do."""
+    """Reports in one sentence what is wrong with the local stack, with its value, the limit and what to do."""

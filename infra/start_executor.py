@@ -32,7 +32,7 @@ MEMORY = "SPARK_EXECUTOR_MEMORY"
 
 
 class NotByKubernetesError(StackError):
-    """Say which variables an executor needs and has not."""
+    """Reports which variables an executor needs and lacks."""
 
 
 def executor_command(environ: Mapping[str, str], java: Path, spark_home: Path) -> list[str]:

@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 class ServiceFailedError(StackError):
-    """Say that a service did not get ready, with the end of its log in ``log_tail``."""
+    """Reports that a service did not get ready, with the end of its log in ``log_tail``."""
 
     def __init__(self, message: str, log_tail: str) -> None:
         super().__init__(message)

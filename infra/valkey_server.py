@@ -52,7 +52,7 @@ requirepass {password}
 
 
 class NoRedisError(StackError):
-    """Say that no Valkey or Redis server program was found."""
+    """Reports that no Valkey or Redis server program was found."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,5 +31,5 @@ def farthest_clocks(offsets_ms: Mapping[str, int], count_max: int) -> dict[str, 
 
 
 def offset_text(offset_ms: int) -> str:
-    """Say an offset in words."""
+    """Return an offset as text."""
     return f"{abs(offset_ms) / 1_000:.3f} s {'ahead of' if offset_ms > 0 else 'behind'} Kafka's"

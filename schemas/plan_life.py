@@ -20,7 +20,7 @@ FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # With which a plan be
 
 
 class PhaseOrderError(ValueError):
-    """Say which plan was to enter a phase that its own does not lead to."""
+    """Reports which plan was to enter a phase that its own does not lead to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def share_fault(share: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """Say a share for people."""
+    """Return a share as text."""
     return f"1 of {round(1 / share)} notifications" if share < 1 else "all notifications"
 
 

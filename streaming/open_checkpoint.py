@@ -1,4 +1,4 @@
-"""Say whose checkpoint a directory is, before Spark touches it.
+"""Check whose checkpoint a directory holds, before Spark touches it.
 
 Spark takes a checkpoint of another window length without a word and reads its state wrongly, so a small file beside
 the checkpoint names the query version and the settings that the state depends on.

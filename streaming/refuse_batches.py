@@ -1,4 +1,4 @@
-"""Say of a decoded batch why it is refused, by the record's own bounds and the known brokers, in Spark's terms.
+"""Find why a decoded batch is refused, by the record's own bounds and the known brokers, in Spark's terms.
 
 In: the columns ``batch`` and ``topic``. Out: conditions, each with a reason. The bounds stand in :mod:`schemas.bounds`
 alone; clocks and what does not decode belong to :mod:`streaming.read_telemetry`.

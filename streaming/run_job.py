@@ -311,7 +311,7 @@ class _Job:
         log.info("windows_closed", **told, rows_ms=rows_ms, markers_ms=markers_ms, settle_ms=batch.reports[0].settle_ms)
 
     def _tell_losses(self, start: Offsets, end: Offsets, records: int) -> None:
-        """Say what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
+        """Report what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
         check_same_topics(start, end)
         missing = sum(end.get(place, offset) - offset for place, offset in start.items()) - records
         if missing <= 0:

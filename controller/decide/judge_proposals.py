@@ -227,7 +227,7 @@ def frailty_price_per_s(before: CutOff | None, after: CutOff | None, cost_per_s:
 
 
 def frailty_text(before: CutOff | None, after: CutOff | None) -> str:
-    """Say what the worst single death and a random one would cut off, before and after; empty where not known."""
+    """Describe what the worst single death and a random one would cut off, before and after; empty if unknown."""
     if before is None or after is None:
         return ""
     now, then = (f"{one.worst_share:.1%} ({one.worst_broker})" for one in (before, after))

@@ -12,7 +12,7 @@ from regraft.infra.stack_error import StackError
 
 
 class PlanLogBehindError(StackError):
-    """Say up to which epoch there are plans, at which the brokers are, and the way out."""
+    """Reports up to which epoch there are plans, at which the brokers are, and the way out."""
 
 
 def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> None:

@@ -35,7 +35,7 @@ class PlanReviewer:
         self._runner = runner
 
     def paused(self, now_ms: int) -> str:
-        """Say why nothing may be decided, empty when something may."""
+        """Return why nothing may be decided, empty when something may."""
         if not self._orders.is_known:
             return NOT_KNOWN
         order = self._orders.book.paused(now_ms)

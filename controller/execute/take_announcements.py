@@ -125,7 +125,7 @@ class AnnouncementTaker:
         return fit
 
     def _to_do(self, one: _Waiting, fleet: FleetView) -> str:
-        """Say what lets a broker in."""
+        """Describe what lets a broker in."""
         has_left = one.announcement.broker in fleet.members
         is_fit = not has_left and not against_announced(one.announcement, fleet.members)
         if self._settings.admit_announced and is_fit:

@@ -180,7 +180,7 @@ class Transition:
         return effects
 
     def foreign_part(self, result: CommandResult) -> str:
-        """Say what of an answer is not of this plan and this leader, empty when all is."""
+        """Describe what in an answer does not belong to this plan and leader, empty if nothing."""
         if result.plan != self.plan.plan:
             return "plan"
         if result.digest != self._digest:

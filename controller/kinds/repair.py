@@ -111,7 +111,7 @@ class Repair:
 
 
 def change_text(change: BrokerChange) -> str:
-    """Say which brokers are lost, leave, come back and join, for people."""
+    """Describe which brokers are lost, leave, come back and join, for people."""
     parts = (
         ("lost", change.lost - change.joined),
         ("started again", change.lost & change.joined),
@@ -128,5 +128,5 @@ def named_text(names: Sequence[str]) -> str:
 
 
 def moved_text(moves: Sequence[ClientMove], clients: str) -> str:
-    """Say how many clients, a plural, move."""
+    """Describe how many clients, a plural, move."""
     return f"{len(moves)} {clients} move" if len(moves) > 1 else f"1 {clients.removesuffix('s')} moves"

@@ -130,7 +130,7 @@ class FollowMembers:
             self._judge_outside(member, state, now_ms)
 
     def _silence(self, member: Member, window: ClosedWindow, heard: HeardBrokers) -> str:
-        """Say why a broker counts as silent, empty when it does not."""
+        """Return why a broker counts as silent, empty when it does not."""
         silent_ms = heard.silent_ms(member.broker, member.since_ms)
         if silent_ms >= self._settings.silence_ms:
             return f"silent for {silent_ms / 1000:g} s"

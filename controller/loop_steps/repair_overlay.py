@@ -79,7 +79,7 @@ class RepairOverlay:
             self._begin(change, state, now_ms)
 
     def _held(self, lost: frozenset[str], state: LoopState, now_ms: int) -> str:
-        """Say what keeps the controller from beginning a plan, empty when nothing does."""
+        """Describe what keeps the controller from beginning a plan, empty when nothing does."""
         paused = self._reviewer.paused(now_ms)
         if lost:
             return "" if any(is_dead_by_order(state.fleet.members[broker]) for broker in lost) else paused
@@ -180,7 +180,7 @@ class RepairOverlay:
         return self._kind.with_homes(present, seen) if seen else present
 
     def _tell(self, text: str, now_ms: int) -> None:
-        """Say once why nothing is done."""
+        """Report once why nothing is done."""
         if text and text != self._told:
             self._events.emit(AdaptationEvent("members", EventKind.REPAIR_WAITS, Severity.CRITICAL, now_ms, text))
         self._told = text

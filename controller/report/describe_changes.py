@@ -1,4 +1,4 @@
-"""Say in a few words what a proposal or a plan changes: links, ring IDs or places, homes of clients. For people only.
+"""Describe briefly what a proposal or a plan changes: links, ring IDs or places, homes of clients. For people only.
 
 Links are few; IDs and users are counted and only some of them named.
 """

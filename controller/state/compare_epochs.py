@@ -25,7 +25,7 @@ def brokers_elsewhere(window: ClosedWindow, epoch: int, transition_ended_ms: int
 
 
 def elsewhere_text(elsewhere: Mapping[str, int]) -> str:
-    """Say which brokers are at which epoch."""
+    """List which brokers are at which epoch."""
     by_epoch: dict[int, list[str]] = defaultdict(list)
     for broker, epoch in sorted(elsewhere.items()):
         by_epoch[epoch].append(broker)

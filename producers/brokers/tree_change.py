@@ -219,7 +219,7 @@ class TreeChange:
         return self._interests.learn_advertisement(LOCAL, message) + self._interests.settle((), now_ms)
 
     def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Say that a local publisher has ended; when this broker stamps the new epoch, after the transition.
+        """Report that a local publisher has ended; when this broker stamps the new epoch, after the transition.
 
         It must go over the tree that its last notifications took, behind them, and be everywhere before that epoch is
         retired: END of this broker must follow it. A stay that ends before it was advertised leaves no trace.

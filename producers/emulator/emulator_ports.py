@@ -50,7 +50,7 @@ class MembershipPort(Protocol):
     """The way of a broker that is no member to become one."""
 
     def announce(self, announcement: Announcement) -> None:
-        """Say that a broker asks to join."""
+        """Report that a broker asks to join."""
         ...
 
     def is_member(self, broker: str) -> bool:

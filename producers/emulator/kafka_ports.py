@@ -143,7 +143,7 @@ class KafkaPorts:
         self.answers.write(self._register, client, None)
 
     def announce(self, announcement: Announcement) -> None:
-        """Say that a broker asks to join, in the topic of its agent."""
+        """Report that a broker asks to join, in the topic of its agent."""
         if self._topics.speaks_for(announcement.broker):
             name = self._topics.name(ANNOUNCEMENTS, announcement.broker)
             self.answers.write(name, announcement.broker, announcement)

@@ -31,7 +31,7 @@ HEADER_BYTES_MAX = 1 << 28  # The inventory of 1000 brokers takes 20 MB.
 
 
 class RecordingError(StackError):
-    """Say why a file cannot be read as a recording, and what to do."""
+    """Reports why a file cannot be read as a recording, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

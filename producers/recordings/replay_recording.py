@@ -47,7 +47,7 @@ class ReplayProgress:
 
     @property
     def text(self) -> str:
-        """Say so in a few words."""
+        """Describe it in a few words."""
         moment = datetime.fromtimestamp(self.event_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         return moment if self.left_s is None else f"{moment}, {self.left_s:.0f} s left"
 

@@ -45,7 +45,7 @@ class ClockWatch:
         self._in_block.clear()
 
     def warning(self) -> str:
-        """Say how often a clock went back and how far; empty when it never did."""
+        """Describe how often a clock went back and how far; empty when it never did."""
         self.end_block()
         for (topic, _), spans in self._spans.items():
             spans.sort()

@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 
 
 class RecordingFileError(StackError):
-    """Say why a recording cannot be written there, and what to do."""
+    """Reports why a recording cannot be written there, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

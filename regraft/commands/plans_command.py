@@ -46,7 +46,7 @@ WaitS = Annotated[
 
 
 class UnknownPlanError(StackError):
-    """Say which plan is not there."""
+    """Reports which plan is not there."""
 
 
 @plans_app.command(name="list")

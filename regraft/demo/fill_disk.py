@@ -18,7 +18,7 @@ BLOCK = bytes(4_096)
 
 
 class NotOwnDiskError(StackError):
-    """Say why a disk is not filled."""
+    """Reports why a disk is not filled."""
 
 
 class OwnDisk:

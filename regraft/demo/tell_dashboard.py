@@ -1,4 +1,4 @@
-"""Say where the demo's dashboard is, with a token to give orders with that lasts as long as a demo may."""
+"""Print where the demo's dashboard is, with a token for orders that lasts as long as a demo may."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOKEN_HOURS = 1.0
 
 
 def tell_dashboard(settings: Settings, console: Console) -> None:
-    """Say where the dashboard is, and give a token that lasts for the demo."""
+    """Print where the dashboard is, and a token that lasts for the demo."""
     lines = [f"Dashboard: {dashboard_address(settings)}"]
     secret, told = read_secret(settings.dashboard), settings.dashboard
     if secret is not None:

@@ -189,7 +189,7 @@ def _overlay_part(record: RunRecord) -> str:
 
 
 def _bound_text(comparison: OverlayComparison) -> str:
-    """Say how far the final overlay is from the best possible at most."""
+    """Describe how far the final overlay is from the best possible at most."""
     least_per_s, final_per_s = comparison.least_per_s, comparison.after.total_per_s
     if least_per_s is None or final_per_s <= 0:
         return ""

@@ -116,7 +116,7 @@ def _free_id(broker: str, id_of: Mapping[str, int], bits: int, traffic: _Traffic
 def _reason(
     task: RepairTask, present: ChordConfiguration, target: ChordConfiguration, moves: tuple[ClientMove, ...]
 ) -> str:
-    """Say what is done, for people."""
+    """Describe what is done, for people."""
     said = [change_text(task.change)]
     gone = sorted(set(present.brokers) - set(target.brokers))
     heirs = {broker: target.broker_at[target.ring.owner(present.id_of[broker])] for broker in gone}

@@ -92,7 +92,7 @@ class _Mending:
         return max(len(peers) + count - self.links_max.get(broker, self.degree_max), 0)
 
     def exceeded(self) -> list[str]:
-        """Say which brokers have more links than they may, and than they had."""
+        """Describe which brokers have more links than they may, and than they had."""
         above = {broker: self.links_above(broker) for broker in sorted(set(self.holders.values()))}
         most = {broker: self.links_max.get(broker, self.degree_max) for broker in above}
         return [

@@ -1,4 +1,4 @@
-"""Say in one sentence what moves of publishers do: messages and delay before and after.
+"""Describe in one sentence what moves of publishers do: messages and delay before and after.
 
 In: a state and moves. Out: text for people; nothing is decided by it.
 """

@@ -168,7 +168,7 @@ class _Mending:
         ]
 
     def reason(self, moves: Sequence[ClientMove]) -> str:
-        """Say what is done and how good it is, for people."""
+        """Describe what is done and how good it is, for people."""
         said = [change_text(self.task.change)]
         if self.joints:
             said.append(f"{len(self.joints) + 1} fragments are joined by {_links_text(self.joints)}")
