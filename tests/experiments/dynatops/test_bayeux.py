@@ -138,7 +138,7 @@ def test_roots_of_topics_spread_over_the_brokers() -> None:
     assert (counts > 0).sum() > 80
 
 
-@pytest.mark.parametrize(("base", "digits", "words"), [(3, 8, "base is 3"), (2, 3, "tell 9 brokers apart")])
+@pytest.mark.parametrize(("base", "digits", "words"), [(3, 8, "base is 3"), (2, 3, "distinguish 9 brokers")])
 def test_ids_that_cannot_be_say_why(base: int, digits: int, words: str) -> None:
     """Digits are whole bits, and there are enough of them."""
     with pytest.raises(ValueError, match=words):

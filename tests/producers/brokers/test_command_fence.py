@@ -128,7 +128,7 @@ def test_a_lower_term_is_refused_with_both_terms(overlay: OverlayConfiguration, 
     before = frozen(broker.core)
     (answer,) = broker.obey(broker.command(phase, term=TERM - 1))
     assert (answer.outcome, answer.refusal, answer.term) == (Outcome.REFUSED, Refusal.TERM, TERM)
-    assert answer.reason == "comes of term 2, a leader of term 3 commands"
+    assert answer.reason == "has term 2, but a leader of term 3 commands"
     assert frozen(broker.core) == before
 
 

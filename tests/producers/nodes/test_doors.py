@@ -211,7 +211,7 @@ def test_nats_server_without_monitoring_is_told(tmp_path: Path, monkeypatch: pyt
 
     server = NatsServer("b01", tmp_path).start()
     try:
-        with pytest.raises(DoorError, match=r"/subsz does not tell .*`http_port`"):
+        with pytest.raises(DoorError, match=r"/subsz does not report .*`http_port`"):
             asyncio.run(start(server.url, free_port()))
         with pytest.raises(DoorError, match="no NATS server lets a client in"):
             asyncio.run(start(f"nats://127.0.0.1:{free_port()}", server.api_port))
