@@ -122,7 +122,8 @@ async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFlee
     fleet = NodeFleet(Configuration.of(1, BROKERS, OLD), {"b02": 0.020, "b03": 0.040})
     try:
         await asyncio.sleep(0.5)
-        await fleet.begin({broker: door_of(kind, port, broker) for broker, (_, _, port) in servers.items()})
+        doors = {broker: door_of(kind, port, broker, directory) for broker, (_, _, port) in servers.items()}
+        await fleet.begin(doors)
         await asyncio.sleep(1.0)
         found = await count_messages(kind, servers["b01"][1], servers["b03"][1], exchange_of(fleet))
         assert not fleet.failures, fleet.failures

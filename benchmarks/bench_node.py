@@ -48,7 +48,7 @@ class NoPorts(MemoryTelemetry, MemoryResults, MemoryClients):
         MemoryClients.__init__(self)
 
 
-def be_node(kind: str, broker: str, port: int, addresses: Addresses) -> None:
+def be_node(kind: str, broker: str, port: int, addresses: Addresses, directory: Path) -> None:
     """Be one node until killed."""
 
     async def run() -> None:
@@ -56,7 +56,7 @@ def be_node(kind: str, broker: str, port: int, addresses: Addresses) -> None:
         node = BrokerNode(
             core,
             NoPorts(),
-            door := door_of(kind, port, broker),
+            door := door_of(kind, port, broker, directory),
             lambda node: Links(broker, "1", addresses, node.take, node.lose),
             lambda: time.time() * 1_000,
         )
@@ -136,7 +136,7 @@ def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: fl
     nodes: dict[str, BaseProcess] = {}
     try:
         for broker, (_, _, door_port) in servers.items():
-            nodes[broker] = context.Process(target=be_node, args=(kind, broker, door_port, addresses))
+            nodes[broker] = context.Process(target=be_node, args=(kind, broker, door_port, addresses, directory))
             nodes[broker].start()
         time.sleep(3.0)
         meters = {broker: psutil.Process(node.pid) for broker, node in nodes.items()}

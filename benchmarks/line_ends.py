@@ -133,11 +133,11 @@ STARTS: dict[str, Callable[..., Server]] = {"nats": start_nats, "mqtt": start_mo
 NATIVE = {"nats": "leaf links", "mqtt": "bridges"}
 
 
-def door_of(kind: str, port: int, broker: str) -> Door:
-    """Return the door to the server at a port."""
-    return (
-        NatsDoor(f"nats://127.0.0.1:{port}", broker) if kind == "nats" else MqttDoor(f"mqtt://127.0.0.1:{port}", broker)
-    )
+def door_of(kind: str, port: int, broker: str, directory: Path) -> Door:
+    """Return the door to the server at a port, which was started in a directory by the name of the broker."""
+    if kind == "nats":
+        return NatsDoor(f"nats://127.0.0.1:{port}", broker)
+    return MqttDoor(f"mqtt://127.0.0.1:{port}", broker, log_file=directory / f"{broker}.log")
 
 
 async def end_at(kind: str, port: int) -> End:
