@@ -1,9 +1,10 @@
-"""Four nodes next to four real brokers of each kind, with real clients: plans, cuts, a death and a repair."""
+"""Four nodes next to four real brokers, of one kind and of all, with real clients: plans, cuts, a death, a repair."""
 
 from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.producers.nodes.door_brokers import NEEDS
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
 from tests.producers.nodes.node_fleet import NodeFleet, NodeLedger
+from tests.producers.nodes.rabbit_servers import RabbitClient, shared_rabbit
 
 pytestmark = pytest.mark.stack
 
@@ -121,13 +123,80 @@ class MqttAtServer:
         self.client.close()
 
 
+class RabbitExchange:
+    """A topic exchange of the RabbitMQ that all tests share, in a broker's place."""
+
+    def __init__(self, broker: str, _directory: Path) -> None:
+        self.broker, self.exchange = broker, f"{broker}-{secrets.token_hex(4)}"
+        self.server = shared_rabbit()
+
+    def start(self) -> None:
+        """Do nothing: the first client makes the exchange."""
+
+    def stop(self) -> None:
+        """Do nothing: the server ends with the tests."""
+
+    async def make(self) -> None:
+        client = await RabbitClient(self.server.port, self.exchange, lambda _: None).connected()
+        await client.close()
+
+    def door(self) -> Door:
+        from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
+
+        return AmqpDoor(self.server.url, self.broker, place=AmqpPlace(self.exchange, self.server.api))
+
+
+class AmqpAtServer:
+    """The same of an exchange; answers come to a key of its own."""
+
+    def __init__(self, server: RabbitExchange, take: Take) -> None:
+        self.answers: list[bytes] = []
+        self.take, self.inbox = take, f"answers.{server.broker}"
+        self.client = RabbitClient(server.server.port, server.exchange, self._hear)
+
+    @classmethod
+    async def at(cls, server: RabbitExchange, take: Take) -> AmqpAtServer:
+        found = cls(server, take)
+        await found.client.connected()
+        for key in ("data.*", found.inbox):
+            await found.client.bind(key)
+        return found
+
+    def _hear(self, said: Any) -> None:
+        _, deliver, properties, body = said
+        if deliver.routing_key == self.inbox:
+            self.answers.append(body)
+        elif deliver.routing_key == "svc":
+            self.client.main.channel.basic_publish(self.client.exchange, properties.reply_to, body + b"!")
+        else:
+            self.take(deliver.routing_key, body)
+
+    async def publish(self, broker: str, payload: bytes) -> None:
+        await self.client.publish(f"data.{broker}", payload)
+
+    async def answer(self) -> None:
+        await self.client.bind("svc")
+
+    async def ask(self) -> bytes | None:
+        await self.client.publish("svc", b"hello", reply_to=self.inbox)
+        for _ in range(50):
+            if self.answers:
+                return self.answers[0]
+            await asyncio.sleep(0.01)
+        return None
+
+    async def close(self) -> None:
+        await self.client.close()
+
+
 class RealSite:
     """Servers, nodes, and at each server a publisher and a subscriber that wants everybody's data."""
 
     def __init__(self, kind: str, directory: Path) -> None:
         self.fleet = NodeFleet(LINE, DELAYS_S)
-        server_of, self._client_of, self._door_of = KINDS[kind]
-        self.servers = {broker: server_of(broker, directory) for broker in BROKERS}
+        kinds = kind.split(", ") * len(BROKERS)
+        self.kind_of = dict(zip(BROKERS, (KINDS[each] for each in kinds), strict=False))
+        self.servers = {broker: self.kind_of[broker][0](broker, directory) for broker in BROKERS}
         self.clients: dict[str, Any] = {}
         self.said = dict.fromkeys(BROKERS, 0)
         self.ledger = NodeLedger()
@@ -135,14 +204,16 @@ class RealSite:
     async def begin(self) -> None:
         for server in self.servers.values():
             server.start()
-        doors = {broker: self._door_of(server, broker) for broker, server in self.servers.items()}
+            if isinstance(server, RabbitExchange):
+                await server.make()
+        doors = {broker: self.kind_of[broker][2](server, broker) for broker, server in self.servers.items()}
         await self.fleet.begin(doors)
         for broker, server in self.servers.items():
 
             def take(subject: str, payload: bytes, broker: str = broker) -> None:
                 self.ledger.take(subject.split(".")[1], broker, int(payload))
 
-            self.clients[broker] = await self._client_of.at(server, take)
+            self.clients[broker] = await self.kind_of[broker][1].at(server, take)
         await self.fleet.all_confirmed()
 
     async def say(self, broker: str) -> None:
@@ -177,12 +248,14 @@ class RealSite:
 KINDS: dict[str, tuple[Any, Any, Callable[[Any, str], Door]]] = {
     "nats": (NatsServer, NatsAtServer, lambda server, broker: NatsDoor(server.leaf_url, broker)),
     "mqtt": (MqttServer, MqttAtServer, lambda server, broker: MqttDoor(server.url, broker)),
+    "amqp": (RabbitExchange, AmqpAtServer, lambda server, _: server.door()),
 }
 
 
-@pytest.fixture(params=list(KINDS))
+@pytest.fixture(params=["nats", "mqtt", "amqp, nats, mqtt"])
 def run_site(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[RealSite], Awaitable[None]]], None]:
-    NEEDS[request.param]()
+    for kind in request.param.split(", "):
+        NEEDS[kind]()
 
     def run(steps: Callable[[RealSite], Awaitable[None]]) -> None:
         async def go() -> None:
