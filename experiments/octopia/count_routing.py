@@ -6,12 +6,12 @@ In: an overlay, publishers, subscribers. Out: messages, table entries, which bro
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from regraft.experiments.octopia.route_copies import Copy, ScotRouter
-from regraft.overlay.cluster_index_vectors import without
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
 Links = list[tuple[ScotBroker, ScotBroker]]
@@ -36,7 +36,7 @@ def deliver(router: ScotRouter, copies: Copies) -> Delivery:
         delivery.reached.append(at)
         for copy in copies(at, came_from, vector):
             delivery.links.append((at, copy.to))
-            waiting.append((copy.to, at, without(copy.vector, copy.to.cluster)))
+            waiting.append((copy.to, at, copy.vector))
     return delivery
 
 
@@ -67,14 +67,17 @@ def broadcast_subscription(overlay: StructuredCyclicOverlay, host: ScotBroker) -
 def flood_advertisement(overlay: StructuredCyclicOverlay, host: ScotBroker) -> tuple[int, dict[ScotBroker, ScotBroker]]:
     """Return the messages of an advertisement in PADRES, duplicates included, and the last hop at each broker.
 
-    Links are equally fast, so that the tree is one of shortest paths.
+    Links are equally fast, so that the tree is one of shortest paths; which of several comes first is drawn, for each
+    host once.
     """
+    rng = random.Random(f"{host.region} {host.cluster}")
     last_hop: dict[ScotBroker, ScotBroker] = {}
     messages = 0
     waiting = deque([host])
     while waiting:
         at = waiting.popleft()
-        for to in overlay.primary_neighbours(at) + overlay.secondary_neighbours(at):
+        around = overlay.primary_neighbours(at) + overlay.secondary_neighbours(at)
+        for to in rng.sample(around, len(around)):
             if to == last_hop.get(at):
                 continue
             messages += 1

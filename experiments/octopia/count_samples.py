@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Collection, Mapping
 from statistics import fmean
 
+import numpy as np
+
 from regraft.experiments.octopia.count_routing import (
     LastHops,
     Links,
@@ -20,7 +22,7 @@ from regraft.experiments.octopia.count_routing import (
     flood_advertisement,
 )
 from regraft.experiments.octopia.octopia_quotes import place_brokers, read_delays
-from regraft.experiments.octopia.octopia_workload import SELECTIVITY, SUBSCRIBER_COUNT, draw_publishers
+from regraft.experiments.octopia.octopia_workload import draw_workload
 from regraft.infra.measured_figures import Figure
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
@@ -29,12 +31,11 @@ LinkMs = Callable[[ScotBroker, ScotBroker], float]
 
 def count_samples(overlay: StructuredCyclicOverlay, delays_path: str, rng: random.Random) -> list[Figure]:
     """Return the figures of one draw."""
-    publishers = draw_publishers(overlay, rng)
-    hosts = [each.host for each in publishers]
+    workload = draw_workload(overlay, rng)
+    hosts = [each.host for each in workload.publishers]
     floods = [flood_advertisement(overlay, host) for host in hosts]
     subscribers = [
-        (rng.choice(overlay.brokers()), [place for place in range(len(hosts)) if rng.random() < SELECTIVITY])
-        for _ in range(SUBSCRIBER_COUNT)
+        (at, np.flatnonzero(met).tolist()) for at, met in zip(workload.subscriptions.at, workload.bound, strict=True)
     ]
     bound = [len(bind_subscription([floods[place][1] for place in wanted], at)) for at, wanted in subscribers]
     region, cluster = len(overlay.regions), overlay.cluster_count

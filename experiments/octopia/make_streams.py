@@ -5,68 +5,109 @@ In: publishers, when they publish, a routing and a predicate of congestion. Out:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Protocol
 
 from regraft.experiments.octopia.count_routing import LastHops, bind_subscription, flood_advertisement
-from regraft.experiments.octopia.octopia_quotes import LinkDelays, QuotePublisher
-from regraft.experiments.octopia.octopia_workload import Publisher
+from regraft.experiments.octopia.octopia_quotes import LinkDelays
 from regraft.experiments.octopia.route_copies import Copy, ScotRouter
+from regraft.experiments.octopia.route_trees import BoundTrees
 from regraft.experiments.octopia.run_queues import Copies, Load, Stream
 from regraft.overlay.cluster_index_vectors import vector_of, without
 from regraft.overlay.link_congestion import CongestionRule
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay
 
 Times = Sequence[float]
+Targets = frozenset[ScotBroker]
+TreesTo = Mapping[ScotBroker, frozenset[ScotBroker]]  # By target the hosts whose advertisements' trees lead there.
+
+
+class ContentPublisher(Protocol):
+    """A publisher whose notifications are wanted for their content."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def host(self) -> ScotBroker:
+        """Where it is."""
+        ...
+
+    @property
+    def subscribed(self) -> Targets:
+        """The brokers with subscriptions that its advertisement meets."""
+        ...
+
+    def targets_of(self, number: int) -> Targets:
+        """Return the brokers that want a notification."""
+        ...
 
 
 class StreamsOf:
-    """Makes streams under one routing (``snr``, ``idr``, ``tid``); ``delays`` are those of links, None where equal."""
+    """Makes streams under one routing (``snr``, ``idr``, ``tid``, ``tid_dynamic``).
+
+    ``delays`` are those of links, None where equal.
+    """
 
     def __init__(
         self, overlay: StructuredCyclicOverlay, routing: str, rule: CongestionRule, delays: LinkDelays | None = None
     ) -> None:
         self._overlay, self._routing, self._rule, self._delays = overlay, routing, rule, delays
+        self._last_hops = cache(self._flooded)
 
-    def drawn(self, publisher: Publisher, times_ms: Times) -> list[Stream]:
-        """Return the one stream of a publisher all of whose notifications are wanted at the same brokers."""
-        router = ScotRouter(self._overlay, publisher.host, publisher.targets)
-        last_hops = self._last_hops(publisher.host)
-        vector = 0 if self._routing == "tid" else router.vector
-        return [Stream(publisher.host, publisher.targets, vector, self._copies(router, last_hops), times_ms)]
+    def of(
+        self, publisher: ContentPublisher, times_ms: Times, trees_to: Callable[[int], TreesTo] | None = None
+    ) -> list[Stream]:
+        """Return a stream for each set of brokers that want some of a publisher's notifications.
 
-    def quotes(self, publisher: QuotePublisher, times_ms: Times) -> list[Stream]:
-        """Return a stream for each set of brokers that want some of a publisher's quotes.
-
-        The vector is the same for all: it knows subscriptions to the stock, but not which quotes they want.
+        The vector is the same for all: it knows the subscriptions that the advertisement meets, not what they want of
+        it. ``trees_to`` says for a notification which trees lead to its targets: the publisher's alone without it.
         """
-        by_targets: dict[frozenset[ScotBroker], list[float]] = {}
+        by_way: dict[tuple[Targets, frozenset[tuple[ScotBroker, Targets]]], list[float]] = {}
         for number, time_ms in enumerate(times_ms):
-            by_targets.setdefault(publisher.targets_of(number), []).append(time_ms)
-        clusters = vector_of({broker.cluster for broker in publisher.subscribed})
-        vector = 0 if self._routing == "tid" else without(clusters, publisher.host.cluster)
-        last_hops = self._last_hops(publisher.host)
+            targets = publisher.targets_of(number)
+            trees = {} if trees_to is None or self._routing != "tid_dynamic" else trees_to(number)
+            by_way.setdefault((targets, frozenset(trees.items())), []).append(time_ms)
+        clusters = without(vector_of({broker.cluster for broker in publisher.subscribed}), publisher.host.cluster)
         return [
-            Stream(
-                publisher.host,
-                targets,
-                vector,
-                self._copies(ScotRouter(self._overlay, publisher.host, targets), last_hops),
-                times,
-                publisher.name,
-            )
-            for targets, times in by_targets.items()
+            self._stream(publisher, targets, dict(trees), clusters, times) for (targets, trees), times in by_way.items()
         ]
 
-    def _last_hops(self, host: ScotBroker) -> LastHops:
-        """Return the tree of a publisher's advertisement where that routes."""
-        if self._routing != "tid":
-            return {}
+    def _stream(
+        self, publisher: ContentPublisher, targets: Targets, trees_to: TreesTo, clusters: int, times: Times
+    ) -> Stream:
+        host = publisher.host
+        if self._routing == "tid":
+            return Stream(host, targets, 0, self._along_tree(host, targets), times, publisher.name)
+        if self._routing == "tid_dynamic":
+            bound = BoundTrees(host, {target: trees_to.get(target, frozenset()) for target in targets}, self._last_hops)
+            return Stream(host, targets, bound.all_targets, self._bound(bound), times, publisher.name, bound.bits)
+        copies = self._clustered(ScotRouter(self._overlay, host, targets))
+        return Stream(host, targets, clusters, copies, times, publisher.name)
+
+    def _flooded(self, host: ScotBroker) -> LastHops:
+        """Return the tree of an advertisement."""
         return flood_advertisement(self._overlay, host)[1] if self._delays is None else self._delays.tree_from(host)
 
-    def _copies(self, router: ScotRouter, last_hops: LastHops) -> Copies:
-        if self._routing == "tid":
-            tree = _tree_copies(router, last_hops)
-            return lambda at, *_: tree.get(at, [])
+    def _along_tree(self, host: ScotBroker, targets: Targets) -> Copies:
+        """Return copies along the tree of the publisher's advertisement, as PADRES sends them."""
+        last_hops = self._last_hops(host)
+        links = dict.fromkeys(link for target in sorted(targets) for link in bind_subscription([last_hops], target))
+        copies: dict[ScotBroker, list[Copy]] = {}
+        for child, parent in links:
+            copies.setdefault(parent, []).append(Copy(child))
+        return lambda at, *_: copies.get(at, [])
+
+    def _bound(self, trees: BoundTrees) -> Copies:
+        """Return copies along all trees that lead to targets."""
+        threshold = self._rule.threshold
+        return lambda at, _, left, load: trees.copies(at, left, load, threshold)
+
+    def _clustered(self, router: ScotRouter) -> Copies:
+        """Return the copies of OctopiA."""
         threshold = self._rule.threshold
 
         def copies(at: ScotBroker, came_from: ScotBroker | None, vector: int, load: Load) -> list[Copy]:
@@ -75,12 +116,3 @@ class StreamsOf:
             return router.dynamic_copies(at, came_from, vector, load, threshold)
 
         return copies
-
-
-def _tree_copies(router: ScotRouter, last_hops: LastHops) -> Mapping[ScotBroker, list[Copy]]:
-    """Return the copies at each broker along the publisher's advertisement tree, as PADRES sends them."""
-    links = dict.fromkeys(link for target in sorted(router.targets) for link in bind_subscription([last_hops], target))
-    copies: dict[ScotBroker, list[Copy]] = {}
-    for child, parent in links:
-        copies.setdefault(parent, []).append(Copy(child))
-    return copies

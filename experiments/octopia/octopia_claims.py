@@ -81,7 +81,7 @@ def judge_share_saved(
 
 
 def judge_under_1s(measured: Measured) -> Judgement:
-    """Most notifications under a second with dynamic routing, fewest with TID, where not all are with all three."""
+    """Most notifications under a second with dynamic routing, fewest with static TID, where not all are with all."""
     found = []
     for sender in PACES:
         for workload in ("burst_100k", "quotes_100k"):
@@ -187,9 +187,9 @@ PAPER_CLAIMS = (
         judge_counts("subscription_messages", -0.7, -0.3),
     ),
     Claim("VIII", "Dynamic routing delays less than static", ALL_BURSTS, judge_less("delay_ms_mean", "snr")),
+    Claim("VIII", "Dynamic routing delays less than TID, static", ALL_BURSTS, judge_less("delay_ms_mean", "tid")),
     Claim(
-        "VIII", "Dynamic routing delays less than TID (static here)", ALL_BURSTS,
-        judge_less("delay_ms_mean", "tid"),
+        "VIII", "Dynamic routing delays less than TID, dynamic", ALL_BURSTS, judge_less("delay_ms_mean", "tid_dynamic")
     ),
     Claim("VIII", "Dynamic routing is stable before static", ALL_BURSTS, judge_less("drain_s", "snr")),
     Claim(
@@ -207,11 +207,15 @@ PAPER_CLAIMS = (
         judge_share_saved("queue_measure_mean", "snr", dict.fromkeys(BURSTS, 0.61), 0.1),
     ),
     Claim(
-        "VIII", "Queues at the host are 73 % less loaded than in TID (static here)", "63 to 83 % in all bursts",
+        "VIII", "Queues at the host are 73 % less loaded than in TID, static", "63 to 83 % in all bursts",
         judge_share_saved("queue_measure_mean", "tid", dict.fromkeys(BURSTS, 0.73), 0.1),
     ),
     Claim(
-        "VIII", "53.8, 44.1 and 31 % under 1 s in dynamic, static and TID", "in this order, drawn and real",
+        "VIII", "Queues at the host are 73 % less loaded than in TID, dynamic", "63 to 83 % in all bursts",
+        judge_share_saved("queue_measure_mean", "tid_dynamic", dict.fromkeys(BURSTS, 0.73), 0.1),
+    ),
+    Claim(
+        "VIII", "53.8, 44.1 and 31 % under 1 s in dynamic, static and TID", "in this order, TID static, drawn and real",
         judge_under_1s,
     ),
     Claim(
@@ -219,9 +223,10 @@ PAPER_CLAIMS = (
         judge_more_bursting,
     ),
     Claim("VIII", "0.3 % more messages than static", "0 to 1 % more", judge_messages("snr", 0.0, EQUAL_WITHIN)),
+    Claim("VIII", "58.6 % fewer messages than TID, static", "50 to 70 % fewer", judge_messages("tid", -0.7, -0.5)),
     Claim(
-        "VIII", "58.6 % fewer messages than TID (static here)", "50 to 70 % fewer",
-        judge_messages("tid", -0.7, -0.5),
+        "VIII", "58.6 % fewer messages than TID, dynamic", "50 to 70 % fewer",
+        judge_messages("tid_dynamic", -0.7, -0.5),
     ),
 )  # fmt: skip
 OUR_CLAIMS = (

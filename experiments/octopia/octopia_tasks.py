@@ -9,6 +9,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from statistics import fmean
 
 import msgspec
@@ -22,7 +23,7 @@ from regraft.experiments.octopia.octopia_quotes import (
     read_delays,
     read_quotes,
 )
-from regraft.experiments.octopia.octopia_workload import draw_high_rate_publisher, draw_publishers, paper_overlay
+from regraft.experiments.octopia.octopia_workload import StockWorkload, draw_workload, paper_overlay
 from regraft.experiments.octopia.run_queues import Pace, QueueRun, Stream
 from regraft.infra.measured_figures import Figure
 from regraft.overlay.link_congestion import RULES
@@ -48,6 +49,7 @@ WORKLOADS = {
     "quotes_stable": Workload(0, is_real=True),
     "quotes_100k": Workload(100_000, is_real=True),
 }
+BURSTING_MAX = max(workload.bursting for workload in WORKLOADS.values())
 PACES = {
     "link": Pace(match_ms=0.2, send_ms=1.2, link_ms=1.0, shared_sender=False),
     "broker": Pace(match_ms=0.2, send_ms=0.2, link_ms=1.0, shared_sender=True),
@@ -80,7 +82,7 @@ OURS, PAPERS, RULE_SENDER, RULE_WORKLOAD = (
 
 
 class OctopiaTask(msgspec.Struct, frozen=True):
-    """One run; routing is ``count`` (messages without queues), ``snr``, ``idr`` or ``tid``.
+    """One run; routing is ``count`` (messages without queues), ``snr``, ``idr``, ``tid`` or ``tid_dynamic``.
 
     ``quotes`` and ``delays`` are files of real input, empty for the shipped cuts. ``compared`` says which comparison a
     run with more draws than the others is for.
@@ -126,6 +128,7 @@ def all_tasks(size: Size, seed: int, quotes: str = "", delays: str = "") -> list
         tasks.append(base)
         for sender in PACES:
             runs = [(routing, workload, "product") for routing in ("snr", "idr", "tid") for workload in WORKLOADS]
+            runs += [("tid_dynamic", workload, "product") for workload, per_min in BURSTS_PER_MIN.items() if per_min]
             runs += [("idr", "burst_100k", rule) for rule in RULES if rule != "product"]
             tasks += [
                 msgspec.structs.replace(base, routing=routing, workload=workload, sender=sender, rule=rule)
@@ -170,16 +173,24 @@ def _run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random
     return [Figure(name, where, value, unit) for name, (value, unit) in values.items()]
 
 
+@lru_cache(maxsize=2)
+def _drawn_workload(seed: int, draw: int) -> StockWorkload:
+    """Return the publishers and subscribers of a draw, which all its runs share."""
+    return draw_workload(paper_overlay(), random.Random(f"octopia {seed} {draw}"), BURSTING_MAX)
+
+
 def _drawn_run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random) -> Prepared:
-    """Return streams of publishers whose targets are drawn, over links that are equally fast."""
-    publishers, fast = draw_publishers(overlay, rng), draw_high_rate_publisher(overlay, rng)
+    """Return streams of drawn quotes for drawn subscriptions, over links that are equally fast."""
+    workload = _drawn_workload(task.seed, task.draw)
     make = StreamsOf(overlay, task.routing, RULES[task.rule])
     background, burst, burst_ms = _times(task)
-    streams = [stream for each in publishers for stream in make.drawn(each, next(background))]
-    bursting = [fast, *(draw_high_rate_publisher(overlay, rng) for _ in range(WORKLOADS[task.workload].bursting - 1))]
+    published = [(each, next(background)) for each in workload.publishers]
     if burst:
-        streams += [stream for each in bursting for stream in make.drawn(each, burst)]
-    return streams, fast.host, burst_ms, None
+        published += [(each, burst) for each in workload.bursting[: WORKLOADS[task.workload].bursting]]
+    streams = [
+        stream for each, times_ms in published for stream in make.of(each, times_ms, partial(workload.trees_to, each))
+    ]
+    return streams, workload.bursting[0].host, burst_ms, None
 
 
 def _quote_run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.Random) -> Prepared:
@@ -188,9 +199,9 @@ def _quote_run(task: OctopiaTask, overlay: StructuredCyclicOverlay, rng: random.
     publishers, fast = draw_quote_publishers(overlay, read_quotes(task.quotes), rng)
     make = StreamsOf(overlay, task.routing, RULES[task.rule], delays)
     background, burst, burst_ms = _times(task)
-    streams = [stream for each in publishers for stream in make.quotes(each, next(background))]
+    streams = [stream for each in publishers for stream in make.of(each, next(background))]
     if burst:
-        streams += make.quotes(fast, burst)
+        streams += make.of(fast, burst)
     return streams, fast.host, burst_ms, delays
 
 

@@ -1,29 +1,39 @@
-"""The overlay and the publishers and subscribers of Shafique's evaluation, as far as the text gives them.
+"""The overlay, the publishers and the subscribers of Shafique's evaluation, as far as the text gives them.
 
-In: a seed and sizes. Out: where publishers are and which brokers want their notifications. Fig. 10 is lost: the 4 inner
-brokers of the tree are taken as a path, the 10 at its edge as shared out 3, 2, 2 and 3.
+In: random numbers. Out: who publishes which notifications where, and which brokers want them. Notifications are quotes
+of drawn stocks, with ten attributes; subscriptions are bounds on these, each matched by 2 % of what is published. Fig.
+10 is lost: the 4 inner brokers of the tree are taken as a path, the 10 at its edge as shared out 3, 2, 2 and 3.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from regraft.overlay.structured_cyclic import ScotBroker, StructuredCyclicOverlay, scot_overlay
+from regraft.producers.brokers.match_content import Content, Filter, Operator, Predicate
 
 EDGE_OF = {"f": "abc", "g": "de", "h": "jk", "i": "lmn"}
 CLUSTER_COUNT = 5
+STOCK_COUNT = 500
 PUBLISHER_COUNT = 100
 SUBSCRIBER_COUNT = 2_000
 SELECTIVITY = 0.02
 
+STOCK = Predicate("class", Operator.EQ, "STOCK")
+KEPT = ("open", "high", "low", "close", "volume")  # A stock keeps about the same for long: these tell stocks apart.
+NUMBERS = (*KEPT, "date", "openClose%Diff", "highLow%Diff")  # With class and symbol the ten attributes of PADRES.
+QUOTES_PER_STOCK = 100  # Published round and round.
+SAMPLED_EVERY = 5  # Of the quotes of each stock, when bounds are made as wide as the selectivity wants.
 
-@dataclass(frozen=True, slots=True)
-class Publisher:
-    """Where a publisher is, and the brokers with subscribers that want what it publishes."""
-
-    host: ScotBroker
-    targets: frozenset[ScotBroker]
+Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 def paper_overlay() -> StructuredCyclicOverlay:
@@ -32,22 +42,180 @@ def paper_overlay() -> StructuredCyclicOverlay:
     return scot_overlay([*zip("fgh", "ghi", strict=True), *edges], CLUSTER_COUNT)
 
 
-def draw_publishers(overlay: StructuredCyclicOverlay, rng: random.Random) -> list[Publisher]:
-    """Draw publishers and subscribers to brokers; each subscriber wants a publisher with the paper's selectivity."""
+@dataclass(frozen=True, eq=False)
+class Subscriptions:
+    """The subscriptions of all subscribers, each at a broker; ``low`` and ``high``: (subscriptions, numbers)."""
+
+    at: Sequence[ScotBroker]
+    low: Numbers
+    high: Numbers
+
+    def filter_of(self, number: int) -> Filter:
+        """Return a subscription as brokers know it."""
+        bounds = zip(NUMBERS, self.low[number].tolist(), self.high[number].tolist(), strict=True)
+        return (
+            STOCK,
+            Predicate("symbol", Operator.PRESENT),
+            *(
+                predicate
+                for name, low, high in bounds
+                for predicate in (Predicate(name, Operator.GE, low), Predicate(name, Operator.LE, high))
+            ),
+        )
+
+    def matched_by(self, quote: Numbers) -> Flags:
+        """Return which subscriptions a quote matches."""
+        return self.meeting(quote, quote)
+
+    def meeting(self, low: Numbers, high: Numbers) -> Flags:
+        """Return which subscriptions have something in common with bounds."""
+        return cast(Flags, np.all((self.low <= high) & (self.high >= low), axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class StockPublisher:
+    """A publisher of one stock: where it is, and its quotes, (quotes, numbers)."""
+
+    name: str
+    symbol: str
+    host: ScotBroker
+    quotes: Numbers
+    subscriptions: Subscriptions
+    _matched: dict[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+
+    def content_of(self, number: int) -> Content:
+        """Return a notification as brokers see it."""
+        quote = self.quotes[number % len(self.quotes)].tolist()
+        return {"class": "STOCK", "symbol": self.symbol, **dict(zip(NUMBERS, quote, strict=True))}
+
+    @property
+    def advertisement(self) -> Filter:
+        """What it announces: its stock, and between what its numbers are."""
+        bounds = zip(NUMBERS, self.quotes.min(axis=0).tolist(), self.quotes.max(axis=0).tolist(), strict=True)
+        return (
+            STOCK,
+            Predicate("symbol", Operator.EQ, self.symbol),
+            *(
+                predicate
+                for name, low, high in bounds
+                for predicate in (Predicate(name, Operator.GE, low), Predicate(name, Operator.LE, high))
+            ),
+        )
+
+    @cached_property
+    def interested(self) -> Flags:
+        """Which subscriptions its advertisement meets."""
+        return self.subscriptions.meeting(self.quotes.min(axis=0), self.quotes.max(axis=0))
+
+    @cached_property
+    def subscribed(self) -> frozenset[ScotBroker]:
+        """The brokers with a subscription that its advertisement meets, whichever quotes that wants."""
+        return frozenset(self.subscriptions.at[each] for each in np.flatnonzero(self.interested).tolist())
+
+    @property
+    def wanted_share(self) -> float:
+        """Which share of the subscriptions a quote of its matches, on average."""
+        return float(np.mean([len(self.matched(number)) for number in range(len(self.quotes))])) / len(self.interested)
+
+    def matched(self, number: int) -> NDArray[np.int64]:
+        """Return the subscriptions that a notification matches; quotes are published round and round."""
+        quote = number % len(self.quotes)
+        if quote not in self._matched:
+            self._matched[quote] = np.flatnonzero(self.subscriptions.matched_by(self.quotes[quote]))
+        return self._matched[quote]
+
+    def targets_of(self, number: int) -> frozenset[ScotBroker]:
+        """Return the brokers that want a notification."""
+        return frozenset(self.subscriptions.at[each] for each in self.matched(number).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class StockWorkload:
+    """Publishers and subscribers at brokers; ``bursting`` may have publishers that publish much, the first alone."""
+
+    publishers: list[StockPublisher]
+    subscriptions: Subscriptions
+    bursting: list[StockPublisher]
+
+    @cached_property
+    def bound(self) -> Flags:
+        """Which subscriptions are bound to which publishers' advertisements, (subscriptions, publishers)."""
+        return np.array([each.interested for each in self.publishers]).T
+
+    def trees_to(self, publisher: StockPublisher, number: int) -> Mapping[ScotBroker, frozenset[ScotBroker]]:
+        """Return for each broker that wants a notification the hosts of all publishers whose trees lead there, too."""
+        found: dict[ScotBroker, set[ScotBroker]] = {}
+        for subscription in publisher.matched(number).tolist():
+            hosts = (self.publishers[each].host for each in np.flatnonzero(self.bound[subscription]).tolist())
+            found.setdefault(self.subscriptions.at[subscription], {publisher.host}).update(hosts)
+        return {at: frozenset(hosts) for at, hosts in found.items()}
+
+
+def draw_workload(overlay: StructuredCyclicOverlay, rng: random.Random, bursting: int = 1) -> StockWorkload:
+    """Draw publishers and subscribers to brokers, and publishers that burst beside them.
+
+    These publish stocks that, of all stocks published, are wanted by the share of the subscribers next to 2 %, in all
+    clusters. As in the paper they are at no broker of their subscribers.
+    """
+    numbers = np.random.default_rng(rng.getrandbits(64))
     brokers = overlay.brokers()
-    subscribers = [rng.choice(brokers) for _ in range(SUBSCRIBER_COUNT)]
-    return [
-        Publisher(rng.choice(brokers), frozenset(each for each in subscribers if rng.random() < SELECTIVITY))
-        for _ in range(PUBLISHER_COUNT)
+    stocks = numbers.choice(_draw_stocks(numbers), PUBLISHER_COUNT, replace=False)
+    subscriptions = _draw_subscriptions(stocks, [rng.choice(brokers) for _ in range(SUBSCRIBER_COUNT)], numbers)
+    publishers = [
+        StockPublisher(f"S{place:02d}", f"S{place:02d}", rng.choice(brokers), quotes, subscriptions)
+        for place, quotes in enumerate(stocks)
     ]
+    in_all = [each for each in publishers if _is_in_all_clusters(overlay, each)]
+    best = sorted(in_all, key=lambda each: abs(each.wanted_share - SELECTIVITY))[:bursting]
+    if len(best) < bursting:
+        raise ValueError(f"{len(best)} of {PUBLISHER_COUNT} stocks are wanted in all clusters, {bursting} are to burst")
+    fast = [
+        replace(each, name=f"burst {each.symbol}", host=rng.choice(sorted(set(brokers) - each.subscribed)))
+        for each in best
+    ]
+    return StockWorkload(publishers, subscriptions, fast)
 
 
-def draw_high_rate_publisher(overlay: StructuredCyclicOverlay, rng: random.Random) -> Publisher:
-    """Draw a publisher with 2 % of the subscribers, each at its own broker, none at the host, in all clusters."""
-    brokers = overlay.brokers()
-    host = rng.choice(brokers)
-    others = [each for each in brokers if each != host]
-    while True:
-        targets = frozenset(rng.sample(others, round(SUBSCRIBER_COUNT * SELECTIVITY)))
-        if len({each.cluster for each in targets}) == overlay.cluster_count:
-            return Publisher(host, targets)
+def _is_in_all_clusters(overlay: StructuredCyclicOverlay, publisher: StockPublisher) -> bool:
+    """Return True if each quote is wanted somewhere in each cluster, and some broker has no subscriber at all."""
+    every = range(len(publisher.quotes))
+    clusters = {len({at.cluster for at in publisher.targets_of(number)}) for number in every}
+    return clusters == {overlay.cluster_count} and len(publisher.subscribed) < len(overlay.brokers())
+
+
+def _draw_stocks(numbers: np.random.Generator) -> Numbers:
+    """Return quotes of all stocks, (stocks, quotes, numbers): prices wander by 0.2 % from one second to the next."""
+    shape = STOCK_COUNT, QUOTES_PER_STOCK
+    level = numbers.lognormal(np.log(30.0), 0.8, (STOCK_COUNT, 1))
+    close = level * np.exp(np.cumsum(numbers.normal(0.0, 0.002, shape), axis=1))
+    opened = np.concatenate([level, close[:, :-1]], axis=1) * np.exp(numbers.normal(0.0, 0.0005, shape))
+    high = np.maximum(opened, close) * np.exp(np.abs(numbers.normal(0.0, 0.001, shape)))
+    low = np.minimum(opened, close) * np.exp(-np.abs(numbers.normal(0.0, 0.001, shape)))
+    volume = np.round(numbers.lognormal(np.log(1e6), 1.2, (STOCK_COUNT, 1)) * numbers.lognormal(0.0, 0.05, shape))
+    date = np.broadcast_to(np.arange(QUOTES_PER_STOCK, dtype=np.float64), shape)
+    change, spread = 100 * (close - opened) / opened, 100 * (high - low) / low
+    return np.stack([opened, high, low, close, volume, date, change, spread], axis=2)
+
+
+def _draw_subscriptions(stocks: Numbers, at: Sequence[ScotBroker], numbers: np.random.Generator) -> Subscriptions:
+    """Return subscriptions around quotes that are drawn, as wide as the selectivity wants.
+
+    What a stock keeps is bound equally tightly, as a share of how far stocks are apart; the other numbers are bound to
+    what occurs. The width is what brings the wanted share of a sample of all quotes in.
+    """
+    quotes = stocks.reshape(-1, len(NUMBERS))
+    centres = np.log(quotes[numbers.integers(len(quotes), size=len(at)), : len(KEPT)])
+    sample = np.log(stocks[:, ::SAMPLED_EVERY, : len(KEPT)].reshape(-1, len(KEPT)))
+    apart = sample.std(axis=0)
+    distance = np.zeros((len(at), len(sample)))
+    for place in range(len(KEPT)):
+        np.maximum(distance, np.abs(centres[:, place, None] - sample[:, place]) / apart[place], out=distance)
+    width = np.partition(distance, round(SELECTIVITY * len(sample)) - 1, axis=1)[
+        :, round(SELECTIVITY * len(sample)) - 1
+    ]
+    low, high = (
+        np.broadcast_to(edge, (len(at), len(NUMBERS))).copy() for edge in (quotes.min(axis=0), quotes.max(axis=0))
+    )
+    low[:, : len(KEPT)] = np.exp(centres - width[:, None] * apart)
+    high[:, : len(KEPT)] = np.exp(centres + width[:, None] * apart)
+    return Subscriptions(at, low, high)

@@ -7,12 +7,11 @@ matches one notification after the other, and sends copies by one sender for eac
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from regraft.experiments.octopia.route_copies import Copy
-from regraft.overlay.cluster_index_vectors import without
 from regraft.overlay.link_congestion import PRODUCT, WINDOW_MS, CongestionRule, QueueWindow
 from regraft.overlay.structured_cyclic import ScotBroker
 
@@ -25,7 +24,9 @@ Copies = Callable[[ScotBroker, ScotBroker | None, int, Load], list[Copy]]
 class Stream:
     """What a publisher publishes for certain targets, at which times in ms, and how its copies are routed.
 
-    Streams that name the same ``publisher`` are parts of what it publishes: order is kept over all of them.
+    ``vector`` is what the host is to see to: other clusters, or along trees all targets, which have ``bits`` then;
+    without these a copy is for each target that it comes to. Streams that name the same ``publisher`` are parts of what
+    it publishes: order is kept over all of them.
     """
 
     host: ScotBroker
@@ -34,6 +35,11 @@ class Stream:
     copies: Copies
     times_ms: Sequence[float]
     publisher: str = ""
+    bits: Mapping[ScotBroker, int] = field(default_factory=dict)
+
+    def is_for(self, at: ScotBroker, vector: int) -> bool:
+        """Return True if a copy is for a broker, and not only on its way over it."""
+        return at in self.targets and (not self.bits or at == self.host or bool(vector & self.bits[at]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +144,7 @@ class QueueRun:
 
     def _route(self, carried: _Carried) -> None:
         stream = self._streams[carried.stream]
-        if carried.at in stream.targets:
+        if stream.is_for(carried.at, carried.vector):
             self._deliver(carried, stream)
         for copy in stream.copies(carried.at, carried.came_from, carried.vector, self.load):
             link = (carried.at, copy.to)
@@ -148,8 +154,7 @@ class QueueRun:
             sender = carried.at if self._pace.shared_sender else link
             sent_ms = max(self._now_ms, self._free_ms.get(sender, 0.0)) + self._pace.send_ms
             self._free_ms[sender] = sent_ms
-            vector = without(copy.vector, copy.to.cluster)
-            self._push(sent_ms, False, _Carried(carried.stream, carried.number, carried.at, copy.to, vector))
+            self._push(sent_ms, False, _Carried(carried.stream, carried.number, carried.at, copy.to, copy.vector))
             self.outcome.messages += 1
 
     def _deliver(self, carried: _Carried, stream: Stream) -> None:

@@ -41,3 +41,12 @@ def test_dynamic_routing_delivers_a_burst_earlier(sender: str) -> None:
     assert found["idr", "stable"] == found["snr", "stable"]
     assert found["idr", "burst_100k"]["delay_ms_mean"] < found["snr", "burst_100k"]["delay_ms_mean"]
     assert found["snr", "burst_100k"]["out_of_order_share"] == 0
+
+
+def test_trees_that_others_share_carry_some_of_a_burst_by_other_ways() -> None:
+    """With the same deliveries, each once, by few links more: at most brokers no other tree leads to a target."""
+    messages = {}
+    for routing in ("tid", "tid_dynamic"):
+        found = {each.name: each.value for each in run_task(OctopiaTask(1, 0, 400, routing, "burst_100k")).samples}
+        messages[routing] = found["messages"]
+    assert messages["tid"] < messages["tid_dynamic"] < 1.01 * messages["tid"]

@@ -1,0 +1,69 @@
+"""Drawn publishers and subscribers: notifications of ten attributes, matched by content as brokers match them."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+
+from regraft.experiments.octopia.octopia_workload import (
+    SELECTIVITY,
+    SUBSCRIBER_COUNT,
+    StockWorkload,
+    draw_workload,
+    paper_overlay,
+)
+from regraft.producers.brokers.match_content import intersects, matches
+
+OVERLAY = paper_overlay()
+
+
+@cache
+def drawn(seed: int) -> StockWorkload:
+    """Return the publishers and subscribers of a seed, three of whom burst."""
+    return draw_workload(OVERLAY, random.Random(seed), bursting=3)
+
+
+def test_who_wants_a_notification_is_who_has_a_filter_that_a_broker_finds_it_matches() -> None:
+    """All ten attributes are in each notification and in each filter."""
+    workload = drawn(1)
+    filters = [workload.subscriptions.filter_of(number) for number in range(SUBSCRIBER_COUNT)]
+    for publisher in [*workload.bursting, *workload.publishers[:5]]:
+        content = publisher.content_of(17)
+        assert len(content) == 10
+        assert {predicate.attribute for predicate in filters[0]} == set(content)
+        wanted = [number for number, filter_ in enumerate(filters) if matches(filter_, content)]
+        assert publisher.matched(17).tolist() == wanted
+        assert publisher.targets_of(17) == {workload.subscriptions.at[number] for number in wanted}
+        assert matches(publisher.advertisement, content)
+        met = [intersects(publisher.advertisement, filter_) for filter_ in filters]
+        assert publisher.interested.tolist() == met
+
+
+def test_subscriptions_want_two_percent_and_no_two_quotes_of_a_stock_the_same() -> None:
+    """Of what is published each matches 2 %; what a stock publishes is wanted by others from one quote to another."""
+    workload = drawn(1)
+    quotes = [(publisher, number) for publisher in workload.publishers for number in range(0, 100, 10)]
+    share = np.mean([len(publisher.matched(number)) for publisher, number in quotes]) / SUBSCRIBER_COUNT
+    assert share == pytest.approx(SELECTIVITY, rel=0.05)
+    assert len({workload.bursting[0].targets_of(number) for number in range(100)}) > 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bursting_publishers_are_as_in_the_paper(seed: int) -> None:
+    """Two in a hundred subscribers want what they publish, in all clusters and at none of their brokers."""
+    for publisher in drawn(seed).bursting:
+        assert publisher.wanted_share == pytest.approx(SELECTIVITY, rel=0.25)
+        assert publisher.host not in publisher.subscribed
+        for number in range(0, 100, 7):
+            assert {broker.cluster for broker in publisher.targets_of(number)} == set(range(5))
+
+
+def test_a_draw_is_the_same_again() -> None:
+    """And another seed draws others."""
+    again = draw_workload(OVERLAY, random.Random(2), bursting=3)
+    for one, other in zip(again.publishers, drawn(2).publishers, strict=True):
+        assert (one.host, one.quotes.tolist()) == (other.host, other.quotes.tolist())
+    assert again.publishers[0].quotes.tolist() != drawn(1).publishers[0].quotes.tolist()
