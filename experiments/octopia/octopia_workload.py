@@ -63,10 +63,6 @@ class Subscriptions:
             ),
         )
 
-    def matched_by(self, quote: Numbers) -> Flags:
-        """Return which subscriptions a quote matches."""
-        return self.meeting(quote, quote)
-
     def meeting(self, low: Numbers, high: Numbers) -> Flags:
         """Return which subscriptions have something in common with bounds."""
         return cast(Flags, np.all((self.low <= high) & (self.high >= low), axis=1))
@@ -108,6 +104,12 @@ class StockPublisher:
         return self.subscriptions.meeting(self.quotes.min(axis=0), self.quotes.max(axis=0))
 
     @cached_property
+    def _candidates(self) -> tuple[NDArray[np.int64], Numbers, Numbers]:
+        """The subscriptions that its advertisement meets, with their bounds: its quotes match no others."""
+        rows = np.flatnonzero(self.interested)
+        return rows, self.subscriptions.low[rows], self.subscriptions.high[rows]
+
+    @cached_property
     def subscribed(self) -> frozenset[ScotBroker]:
         """The brokers with a subscription that its advertisement meets, whichever quotes that wants."""
         return frozenset(self.subscriptions.at[each] for each in np.flatnonzero(self.interested).tolist())
@@ -121,7 +123,8 @@ class StockPublisher:
         """Return the subscriptions that a notification matches; quotes are published round and round."""
         quote = number % len(self.quotes)
         if quote not in self._matched:
-            self._matched[quote] = np.flatnonzero(self.subscriptions.matched_by(self.quotes[quote]))
+            numbers, (rows, low, high) = self.quotes[quote], self._candidates
+            self._matched[quote] = rows[np.all((low <= numbers) & (high >= numbers), axis=1)]
         return self._matched[quote]
 
     def targets_of(self, number: int) -> frozenset[ScotBroker]:
