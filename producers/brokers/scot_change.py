@@ -25,7 +25,6 @@ from regraft.producers.brokers.broker_messages import (
     Effect,
     LeaveRequest,
     Message,
-    Notification,
     PublisherLeaves,
     PublisherTaken,
     ReadyRequest,
@@ -34,6 +33,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscriberTaken,
     UnadvertiseRequest,
 )
+from regraft.producers.brokers.content_change import ContentChange
 from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes
@@ -41,42 +41,14 @@ from regraft.producers.brokers.scot_tables import ScotCore, ScotPlanUnderWay, Sc
 from regraft.schemas.command import Command
 
 
-class ScotChange:
+class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     """How the tables of one broker change. A :class:`producers.brokers.epoch_change.EpochChange`."""
 
     def __init__(self, core: ScotCore, interests: ScotInterests) -> None:
-        self._core = core
+        super().__init__(core)
         self._interests = interests
-        self.broker = core.broker
-        self._links_to_end: set[str] = set()  # To neighbours that the controller said are dead.
 
     # --- deaths ------------------------------------------------------------------------------------------------------
-
-    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Take what a neighbour that is dead sent as ended, and wait for none of its answers.
-
-        A link's report of a death that the controller has already announced says nothing about a later life.
-        """
-        is_of_old = peer in self._links_to_end
-        self._links_to_end.discard(peer)
-        live = self._core.tables.items()
-        return self._mourn({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
-
-    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
-        """Take the controller's word for who is dead, in the epochs that it speaks of.
-
-        Who is named in the prepare of an epoch and is in its overlay has come back by that plan: it lives in that
-        epoch, unless a later command of the plan says that this life is over, too.
-        """
-        deaths = {
-            (epoch, peer)
-            for epoch, tables in self._core.tables.items()
-            for peer in set(command.lost_brokers) - tables.dead - {self.broker}
-            if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
-        }
-        neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
-        self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
-        return self._mourn(deaths, now_ms) if deaths else []
 
     def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
@@ -99,14 +71,6 @@ class ScotChange:
             for epoch, tables in self._core.tables.items()
             if epoch < epoch_stamped
         )
-
-    def kept_notifications(self) -> list[Notification]:
-        """Return nothing: deliveries wait, and nothing else."""
-        return []
-
-    def release_waiting(self, under_way: ScotPlanUnderWay) -> list[Effect]:
-        """Return nothing: deliveries wait, and nothing else."""
-        return []
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     UnadvertiseRequest,
 )
+from regraft.producers.brokers.content_change import ContentChange
 from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
 from regraft.producers.brokers.tree_interests import TreeInterests
 from regraft.producers.brokers.tree_moves import MovingSubscribers
@@ -40,41 +41,13 @@ from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlan
 from regraft.schemas.command import Command
 
 
-class TreeChange:
+class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     """How the tables of one broker of a tree change. A :class:`producers.brokers.epoch_change.EpochChange`."""
 
     def __init__(self, core: TreeBroker, interests: TreeInterests) -> None:
-        self._core = core
+        super().__init__(core)
         self._interests = interests
         self.movers = MovingSubscribers(core, interests)
-        self.broker = core.broker
-        self._links_to_end: set[str] = set()  # To neighbours that the controller said are dead.
-
-    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Take the flows of a neighbour that is dead as ended, and wait for none of its answers.
-
-        A link's report of a death that the controller has already announced says nothing about a later life.
-        """
-        is_of_old = peer in self._links_to_end
-        self._links_to_end.discard(peer)
-        live = self._core.tables.items()
-        return self._mourn({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
-
-    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
-        """Take the controller's word for who is dead, in the epochs that it speaks of.
-
-        Who is named in the prepare of an epoch and is in its tree has come back by that plan: it lives in that epoch,
-        unless a later command of the plan says that this life is over, too.
-        """
-        deaths = {
-            (epoch, peer)
-            for epoch, tables in self._core.tables.items()
-            for peer in set(command.lost_brokers) - tables.dead - {self.broker}
-            if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
-        }
-        neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
-        self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
-        return self._mourn(deaths, now_ms) if deaths else []
 
     def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
         """Take the flows of the dead as ended, and wait for none of their answers; by epoch and broker."""
@@ -275,14 +248,6 @@ class TreeChange:
     def is_drained(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if END has come over every old link."""
         return self._core.tables[under_way.epoch_from].is_drained
-
-    def kept_notifications(self) -> list[Notification]:
-        """Return nothing: on a tree deliveries wait, and nothing else."""
-        return []
-
-    def release_waiting(self, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Return nothing: on a tree deliveries wait, and nothing else."""
-        return []
 
     def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
         """Notify the clients that come here that this is their home: publishers may publish here."""

@@ -1,0 +1,74 @@
+"""How brokers that route by content hear of deaths, on a tree and on a structured cyclic overlay alike.
+
+In: a link's word and the controller's. Out: which broker's life is over in which epoch, told to the kind's own change.
+What follows from it belongs there: :mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection
+from typing import Generic, Protocol, TypeVar
+
+from regraft.producers.brokers.broker_messages import Effect, Notification
+from regraft.producers.brokers.epoch_change import EpochTables, PlanUnderWay
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
+from regraft.schemas.command import Command
+
+
+class ContentTables(EpochTables, Protocol):
+    """All that a broker knows for one epoch, with who is lost and dead in it."""
+
+    lost: frozenset[str]
+    dead: set[str]
+
+
+Tables = TypeVar("Tables", bound=ContentTables)
+Plan = TypeVar("Plan", bound=PlanUnderWay)
+
+
+class ContentChange(Generic[Tables, Plan]):
+    """The part of a :class:`producers.brokers.epoch_change.EpochChange` that is the same on both."""
+
+    def __init__(self, core: TwoEpochBroker[Tables, Plan]) -> None:
+        self._core = core
+        self.broker = core.broker
+        self._links_to_end: set[str] = set()  # To neighbours that the controller said are dead.
+
+    def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
+        """Take what a neighbour that is dead sent as ended, and wait for none of its answers.
+
+        The link's word for a death that the controller has told of before says nothing of a life that came after it.
+        """
+        is_of_old = peer in self._links_to_end
+        self._links_to_end.discard(peer)
+        live = self._core.tables.items()
+        return self._mourn({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
+
+    def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
+        """Take the controller's word for who is dead, in the epochs that it speaks of.
+
+        Who is named in the prepare of an epoch and is in its overlay has come back by that plan: it lives in that
+        epoch, unless a later command of the plan says that this life is over, too.
+        """
+        deaths = {
+            (epoch, peer)
+            for epoch, tables in self._core.tables.items()
+            for peer in set(command.lost_brokers) - tables.dead - {self.broker}
+            if epoch < command.epoch_to or (epoch == command.epoch_to and peer not in tables.lost)
+        }
+        neighbours = set(self._core.epochs()[0].neighbours) - self._core.lost_peers
+        self._links_to_end |= {peer for epoch, peer in deaths if epoch == min(self._core.tables)} & neighbours
+        return self._mourn(deaths, now_ms) if deaths else []
+
+    @abstractmethod
+    def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
+        """Take the lives of brokers for over; by epoch and broker."""
+
+    def kept_notifications(self) -> list[Notification]:
+        """Return nothing: deliveries wait, and nothing else."""
+        return []
+
+    def release_waiting(self, under_way: Plan) -> list[Effect]:
+        """Return nothing: deliveries wait, and nothing else."""
+        return []
