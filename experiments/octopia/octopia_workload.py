@@ -27,7 +27,7 @@ SUBSCRIBER_COUNT = 2_000
 SELECTIVITY = 0.02
 
 STOCK = Predicate("class", Operator.EQ, "STOCK")
-KEPT = ("open", "high", "low", "close", "volume")  # A stock keeps about the same for long: these tell stocks apart.
+KEPT = ("open", "high", "low", "close", "volume")  # A stock keeps about the same for long: stocks differ in these.
 NUMBERS = (*KEPT, "date", "openClose%Diff", "highLow%Diff")  # With class and symbol the ten attributes of PADRES.
 QUOTES_PER_STOCK = 100  # Published round and round.
 SAMPLED_EVERY = 5  # Of the quotes of each stock, when bounds are made as wide as the selectivity wants.

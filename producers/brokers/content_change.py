@@ -1,7 +1,7 @@
 """How brokers that route by content hear of deaths, on a tree and on a structured cyclic overlay alike.
 
-In: a link's word and the controller's. Out: which broker's life is over in which epoch, told to the kind's own change.
-What follows from it belongs there: :mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
+In: a link's report and the controller's. Out: which broker's life is over in which epoch. What follows from it belongs
+to the kind's own change: :mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ContentChange(Generic[Tables, Plan]):
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
         """Take what a neighbour that is dead sent as ended, and wait for none of its answers.
 
-        The link's word for a death that the controller has told of before says nothing of a life that came after it.
+        A link's report of a death that the controller has already announced says nothing about a later life.
         """
         is_of_old = peer in self._links_to_end
         self._links_to_end.discard(peer)
