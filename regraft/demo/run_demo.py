@@ -343,6 +343,7 @@ class _DemoRun:
             refusals=observer.refusals,
             latencies_ms=tuple(observer.latencies_ms.values()),
             emulator_behind_ms_max=observer.behind_ms_max,
+            withheld_count=int(observer.emulator.get("not_published", 0)),
             telemetry_records=stored.telemetry_records,
             services=tuple(self._use.values()),
             rss_total_bytes_max=self._supervisor.rss_total_bytes_max,

@@ -37,7 +37,9 @@ def show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
 def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Return what a person wants to know first, each with its name."""
     yield "run", f"{summary['duration_s']:g} s, seed {summary['seed']}, planner {summary['planner']}"
-    yield "notifications published", f"{summary['notifications_published']:,}"
+    withheld = summary.get("notifications_withheld", 0)
+    busy = f", {withheld:,} withheld, as the machine was too busy" if withheld else ""
+    yield "notifications published", f"{summary['notifications_published']:,}{busy}"
     yield "deliveries", f"{summary['deliveries']:,} of {summary['deliveries_expected']:,}"
     yield "lost / repeated / out of order", _faults(summary)
     yield "windows closed", f"{summary['windows_closed']}, of which {summary['windows_incomplete']} incomplete"

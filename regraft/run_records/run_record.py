@@ -189,6 +189,7 @@ class RunRecord:
     ``expects_regime_change`` means that they should have; ``traffic_end_ms`` is when publishing was ended.
 
     ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
+    ``withheld_count`` is how many notifications clients of real brokers did not publish, as the machine was too busy.
     ``changes_found_ms`` lists when traffic changed, as the controller reported it. ``links_corrected`` counts the links
     whose final cost is the brokers' measurement, not the inventory's. ``given_up`` names the services that ended for
     good and ended the run, in sentences without a full stop. ``decision_times`` is by role and planner
@@ -223,6 +224,7 @@ class RunRecord:
     latencies_ms: tuple[float, ...] = ()
     telemetry_records: int = 0
     emulator_behind_ms_max: float = 0.0
+    withheld_count: int = 0
     services: tuple[ServiceUse, ...] = ()
     rss_total_bytes_max: int = 0
     outages: OutageStory = field(default_factory=OutageStory)

@@ -180,7 +180,8 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
 def _telemetry_figures(record: RunRecord) -> dict[str, Any]:
     """Return how much telemetry there was, and the least share of the notifications that a window's costs rest on."""
     share = min((window.sample_share for window in record.windows), default=None)
-    return {"telemetry_records": record.telemetry_records, "telemetry_share": share}
+    counts = {"telemetry_records": record.telemetry_records, "notifications_withheld": record.withheld_count}
+    return {**counts, "telemetry_share": share}
 
 
 def _publisher_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:

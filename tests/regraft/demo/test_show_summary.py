@@ -39,3 +39,11 @@ def test_where_the_rest_is_stands_below() -> None:
         "Report: out/here/report.html",
         "All figures: out/here/summary.json",
     ]
+
+
+def test_what_a_busy_machine_withheld_is_told() -> None:
+    """Clients of real brokers that had to wait published less: how much less stands beside what they did."""
+    summary = summarise(small_run())
+    assert "withheld" not in dict(summary_lines(summary))["notifications published"]
+    told = dict(summary_lines({**summary, "notifications_withheld": 1_200}))["notifications published"]
+    assert told.endswith(", 1,200 withheld, as the machine was too busy")
