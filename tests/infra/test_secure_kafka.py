@@ -20,7 +20,7 @@ from tests.infra.secured_kafka import PASSWORD, STRANGER, SecuredServer, secured
 pytestmark = pytest.mark.stack
 
 WAYS = ("SCRAM-SHA-512", "PLAIN", "OAUTHBEARER", "MUTUAL")
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")

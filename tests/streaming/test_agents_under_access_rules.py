@@ -36,7 +36,7 @@ NAMESPACE = "live"
 INVENTORY: Inventory = replace(inventory_of(line_of(2), {}), agent_of={"b00": "west", "b01": "east"})
 TOPICS_OF = INVENTORY.broker_topics(NAMESPACE)
 SECONDS = 10
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 R = TypeVar("R", bound=msgspec.Struct)
 
