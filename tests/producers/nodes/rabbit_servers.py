@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from regraft.infra.find_port import choose_ports
 from regraft.infra.make_certificates import LocalAuthority
 from regraft.producers.nodes.ask_rabbit import RabbitApi
-from tests.producers.nodes.server_process import free_port
 
 PROGRAM = "rabbitmq-server"
 ELSEWHERE = Path("/usr/lib/rabbitmq/bin") / PROGRAM  # The one on Debian's PATH changes its user.
 START_S_MAX = 90.0
+STARTS_MAX = 3
 IS_UP = b"Server startup complete"
 SETTINGS = """\
 listeners.tcp.1 = 127.0.0.1:{port}
@@ -55,7 +56,7 @@ class RabbitServer:
     """One broker with its event exchange and its management interface, in the clear and with TLS."""
 
     def __init__(self, directory: Path) -> None:
-        self.port, self.tls_port, self.api_port, self.names_port, self.peers_port = (free_port() for _ in range(5))
+        self.port, self.tls_port, self.api_port, self.names_port, self.peers_port = choose_ports(5)
         self.authority, self.log = LocalAuthority(directory), directory / "rabbit.log"
         self.authority.issue("server")
         (directory / "plugins").write_text("[rabbitmq_event_exchange,rabbitmq_management].")
@@ -100,6 +101,14 @@ class RabbitServer:
             time.sleep(0.05)
         return self
 
+    def listens(self) -> bool:
+        """Return True if all its listeners are up: it starts without one whose port somebody else has taken."""
+        log = self.log.read_text()
+        return all(
+            f"{kind} listener on 127.0.0.1:{port}" in log
+            for kind, port in (("TCP", self.port), ("TLS (SSL)", self.tls_port))
+        )
+
     def stop(self) -> None:
         """Kill it, with all that it has started."""
         for process in reversed(self._processes):
@@ -111,11 +120,15 @@ class RabbitServer:
 @cache
 def shared_rabbit() -> RabbitServer:
     """Return the RabbitMQ of this process, which ends with it."""
-    directory = Path(tempfile.mkdtemp(prefix="rabbit-"))
-    server = RabbitServer(directory)
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    atexit.register(server.stop)
-    return server.start()
+    for _ in range(STARTS_MAX):
+        directory = Path(tempfile.mkdtemp(prefix="rabbit-"))
+        server = RabbitServer(directory)
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        atexit.register(server.stop)
+        if server.start().listens():
+            return server
+        server.stop()
+    raise AssertionError(f"of {STARTS_MAX} starts of a RabbitMQ none got its ports; the log of the last: {server.log}")
 
 
 class RabbitClient:

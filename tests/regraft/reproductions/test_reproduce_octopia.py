@@ -24,5 +24,6 @@ def test_a_run_leaves_the_promised_figures_and_claims(tmp_path: Path) -> None:
             for each in document["figures"]
             if each["name"] == name
         }
-        assert settings == {(routing, workload) for routing in ("snr", "idr", "tid") for workload in WORKLOADS}
+        wanted = {(routing, workload) for routing in ("snr", "idr", "tid") for workload in WORKLOADS}
+        assert settings == wanted | {("tid_dynamic", f"burst_{per_min}") for per_min in ("100k", "80k", "60k")}
     assert "| VIII, Fig. 9b |" in (out / "claims.md").read_text(encoding="utf-8")
