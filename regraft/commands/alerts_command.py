@@ -95,7 +95,7 @@ def list_alerts(
         document = {"active": [alert_entry(alert) for alert in active], "recent": [alert_entry(one) for one in recent]}
         typer.echo(json.dumps(document, indent=2))
         return
-    typer.echo(f"{len(active)} active alerts.")
+    typer.echo(f"{len(active)} active {'alert' if len(active) == 1 else 'alerts'}.")
     if active or recent:
         table = Table(box=None, pad_edge=False)
         for head in ("since", "status", "severity", "rule", "subject", "what", "told"):

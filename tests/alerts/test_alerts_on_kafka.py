@@ -215,7 +215,7 @@ def test_a_killed_stage_goes_on_and_tells_nothing_twice(overlay: Callable[..., O
         shown = json.loads(listed.stdout)
         assert [each["rule"] for each in shown["active"]] == ["aborted"]
         assert [each["deliveries"][0]["state"] for each in shown["recent"]] == ["sent"]
-        assert "1 alerts stand." in CliRunner().invoke(app, ["alerts", "list", *lab.flags]).stdout
+        assert "1 active alert." in CliRunner().invoke(app, ["alerts", "list", *lab.flags]).stdout
     assert statuses(server) == [("congestion", "raised"), ("aborted", "raised"), ("congestion", "cleared")] or statuses(
         server
     ) == [("aborted", "raised"), ("congestion", "raised"), ("congestion", "cleared")]
