@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,7 +25,16 @@ def command(directory: Path, kafka_port: int, valkey_port: int) -> list[str]:
     return [sys.executable, "-m", "regraft", "servers", "--directory", str(directory), *ports]
 
 
+@pytest.fixture
+def takes_ctrl_c() -> Iterator[None]:
+    """Let children take SIGINT also where the tests run in the background, which ignores it and hands that on."""
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, earlier)
+
+
 @pytest.mark.stack
+@pytest.mark.usefixtures("takes_ctrl_c")
 def test_other_commands_find_the_servers_until_ctrl_c(tmp_path: Path) -> None:
     """The printed file leads to both servers, Valkey's password included, and nobody else may read it."""
     kafka_port, valkey_port = choose_ports(2)
