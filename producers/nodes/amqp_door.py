@@ -50,6 +50,11 @@ AWAY, SLOW, BAD_KEY, AGAIN = "broker_away", "broker_slow", "bad_topic", "redeliv
 TOO_LARGE, REFUSED = "payload_too_large", "broker_refused"
 
 
+def login_of(user: str, password: str) -> tuple[str, str]:
+    """Return who logs in and with what: without a user, the guest."""
+    return (user, password) if user else (GUEST, GUEST)
+
+
 @dataclass(frozen=True)
 class AmqpPlace:
     """What of a broker is used: its exchange, and the source of what its clients want.
@@ -92,7 +97,7 @@ class AmqpDoor:
             self._host,
             self._port,
             self._vhost,
-            PlainCredentials(user or GUEST, password if user else GUEST),
+            PlainCredentials(*login_of(user, password)),
             heartbeat=HEARTBEAT_S,
             ssl_options=None if context is None else SSLOptions(context, self._host),
         )
@@ -102,7 +107,7 @@ class AmqpDoor:
         self._first: asyncio.Future[None] | None = None
         self._connection: PikaConnection | None = None
         self._main: PikaChannel | None = None
-        self._reason, self._fault = "no answer", ""
+        self._reason = "no answer"
         self._published = 0
         self._unconfirmed: OrderedDict[int, None] = OrderedDict()
         self._receipts = 0
@@ -124,18 +129,16 @@ class AmqpDoor:
         self._first = loop.create_future()
         self._keeping = loop.create_task(self._keep_open())
         try:
-            async with asyncio.timeout(CONNECT_S_MAX):
-                while not self._first.done() and not self._fault:
-                    await asyncio.sleep(0.01)
+            await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+        except DoorError:
+            await self.close()
+            raise
         except TimeoutError as error:
             await self.close()
             raise DoorError(
                 f"no RabbitMQ lets a client in at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
-        if self._fault:
-            await self.close()
-            raise DoorError(self._fault)
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the queues that are bound to it; False if the broker is away, slow, or has no such key."""
@@ -203,7 +206,7 @@ class AmqpDoor:
         try:
             await main.ask(channel.exchange_declare, exchange=exchange, exchange_type="topic", passive=True)
         except OverError as error:
-            self._fault = f"exchange {exchange!r} of {self._host}:{self._port} cannot be used: {error}"
+            self._refuse(f"exchange {exchange!r} of {self._host}:{self._port} cannot be used: {error}")
             raise
         await main.ask(channel.confirm_delivery, ack_nack_callback=self._note_confirmed)
         self._main, self._published = main, 0
@@ -217,8 +220,8 @@ class AmqpDoor:
         self._check_told(has_events, bindings is not None)
         self._learn(bindings)
         self.is_open = True
-        is_kept = not self._place.is_durable
-        await main.ask(channel.basic_consume, queue=queue, on_message_callback=self._take, auto_ack=is_kept)
+        is_acknowledged = not self._place.is_durable
+        await main.ask(channel.basic_consume, queue=queue, on_message_callback=self._take, auto_ack=is_acknowledged)
         self._polls = not has_events and bindings is not None
         if self._first is not None and not self._first.done():
             self._first.set_result(None)
@@ -269,12 +272,18 @@ class AmqpDoor:
 
     def _check_told(self, has_events: bool, has_bindings: bool) -> None:
         if not has_events and not has_bindings and not self._place.filters:
-            self._fault = (
+            fault = (
                 f"the broker at {self._host}:{self._port} does not report what its clients want: enable its plugin "
                 "rabbitmq_event_exchange, whose events are in the virtual host of event_exchange.vhost, or give "
                 "node.door_api, the address of its management plugin, or name the filters in node.door_filters"
             )
-            raise OverError(self._fault)
+            self._refuse(fault)
+            raise OverError(fault)
+
+    def _refuse(self, fault: str) -> None:
+        """Let the start of the door fail, if it is still starting: waiting longer is no help."""
+        if self._first is not None and not self._first.done():
+            self._first.set_exception(DoorError(fault))
 
     async def _stay(self, connection: PikaConnection) -> None:
         """Wait until the connection, or the channel on which all is published and taken, is over."""

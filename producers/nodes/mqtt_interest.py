@@ -49,9 +49,7 @@ class MqttInterest:
     ) -> None:
         self.counts = counts
         self.changes_count = 0  # Of what clients want, so that it is stored when there are some.
-        self.heard_subscribing = (
-            0  # Subscriptions that the broker has reported, our own too, which proves that it does.
-        )
+        self.heard_subscribing = 0  # Subscriptions that the broker has reported, our own too.
         self._on_interest, self._session_s = on_interest, session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._is_quiet = False

@@ -75,8 +75,8 @@ class NatsClientDoor:
             await self.close()
             raise DoorError(
                 f"{self._api}/subsz does not report what clients want ({error}): start the server with "
-                "`http_port`, and "
-                "give its address as node.door_api, or name a leaf port as node.door without node.door_api"
+                "`http_port`, and give its address as node.door_api, or name a leaf port as node.door without "
+                "node.door_api"
             ) from error
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._send_waiting()), loop.create_task(self._keep_asking())]

@@ -141,12 +141,12 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
             )
         case "amqp" | "amqps":
             need_extras("A door to a RabbitMQ", "amqp")
-            from regraft.producers.nodes.amqp_door import GUEST, AmqpDoor, AmqpPlace
+            from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace, login_of
             from regraft.producers.nodes.ask_rabbit import RabbitApi
 
             api = None
             if settings.door_api is not None:
-                api = RabbitApi(settings.door_api, user or GUEST, password if user else GUEST, tls)
+                api = RabbitApi(settings.door_api, *login_of(user, password), tls)
             place = AmqpPlace(settings.door_exchange, api, settings.door_filters, settings.durable_session, tls)
             return AmqpDoor(url, broker, user, password, place)
     raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
