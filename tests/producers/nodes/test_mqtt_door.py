@@ -183,7 +183,8 @@ def test_next_life_of_a_node_knows_what_was_wanted(run_site: Callable[..., None]
         for wanted in ("a/#", "b", "c"):
             await client.subscribe(wanted)
         await client.unsubscribe("c")
-        await until(lambda: site.heard.wanted == {"a", "a.>", "b"})
+        await until(lambda: ("c", False) in site.heard.interest)
+        assert site.heard.wanted == {"a", "a.>", "b"}
         await site.door.close()
         other = MqttSite(site.server, interest_file=file)
         await other.open()
@@ -249,7 +250,8 @@ def test_log_file_tells_what_happened_while_the_connection_was_cut(
         site.door._interest = interest
         site.door._client._sock.shutdown(2)
         await until(lambda: site.heard.wanted == {"a", "c"})
-        assert site.heard.interest == [("a", True), ("b", True), ("b", False), ("c", True)]
+        assert site.heard.interest[:2] == [("a", True), ("b", True)]
+        assert sorted(site.heard.interest[2:]) == [("b", False), ("c", True)]  # From the file, or late from the log.
 
     run_site(steps, log_file=tmp_path / "b01.log")
 
