@@ -232,7 +232,7 @@ class _NodeRun:
             "held_deliveries": len(core.held_notifications),
             "receipts_waiting": len(node.receipts),
             "messages": {**node.counts, **node.clients.counts, **self._door.counts},
-            "links": dict(node.links.counts),
+            "links": {**node.links.counts, "lost_with_lives": node.links.lost_with_lives},
             "peers": {
                 peer: {"kept": len(known.session), "rtt_ms": round_trips.get(peer)}
                 for peer, known in sorted(node.links.peers.items())

@@ -72,7 +72,7 @@ class PlanRunner:
         self._dead: frozenset[str] = frozenset()
         self._returned: frozenset[str] = frozenset()
         self._installs: deque[CommandResult] = deque(maxlen=INSTALLS_MAX)
-        self._lost_peers: dict[str, int] = {}
+        self._lost_peers: dict[str, tuple[int, str]] = {}
         self._outside: dict[str, int] = {}
 
     @property
@@ -116,8 +116,8 @@ class PlanRunner:
         self._installs.clear()
         return found
 
-    def take_lost_peers(self) -> dict[str, int]:
-        """Hand out, once, which brokers neighbours have found dead, and when they said so last."""
+    def take_lost_peers(self) -> dict[str, tuple[int, str]]:
+        """Hand out, once, which brokers neighbours have found dead, when one said so last, and which."""
         found, self._lost_peers = self._lost_peers, {}
         return found
 
@@ -177,7 +177,10 @@ class PlanRunner:
                 if result.term > self._term + TERM_LEAP_MAX:
                     self._on_foreign("term")
                     continue
-                self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], result.time_ms)
+                told = (result.time_ms, result.broker)
+                self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], told)
+                if result.phase is CommandPhase.REPORT:
+                    continue  # A broker that has lost a neighbour reports it unasked.
                 if result.refusal is Refusal.OUTSIDE and result.term == self._term:
                     self._outside[result.broker] = result.epoch_to
                 if result.phase is CommandPhase.INSTALL and result.term == self._term:

@@ -52,7 +52,7 @@ class FollowMembers:
         self._metrics = metrics
         self._heard: HeardBrokers | None = None
         self._again: dict[str, int] = {}  # Brokers that have started again, with when their life before began.
-        self._lost_peers: dict[str, int] = {}
+        self._lost_peers: dict[str, tuple[int, str]] = {}  # When a neighbour has said so, and which.
         self._lost_since_ms: dict[str, int] = {}
         self._doubted: frozenset[str] = frozenset()
 
@@ -63,7 +63,9 @@ class FollowMembers:
             self._follow(order, state, now_ms)
         for one in self._announcements.read(state, now_ms):
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
-        self._lost_peers |= self._runner.take_lost_peers()
+        for broker, (told_ms, by) in self._runner.take_lost_peers().items():
+            if broker in state.fleet.members:  # Nothing that came before a plan took it in counts, by whatever clock.
+                self._lost_peers[broker] = min(told_ms, now_ms), by
         self._believe(self._runner.take_outside(), state, now_ms)
         for window in state.taken:
             self._again |= heard.add(window)
@@ -134,7 +136,7 @@ class FollowMembers:
         silent_ms = heard.silent_ms(member.broker, member.since_ms)
         if silent_ms >= self._settings.silence_ms:
             return f"silent for {silent_ms / 1000:g} s"
-        told_ms = self._lost_peers.get(member.broker, -1)
+        told_ms, _ = self._lost_peers.get(member.broker, (-1, ""))
         if told_ms >= member.since_ms and silent_ms > 0 and member.broker not in window.boots:
             return f"a neighbour has lost it, and it is silent for {silent_ms / 1000:g} s"
         return ""
@@ -143,6 +145,10 @@ class FollowMembers:
         """Return the brokers that are heard in a life that the overlay in force does not know, each with why."""
         plan_log = state.plan_log
         found = {one: "it has started again" for one in serving if one in self._again}
+        for broker in serving:
+            told_ms, by = self._lost_peers.get(broker, (-1, ""))
+            if state.fleet.members[broker].since_ms < told_ms <= window.start_ms and broker in window.boots:
+                found.setdefault(broker, f"{by} takes it for dead, though it runs, and ignores it")
         if plan_log.moving is None:
             epoch = plan_log.present.epoch
             elsewhere = brokers_elsewhere(window, epoch, plan_log.transition_ended_ms)

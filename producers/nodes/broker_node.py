@@ -50,8 +50,10 @@ log = structlog.get_logger(__name__)
 
 CELLS_KEPT_S = 120
 CHANGES_MAX = 10_000  # Changes of clients between two batches; the oldest go first.
+TAKEN_FOR_DEAD = "the controller or a neighbour took this node for dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
 LINK_FULL = "link_full"
+PEER_LOST = "peer_lost"  # In place of a plan's name: no command is answered.
 
 
 class NodePorts(TelemetrySink, ResultSink, ClientSink, Protocol):
@@ -118,9 +120,19 @@ class BrokerNode:
         self._serve(peer, message)
 
     def lose(self, peer: str) -> None:
-        """Note that a peer has begun another life: to a neighbour its former one is a death."""
+        """Note that a peer has begun another life: to a neighbour its former one is a death.
+
+        It is reported unasked: the peer may run, in the life that it has always had, and nothing else would show that
+        it is ignored here from now on.
+        """
         if peer in self.core.live_neighbours:
             self._serve(None, PeerLost(peer))
+            self._ports.send_result(
+                CommandResult(
+                    PEER_LOST, CommandPhase.REPORT, self.broker, self.core.epoch, Outcome.REPORTED, "", 0,
+                    int(self._now_ms()), (peer,),
+                )
+            )  # fmt: skip
 
     def obey(self, command: Command) -> None:
         """Take a command."""
@@ -155,6 +167,8 @@ class BrokerNode:
         self._serve(None, command)
         if (self.core.epoch, self.core.takes_clients) != held:
             self._installs += 1
+            if held[1]:
+                log.warning("life_over", broker=self.broker, epoch=held[0], reason=TAKEN_FOR_DEAD)
             self.receipts.begin_life()
             self.links.begin_life(f"{self.core.boot_ms}.{self._installs}")
 

@@ -46,6 +46,7 @@ class LinkSession:
         self.bytes_kept = 0
         self.over_count = 0  # Frames that are owed no more: acknowledged, or of a life of the peer that has ended.
         self.acknowledged_count = self.acknowledged_bytes = self.acknowledged_notifications = 0
+        self.lost_notifications = 0  # Not acknowledged when a life of either end was over.
         self._kept: deque[bytes] = deque()
         self._first_number = 1  # Of what is kept.
         self._sent = 0  # How much of what is kept has gone over the present connection.
@@ -70,8 +71,10 @@ class LinkSession:
         was_known, was_told = self.peer_life != "", self._renewed_from is not None
         if was_known:
             for _ in range(len(self._kept) if self._renewed_from is None else self._renewed_from):
-                self.bytes_kept -= len(self._kept.popleft())
+                body = self._kept.popleft()
+                self.bytes_kept -= len(body)
                 self.over_count += 1
+                self.lost_notifications += is_notification(body)
         self.peer_life, self.received, self._first_number, self._renewed_from = hello.life, 0, 1, None
         return was_known and not was_told
 
@@ -86,10 +89,12 @@ class LinkSession:
 
     def successor(self, life: str) -> LinkSession:
         """Return the session of our own next life, which owes nothing; the counts continue."""
+        lost = sum(map(is_notification, self._kept))
         session = LinkSession(self.broker, life)
         session.acknowledged_count = self.acknowledged_count
         session.acknowledged_bytes = self.acknowledged_bytes
         session.acknowledged_notifications = self.acknowledged_notifications
+        session.lost_notifications = self.lost_notifications + lost
         return session
 
     def put(self, body: bytes) -> None:

@@ -144,6 +144,11 @@ class Links:
             known.connection.flush_soon()
         return True
 
+    @property
+    def lost_with_lives(self) -> int:
+        """How many notifications were not acknowledged when a life of this node or of their receiver was over."""
+        return sum(peer.session.lost_notifications for peer in self.peers.values())
+
     def round_trips(self) -> list[tuple[str, float]]:
         """Return the peers that are connected with their round trips in ms, as far as they are known."""
         known = [(name, peer.connection) for name, peer in sorted(self.peers.items()) if peer.connection is not None]

@@ -90,6 +90,14 @@ class ScriptedFleet(ScriptedOverlay):
             Order(broker, kind, "ann", "as told", self.now_ms, **more)  # type: ignore[arg-type]
         )
 
+    def report_lost(self, by: str, broker: str, time_ms: int | None = None) -> None:
+        """Let a broker report unasked that a neighbour is dead, whether it is or not."""
+        time_ms = self.now_ms if time_ms is None else time_ms
+        report = CommandResult(
+            "peer_lost", CommandPhase.REPORT, by, self.held.get(by, 0), Outcome.REPORTED, "", 0, time_ms, (broker,)
+        )
+        self.ports.results.records.append(report)
+
     def run_until(self, state: MemberState, broker: str, windows_max: int = 40) -> None:
         """Run until a broker is in a state. Raises AssertionError when that takes too long."""
         for _ in range(windows_max * WINDOW_MS // TICK_MS):

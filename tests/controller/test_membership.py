@@ -115,6 +115,26 @@ def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan()
     assert fleet.lost == frozenset()
 
 
+def test_who_is_taken_for_dead_though_it_runs_comes_back_by_one_plan() -> None:
+    """Only the neighbour can tell that it ignores it; what it said before the return, by whatever clock, is over."""
+    fleet = fleet_of()
+    fleet.run_windows(6)
+    fleet.report_lost("b00", "b01", fleet.now_ms + 60_000)
+    fleet.run_until(MemberState.JOINING, "b01")
+    assert fleet.member("b01").reason == "b00 takes it for dead, though it runs, and ignores it"
+    fleet.run_until(MemberState.IN_SERVICE, "b01")
+    assert [(plan.brokers_lost, plan.brokers_target) for plan in fleet.plans] == [(("b01",), INVENTORY.brokers)]
+    assert {one.broker for one in fleet.told if one.phase is CommandPhase.INSTALL} == {"b01"}
+    fleet.report_lost("b00", "b01", fleet.member("b01").since_ms)
+    fleet.report_lost("b00", "x99")
+    fleet.run_windows(5)
+    assert len(fleet.plans) == 1
+    fleet.report_lost("b00", "b01")
+    fleet.run_until(MemberState.DEAD, "b01")  # A second time within the hour: not before a pause.
+    fleet.run_until(MemberState.IN_SERVICE, "b01")
+    assert fleet.present_brokers == INVENTORY.brokers
+
+
 def test_who_says_that_it_began_anew_is_believed_without_a_window() -> None:
     """A repair that counts on it fails each time: the next one does without it, also while no window closes."""
     fleet = fleet_of()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from regraft.producers.brokers.broker_messages import End
-from regraft.producers.nodes.carried_messages import LinkError, body_of
+from regraft.producers.nodes.carried_messages import CarriedNotification, LinkError, body_of
 from regraft.producers.nodes.link_session import LINK_VERSION, Hello, LinkSession
 
 
@@ -35,6 +35,19 @@ def test_acknowledgement_of_what_was_never_sent_is_refused() -> None:
     for number in (1, 4):
         with pytest.raises(LinkError, match="it can be from 2 to 3"):
             session.acknowledge(number)
+
+
+def test_what_a_life_that_is_over_was_owed_is_counted() -> None:
+    """Notifications alone: control messages of a life that is over are nobody's loss."""
+    notification = CarriedNotification("p", 1, 0.0, "b01", 0, {}, 1, subject="a", payload=b"x")
+    session = session_with(1)
+    for _ in range(3):
+        session.put(body_of(notification))
+    session.acknowledge(2)
+    assert session.greet(Hello(LINK_VERSION, "b02", "2", "1", 0))
+    assert session.lost_notifications == 2
+    session.put(body_of(notification))
+    assert session.successor("2").lost_notifications == 3
 
 
 def test_connection_that_follows_sends_what_is_not_acknowledged() -> None:

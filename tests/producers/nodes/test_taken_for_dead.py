@@ -1,0 +1,113 @@
+"""Nodes in memory and the control loop: a node that runs, though a neighbour takes it for dead, is taken in again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import msgspec
+
+from regraft.controller.compose_loop import compose_loop
+from regraft.controller.member_settings import MemberSettings
+from regraft.controller.ports.memory_ports import MemoryPorts
+from regraft.producers.nodes.run_links import Links
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import PlanPhase
+from regraft.streaming.reference_aggregator import ReferenceAggregator
+from tests.controller.scripted_overlay import settings_of
+from tests.overlay.small_overlays import inventory_of
+from tests.producers.nodes.node_fleet import LIMITS, NodeFleet
+from tests.producers.nodes.test_broker_node import BROKERS, LINE, MemorySite, run_site
+
+STEP_S = 0.05
+WINDOW_MS, GRACE_MS = 1_000, 200
+CALLER, CALLED = "b03", "b04"  # Of two nodes the first by name calls, so a namesake of that one disturbs the other.
+
+
+class RunningLoop:
+    """A controller over the nodes of a fleet, by the wall clock and without Kafka."""
+
+    def __init__(self, fleet: NodeFleet) -> None:
+        inventory = replace(inventory_of(LINE, {}), clients_stay=True)
+        settings = settings_of(dry_run=True, members=MemberSettings(batch_ms=100, retry_ms=500))
+        self.fleet, self.ports = fleet, MemoryPorts()
+        self.loop = compose_loop(settings, inventory, self.ports.ports)
+        self._aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
+
+    async def run(self) -> None:
+        while True:
+            for broker, node in self.fleet.nodes.items():
+                node.flush()
+                ports = self.fleet.ports[broker]
+                for batch in ports.telemetry.batches:
+                    self._aggregator.take(msgspec.to_builtins(batch))
+                self.ports.results.records.extend(ports.results.results)
+                ports.telemetry.batches.clear()
+                ports.results.results.clear()
+            for window in self._aggregator.advance():
+                self.ports.state.records.extend([*window.rows, window.marker])
+            while self.loop.step(int(time.time() * 1_000)):
+                pass
+            while self.ports.commands.sent:
+                command = self.ports.commands.sent.popleft()
+                self.fleet.guarded(self.fleet.nodes[command.broker].obey)(command)
+            await asyncio.sleep(STEP_S)
+
+    def reasons(self) -> list[str]:
+        return [event.text for event in self.ports.events.emitted if event.kind is EventKind.MEMBER_CHANGED]
+
+
+async def begin_and_end_namesake(fleet: NodeFleet) -> None:
+    """Let a second process of a node's name call a neighbour, as from a copied configuration, and end."""
+    address = ("127.0.0.1", fleet.listening[CALLED])
+    addresses = {CALLER: ("127.0.0.1", 0), CALLED: address}
+    namesake = Links(CALLER, "namesake", addresses, lambda *_: None, lambda _: None, LIMITS)
+    lives = fleet.nodes[CALLED].links.counts["new_lives"]
+    await namesake.start("127.0.0.1", 0)
+    namesake.want({CALLED})
+    while fleet.nodes[CALLED].links.counts["new_lives"] == lives:
+        await asyncio.sleep(0.01)
+    await namesake.close()
+
+
+def test_node_that_a_neighbour_takes_for_dead_joins_again() -> None:
+    """One plan, unasked, while nobody died: the neighbour ignores it until then; what follows comes to all, once."""
+
+    async def steps(site: MemorySite) -> None:
+        fleet = site.fleet
+        running = RunningLoop(fleet)
+        controller = asyncio.create_task(running.run())
+        try:
+            await fleet.all_confirmed()
+            while running.loop.state.newest is None:
+                await asyncio.sleep(STEP_S)
+            for broker in BROKERS:
+                site.say(broker)
+            await site.all_there()
+            await begin_and_end_namesake(fleet)
+            site.say(CALLER)  # Its way leads to two brokers; of the one beyond the neighbour nobody can tell.
+            while len(running.reasons()) < 2:
+                assert not controller.done(), controller.result()
+                await asyncio.sleep(STEP_S)
+            await fleet.all_confirmed()
+            handed = {broker: len(site.doors[broker].handed) for broker in BROKERS}
+            for broker in BROKERS:
+                site.say(broker)
+            while any(len(site.doors[broker].handed) < handed[broker] + 3 for broker in BROKERS):
+                await asyncio.sleep(0.01)
+        finally:
+            controller.cancel()
+        assert running.reasons() == [
+            f"{CALLER} is joining: {CALLED} takes it for dead, though it runs, and ignores it",
+            f"{CALLER} is in service: in the overlay by {running.loop.state.plan_log.plans[-1].plan}",
+        ]
+        (plan,) = running.loop.state.plan_log.plans
+        assert (plan.brokers_lost, plan.brokers_target) == ((CALLER,), BROKERS)
+        assert plan.phase in (PlanPhase.RETIRING, PlanPhase.VERIFYING, PlanPhase.COMPLETED)
+        account = site.ledger().account(site.owed())
+        assert (account["repeated"], account["out_of_order"], account["unexpected"]) == (0, 0, 0)
+        assert account["lost"] <= 3  # Of the one that was under way while it was ignored.
+        assert fleet.nodes[CALLER].links.life.endswith(".1")
+
+    run_site(steps)
