@@ -22,6 +22,7 @@ from regraft.schemas.plan import Plan, Verdict
 from regraft.schemas.plan_life import LIFE, committed_ms
 from regraft.schemas.registry import NEWER
 from regraft.schemas.topics import ALERTS
+from regraft.schemas.write_times import window_name
 
 ALL_PLANS = "plans"  # The subject of alerts that concern plans as such.
 ALL_ORDERS = "orders"
@@ -176,7 +177,7 @@ def _limited(record: msgspec.Struct) -> Happening | None:
     if not isinstance(record, Plan) or not record.history:
         return None
     refused = sum(proposal.verdict is verdict for proposal in record.refused)
-    window = f"window-{record.window_end_ms}"
+    window = window_name(record.window_end_ms)
     return (
         Happening(ALL_PLANS, record.history[0].time_ms, f"{refused} proposals, {window}", window) if refused else None
     )

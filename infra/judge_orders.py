@@ -9,9 +9,10 @@ from __future__ import annotations
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 from cryptography.exceptions import InvalidSignature
 
-from regraft.infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys, utc
+from regraft.infra.order_keys import OrderSettings, TrustedKey, TrustedKeys, open_trusted_keys
 from regraft.schemas.audit import GivenOrder
 from regraft.schemas.order import Order
+from regraft.schemas.write_times import time_text
 
 ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy of it is refused for that later.
 ORDER_AHEAD_MS_MAX = 60_000  # How far the clock of an order's giver may be ahead of Kafka's.
@@ -104,7 +105,7 @@ def _against_key(trusted: TrustedKey, order: Order, written_ms: int) -> str:
     if trusted.is_revoked:
         return f"the key {trusted.name} is revoked"
     if written_ms > trusted.not_after_ms:
-        return f"the key {trusted.name} ended at {utc(trusted.not_after_ms)}"
+        return f"the key {trusted.name} ended at {time_text(trusted.not_after_ms)}"
     if order.kind not in trusted.kinds:
         return f"the key {trusted.name} may {', '.join(sorted(trusted.kinds)) or 'order nothing'}, not {order.kind}"
     if order.by != trusted.name and not trusted.is_for_others:

@@ -282,8 +282,3 @@ def make_local_keys(directory: Path, user: str, days: int) -> bool:
 def new_nonce() -> str:
     """Return what distinguishes two orders."""
     return secrets.token_hex(NONCE_BYTES)
-
-
-def utc(time_ms: int) -> str:
-    """Return a time for people."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -17,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.kafka_clients import leave_to_caller, open_consumer
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
+from regraft.schemas.write_times import time_text
 from regraft.streaming.source_topics import Offsets, Place, place_text
 
 ASK_TIMEOUT_S = 10.0
@@ -103,4 +103,4 @@ def _time_ms(consumer: Consumer, place: Place, offset: int) -> int | None:
 def _clock(time_ms: int | None) -> str:
     if not time_ms:
         return "a time not known"
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
+    return time_text(time_ms)

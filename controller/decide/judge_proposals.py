@@ -19,6 +19,7 @@ from regraft.overlay.cut_off import CutOff
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import Proposal, Verdict
 from regraft.schemas.write_figures import figure
+from regraft.schemas.write_times import time_text
 
 # Prepare and activate and retire and one repetition: the commands of a transition to each broker.
 COMMANDS_PER_BROKER = 4
@@ -83,14 +84,14 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     if situation.plan_in_review:
         return Verdict.IN_REVIEW, f"{situation.plan_in_review} waits for a person: one plan at a time"
     if not window.is_complete:
-        return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} is incomplete: {window.fault}"
+        return Verdict.INCOMPLETE_STATE, f"the window ending {time_text(window.end_ms)} is incomplete: {window.fault}"
     missing = situation.kind.missing_in(situation.state)
     if missing:
-        return Verdict.INCOMPLETE_STATE, f"window ending {window.end_ms} {missing}"
+        return Verdict.INCOMPLETE_STATE, f"the window ending {time_text(window.end_ms)} {missing}"
     age_ms = situation.now_ms - window.end_ms
     if abs(age_ms) > settings.window_age_ms_max:
         return Verdict.STALE_STATE, (
-            f"window ending {window.end_ms} is {age_ms} ms old, limit {settings.window_age_ms_max} ms: "
+            f"the window ending {time_text(window.end_ms)} is {age_ms} ms old, limit {settings.window_age_ms_max} ms: "
             "is the streaming job running and do the clocks agree?"
         )
     epoch = situation.state.configuration.epoch
@@ -102,7 +103,7 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
         )
     if window.epoch != epoch:
         return Verdict.STALE_STATE, (
-            f"window ending {window.end_ms} is of epochs {window.epoch_min} to {window.epoch_max}, present is {epoch}"
+            f"the window ending {time_text(window.end_ms)} is of {window.epochs_text}, epoch {epoch} is in force"
         )
     return None
 

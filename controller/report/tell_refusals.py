@@ -13,6 +13,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.plan import Verdict
+from regraft.schemas.write_times import window_name
 
 REPEAT_EVERY = 30  # The same thing is reported again after this many times, so that it is not forgotten.
 
@@ -30,13 +31,13 @@ class RefusalTeller:
         if window.is_complete:
             self._told.pop(EventKind.WINDOW_INCOMPLETE, None)
             return None
-        subject = f"window-{window.end_ms}"
+        subject = window_name(window.end_ms)
         told_by = ",".join(window.short_brokers) or "rows"
         return self._event(EventKind.WINDOW_INCOMPLETE, told_by, subject, window.fault, now_ms, Severity.WARNING)
 
     def about_decision(self, decision: Decision, now_ms: int) -> AdaptationEvent | None:
         """Return an event when a decision refused for other reasons than the one before."""
-        subject = f"window-{decision.window_end_ms}"
+        subject = window_name(decision.window_end_ms)
         if decision.state_verdict is Verdict.STALE_STATE:
             reason = decision.state_reason
             return self._event(EventKind.WINDOW_STALE, "stale", subject, reason, now_ms, Severity.WARNING)

@@ -9,6 +9,7 @@ from regraft.controller.state.window_parts import PartKey, WindowParts
 from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.state import LinkRtt, QueueState
+from regraft.schemas.write_times import time_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +156,7 @@ class ClosedWindow:
         """
         interests = self.interests
         if interests is None:
-            raise ValueError(f"nothing is known of the users in the window ending {self.end_ms}")
+            raise ValueError(f"nothing is known of the users in the window ending {time_text(self.end_ms)}")
         position_of, brokers, at = interests.position_of, interests.brokers, interests.homes
         wanted = {
             user: home
@@ -182,3 +183,8 @@ class ClosedWindow:
     def epoch(self) -> int | None:
         """The one epoch in which the whole window lay, None when a transition ran through it."""
         return self.epoch_min if self.epoch_min == self.epoch_max and self.epoch_min >= 0 else None
+
+    @property
+    def epochs_text(self) -> str:
+        """Name the epoch of the window, or the first and the last of several."""
+        return f"epoch {self.epoch_min}" if self.epoch is not None else f"epochs {self.epoch_min} to {self.epoch_max}"

@@ -9,7 +9,6 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, SettingsFile, settings_of
+from regraft.schemas.write_times import time_text
 
 if TYPE_CHECKING:
     from regraft.recordings.rehearse_rules import Rehearsal, RehearsalSettings, RehearsedChange
@@ -244,7 +244,7 @@ def _row(alert: Alert) -> Sequence[str]:
         told = f"{told}, kept back: {alert.silenced_by}"
     since = alert.raised_ms if alert.is_raised else alert.changed_ms
     return (
-        f"{datetime.fromtimestamp(since / 1000, UTC):%Y-%m-%d %H:%M:%S}",
+        time_text(since),
         str(alert.status),
         str(alert.severity),
         alert.rule,

@@ -30,9 +30,9 @@ def audit(
 
     Examples: `regraft audit`; `regraft audit --about plan-7 --json`.
     """
-    from regraft.infra.order_keys import utc
     from regraft.run_records.read_audit import read_audit
     from regraft.schemas.remote_registry import use_registry
+    from regraft.schemas.write_times import time_text
     from regraft.stages.run_loop import require_kafka
 
     kafka = settings_of(assignments, settings_file, bootstrap).kafka
@@ -48,5 +48,7 @@ def audit(
     for entry in found:
         order = f"{entry.kind} {entry.subject}".strip()
         key = entry.key_name or "unsigned"
-        table.add_row(utc(entry.time_ms), order, entry.by, key, entry.source, entry.reason, entry.outcome, entry.why)
+        table.add_row(
+            time_text(entry.time_ms), order, entry.by, key, entry.source, entry.reason, entry.outcome, entry.why
+        )
     Console().print(table)

@@ -6,13 +6,13 @@ In: texts, or a record. Out: facts, or a sentence on what is wrong with them; ce
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import BrokerFacts, Member, PeerCost, Position
+from regraft.schemas.write_times import time_text
 
 LINKS_SHOWN = 5
 
@@ -74,7 +74,7 @@ def member_row(member: Member) -> tuple[str, str, str, str]:
         said.append(f"may return from {time_text(member.returns_ms)}")
     if member.facts is not None and member.facts.address:
         said.append(member.facts.address)
-    return member.broker, str(member.state).replace("_", " "), time_text(member.since_ms), "; ".join(said)
+    return member.broker, str(member.state).replace("_", " "), since_text(member.since_ms), "; ".join(said)
 
 
 def facts_text(facts: BrokerFacts) -> str:
@@ -121,6 +121,6 @@ def _median_processing(path: Path) -> float:
     return float(np.median(Inventory.load(path).processing_cost))
 
 
-def time_text(time_ms: int) -> str:
+def since_text(time_ms: int) -> str:
     """Return a time as text, empty for none."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if time_ms else ""
+    return time_text(time_ms) if time_ms else ""

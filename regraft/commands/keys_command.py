@@ -64,7 +64,8 @@ def create(
 @keys_app.command(name="list")
 def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assignments: Assignments = None) -> None:
     """Show the keys that stages with these settings trust, their expiry and what they may order."""
-    from regraft.infra.order_keys import OrderKeyError, read_trusted_keys, utc
+    from regraft.infra.order_keys import OrderKeyError, read_trusted_keys
+    from regraft.schemas.write_times import time_text
 
     settings = settings_of(assignments, settings_file).orders
     file = settings.trusted_file
@@ -90,7 +91,7 @@ def list_keys(as_json: AsJson = False, settings_file: SettingsFile = None, assig
     for key in keys.values():
         kinds = "everything" if key.kinds == frozenset(OrderKind) else ", ".join(sorted(key.kinds))
         speaks_for = "others, too" if key.is_for_others else "itself"
-        table.add_row(key.name, key.state(now_ms), utc(key.not_after_ms), kinds, speaks_for)
+        table.add_row(key.name, key.state(now_ms), time_text(key.not_after_ms), kinds, speaks_for)
     Console().print(table)
     if settings.allow_unsigned:
         typer.echo("Unsigned orders are followed, too (orders.allow_unsigned).")

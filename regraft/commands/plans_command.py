@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -22,6 +21,7 @@ from regraft.infra.stack_error import StackError
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase, Proposal
 from regraft.schemas.plan_life import LIFE, against_order
+from regraft.schemas.write_times import time_text
 
 if TYPE_CHECKING:
     from regraft.settings.run_settings import Settings
@@ -153,7 +153,7 @@ def plan_lines(plan: Plan) -> list[str]:
     undoes = f", takes back {plan.undoes}" if plan.undoes else ""
     lines = [
         f"{plan.plan}: {plan.phase}{undoes}",
-        f"  epoch {plan.epoch_from} -> {plan.epoch_to}, decided on the window ending {_time(plan.window_end_ms)}",
+        f"  epoch {plan.epoch_from} -> {plan.epoch_to}, decided on the window ending {time_text(plan.window_end_ms)}",
         f"  cost {plan.cost_before_per_s:,.1f}/s -> {plan.cost_predicted_per_s:,.1f}/s predicted "
         f"(saves {plan.cost_before_per_s - plan.cost_predicted_per_s:,.1f}/s, price {_price(plan):,.2f}/s)",
     ]
@@ -163,7 +163,7 @@ def plan_lines(plan: Plan) -> list[str]:
     if plan.refused:
         lines += [f"refused ({len(plan.refused)}):", *_refusal_lines(plan)]
     lines.append("history:")
-    lines += [f"  {_time(change.time_ms)} {change.phase}: {change.reason}" for change in plan.history]
+    lines += [f"  {time_text(change.time_ms)} {change.phase}: {change.reason}" for change in plan.history]
     return lines
 
 
@@ -213,16 +213,12 @@ def _row(plan: Plan) -> Sequence[str]:
     counted = ((links, "link"), (moves, "move"), (ids, "place" if plan.has_places else "ring ID"))
     changes = ", ".join(f"{count} {what}{'s' * (count > 1)}" for count, what in counted if count)
     observed = f"{sum(gains):,.0f}" if gains else ""
-    decided = _time(plan.window_end_ms)
+    decided = time_text(plan.window_end_ms)
     return plan.plan, decided[5:], str(plan.phase), changes, saves, observed
 
 
 def _price(plan: Plan) -> float:
     return max((proposal.price_per_s for proposal in plan.proposals), default=0.0)
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _stored(settings: Settings) -> list[Plan]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from regraft.commands.describe_broker import time_text
+from regraft.commands.describe_broker import since_text
 from regraft.schemas.announcement import STANDS_MS, Announcement, announcement_fault, may_ask, way_in
 from regraft.schemas.member import Member
 
@@ -54,4 +54,4 @@ def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, 
     said = [f"agent {one.facts.agent}"] if one.facts.agent else []
     said += [one.facts.address] if one.facts.address else []
     said.append(way_in(one, known, has_left=one.broker in known))
-    return one.broker, "asks to join", time_text(one.time_ms), "; ".join(said)
+    return one.broker, "asks to join", since_text(one.time_ms), "; ".join(said)

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from regraft.commands.command_options import AsJson, Assignments, SettingsFile, settings_of
-from regraft.commands.describe_broker import time_text
+from regraft.commands.describe_broker import since_text
 from regraft.schemas.sampled_blocks import share_text
 
 EXIT_WELL, EXIT_NOT_WELL = 0, 1
@@ -109,13 +109,13 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
     lines = ["members: " + ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items())]
     members = fleet.get("members", ())
     for member in members[:MEMBERS_SHOWN]:
-        state, since = member["state"].replace("_", " "), time_text(member["since_ms"])
+        state, since = member["state"].replace("_", " "), since_text(member["since_ms"])
         lines.append(f"{member['broker']} is {state} since {since}: {member['reason']}")
     if len(members) > MEMBERS_SHOWN:
         lines.append(f"{len(members) - MEMBERS_SHOWN} more: `regraft members list`")
     announced = fleet.get("announced", ())
     for one in announced[:MEMBERS_SHOWN]:
-        lines.append(f"{one['broker']} asks to join since {time_text(one['since_ms'])}: {one['to_do']}")
+        lines.append(f"{one['broker']} asks to join since {since_text(one['since_ms'])}: {one['to_do']}")
     if len(announced) > MEMBERS_SHOWN:
         lines.append(f"{len(announced) - MEMBERS_SHOWN} more ask to join: `regraft members list`")
     for repair in fleet.get("repairs", ())[-REPAIRS_SHOWN:]:

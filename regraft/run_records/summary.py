@@ -146,7 +146,10 @@ def _shift_failures(summary: dict[str, Any]) -> list[str]:
             f"no plan that began after the shift of the interests was completed, and {after_s:g} s of traffic after it "
             f"are too few to show one: let it run long enough to leave {SHIFT_ANSWER_S_MIN} s (--duration)"
         ]
-    return ["no plan that began after the shift of the interests was completed: see the refusals in the report"]
+    return [
+        "no plan that began after the shift of the interests was completed: see the plans and the refusals in the "
+        "report; one that was still under way, as on a busy machine, needs a longer run (--duration)"
+    ]
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:

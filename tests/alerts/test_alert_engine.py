@@ -12,6 +12,7 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.order import Order, OrderKind
 from regraft.schemas.plan import ClientMove, Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.state import BrokerClock
+from regraft.schemas.write_times import window_name
 from tests.alerts.scripted_alerts import BEGIN_MS, BROKERS, Scene, Told, at, book, event, plan, queue_of, window, words
 
 CONGESTION = """
@@ -256,8 +257,7 @@ def test_a_full_plan_is_counted_once_though_two_records_tell_it() -> None:
     told = plan(1, PlanPhase.PREPARING, 1)
     assert isinstance(told.record, msgspec.Struct)
     full = msgspec.structs.replace(told.record, refused=(left, left))  # type: ignore[type-var]
-    window_name = f"window-{told.time_ms}"
-    refused = event(EventKind.PROPOSAL_REFUSED, 1, window_name, changes_per_plan="2")
+    refused = event(EventKind.PROPOSAL_REFUSED, 1, window_name(told.time_ms), changes_per_plan="2")
     assert scene.tell(Told(full, told.time_ms), refused) == []
     assert scene.tell(event(EventKind.PROPOSAL_REFUSED, 2, "window-2", degree="1")) == []
     assert len(scene.tell(event(EventKind.PROPOSAL_REFUSED, 3, "window-3", changes_per_plan="1"))) == 1

@@ -18,6 +18,7 @@ from regraft.overlay.distinct_sets import Words
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.link_sides import HungTree
 from regraft.overlay.trace_sessions import HopDelays, TraceSessions
+from regraft.schemas.write_times import time_text
 
 Floats = NDArray[np.float64]
 
@@ -37,7 +38,7 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
         sets = window.sets
         if sets.delivered is None:
             raise ValueError(
-                f"window ending {window.end_ms} does not report what was delivered apart from what was published"
+                f"the window ending {time_text(window.end_ms)} does not report deliveries apart from publications"
             )
         for publisher, columns in columns_by_publisher(window.sets).items():
             room = left.setdefault(publisher, bound)
