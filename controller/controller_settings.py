@@ -82,15 +82,21 @@ class LinkSettings:
     Default 0.25, so that costs and plans do not follow every wind of the network.
     ``drift_share_max``: by what share the messages that brokers count, at measured delays, may cost more or less than
     the model says before an event reports it. Default 0.15.
+    ``estimate_unmeasured``: the inventory's costs are placeholders. Then a link costs what was measured, by however
+    little that differs, and one that nobody has measured what network coordinates estimate from all others. Default
+    false: the inventory's costs are known, and measurements correct them.
     """
 
     cost_per_ms: float = 1.0
     correction_share_min: float = 0.25
     drift_share_max: float = 0.15
+    estimate_unmeasured: bool = False
 
     def faults(self) -> list[str]:
         """Return what is wrong with the settings, one sentence each."""
         found = values_below(self, {"cost_per_ms": 0, "correction_share_min": 0})
+        if self.estimate_unmeasured and not self.cost_per_ms:
+            found.append("estimate_unmeasured is true and cost_per_ms 0: estimates need measured costs, set it above 0")
         if self.drift_share_max <= 0:
             found.append(f"drift_share_max is {self.drift_share_max}: above 0, no model is exact")
         return found

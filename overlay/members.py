@@ -18,6 +18,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from regraft.overlay.estimated_costs import EstimatedCosts
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.member import BrokerFacts, Member, MemberState
@@ -32,12 +33,14 @@ class FleetView:
     """All known brokers: the inventory as it was at first, and the newest record of each member by name.
 
     ``records`` holds what topic and orders have said; ``members`` has every known broker. ``measured`` are the costs of
-    the links that are known to cost something else than inventory and records say.
+    the links that are known to cost something else than inventory and records say. ``estimated``, where there are any,
+    take the place of what those say of all other links.
     """
 
     first_fill: Inventory
     records: Mapping[str, Member] = field(default_factory=dict)
     measured: Mapping[Link, float] = field(default_factory=dict)
+    estimated: EstimatedCosts | None = None
 
     @classmethod
     def of(cls, first_fill: Inventory, records: Iterable[Member] = ()) -> FleetView:
@@ -53,11 +56,16 @@ class FleetView:
         for record in records:
             if record.facts is not None or record.broker in self.first_fill.index:
                 newest[record.broker] = record
-        return self if newest == self.records else FleetView(self.first_fill, newest, self.measured)
+        return self if newest == self.records else replace(self, records=newest)
 
-    def with_measured(self, measured: Mapping[Link, float]) -> FleetView:
+    def with_measured(self, measured: Mapping[Link, float], estimated: EstimatedCosts | None = None) -> FleetView:
         """Return the fleet with these costs of links, and no others, in the place of what is said of them."""
-        return FleetView(self.first_fill, self.records, dict(measured))
+        return FleetView(self.first_fill, self.records, dict(measured), estimated)
+
+    def is_estimate(self, pair: Link) -> bool:
+        """Return True if nobody has measured what a link costs, and nobody has said so either."""
+        is_estimated = self.estimated is not None and self.estimated.cost_of_link(pair) is not None
+        return is_estimated and pair not in self.measured
 
     @cached_property
     def members(self) -> dict[str, Member]:
@@ -81,7 +89,8 @@ class FleetView:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory of all known brokers, in any state. O(brokers^2) when a record has facts."""
-        return _corrected(self.inventory_told, self.measured)
+        told = self.inventory_told
+        return _corrected(told if self.estimated is None else self.estimated.over(told), self.measured)
 
     @cached_property
     def inventory_told(self) -> Inventory:

@@ -28,6 +28,7 @@ from regraft.producers.emulator.starting_point import starting_point
 from regraft.producers.node_settings import NodeSettings
 from regraft.producers.nodes.ask_to_join import ask_to_join
 from regraft.producers.nodes.broker_node import BrokerNode
+from regraft.producers.nodes.choose_candidates import RENEWED_S, CandidateChoice
 from regraft.producers.nodes.doors import DoorError
 from regraft.producers.nodes.guard_calls import CallGuard
 from regraft.producers.nodes.node_metrics import NodeHealth, NodeMetrics
@@ -35,7 +36,6 @@ from regraft.producers.nodes.node_parts import (
     NodeError,
     address_of,
     broker_of,
-    candidates_of,
     door_of,
     has_begun_before,
     note_begin,
@@ -116,7 +116,8 @@ class _NodeRun:
         self._door = door_of(settings, core.broker)
         self._guard = CallGuard()
         self._guarded = partial(self._guard, broker=core.broker)
-        candidates = candidates_of(inventory, core.broker, self._addresses)
+        self._candidates = CandidateChoice(core.broker, inventory)
+        candidates = self._candidates.next(self._addresses)
         self._is_member = core.broker in inventory.index
         self._node = BrokerNode(
             core, ports, self._door, self._links_of, lambda: time.time() * SECOND_MS, candidates, settings.sampling
@@ -185,6 +186,7 @@ class _NodeRun:
         settle = self._guarded(self._node.settle_receipts)
         flush_s = self._settings.flush_ms / SECOND_MS
         flush_due_s = status_due_s = time.monotonic()
+        renewal_due_s = status_due_s + RENEWED_S
         while not stop.is_set() and self._guard.failure is None:
             obey()
             settle()
@@ -198,6 +200,10 @@ class _NodeRun:
                 self._node.sampling = self._settings.sampling.at_most(asked.power if asked else 0)
                 self._show()
                 status_due_s = now_s + STATUS_S
+            if now_s >= renewal_due_s:
+                self._candidates.note(self._node.links.round_trips())
+                self._guarded(self._node.renew_candidates)(self._candidates.next(self._addresses))
+                renewal_due_s = now_s + RENEWED_S
             self._health.pulse.beat()
             await asyncio.sleep(self._settings.command_poll_ms / SECOND_MS)
 

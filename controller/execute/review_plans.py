@@ -63,12 +63,13 @@ class PlanReviewer:
                     muted[proposal.planner] = max(muted.get(proposal.planner, 0), until_ms)
         return muted
 
-    def begin(self, plan: Plan, now_ms: int) -> None:
-        """Begin a plan or, in a dry run, store it for a person to look at first."""
+    def begin(self, plan: Plan, now_ms: int, note: str = "") -> None:
+        """Begin a plan or, in a dry run, store it for a person to look at first; ``note`` is to be known of it."""
+        note = f"; {note}" if note else ""
         if not self._settings.dry_run:
-            self._runner.begin(plan, now_ms)
+            self._runner.begin(plan, now_ms, f"chosen{note}")
             return
-        proposed = entered(plan, PlanPhase.PROPOSED, "waits for approval", now_ms)
+        proposed = entered(plan, PlanPhase.PROPOSED, f"waits for approval{note}", now_ms)
         text = f"{plan.plan} waits for approval: `regraft plans show {plan.plan}`"
         self._runner.add([PersistPlan(proposed), _event(plan, EventKind.PLAN_PROPOSED, Severity.INFO, now_ms, text)])
 

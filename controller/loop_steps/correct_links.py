@@ -46,20 +46,25 @@ class CorrectLinks:
         """Take in the windows taken now."""
         for window in state.taken:
             changed = self._meter.add(window, state.fleet.inventory_told)
+            has_estimates = self._meter.estimated is not state.fleet.estimated
             # What a restarted controller reads again has been reported.
             is_new = now_ms - window.end_ms <= self._window_age_ms_max
             if is_new:
                 self._tell_unit(now_ms)
-            if changed:
+            if changed or has_estimates:
                 self._correct(state)
-                if is_new:
+                if self._settings.estimate_unmeasured:  # Measuring what nobody knew is no drift of the model.
+                    changed = {pair: costs for pair, costs in changed.items() if pair in state.plan_log.present.links}
+                if is_new and changed:
                     self._tell_links(changed, now_ms)
             elif is_new:
                 self._watch_drift(window, state, now_ms)
         self._metrics.links_corrected.set(len(state.fleet.measured))
+        estimated = [pair for pair in state.plan_log.present.links if state.fleet.is_estimate(pair)]
+        self._metrics.links_estimated.set(len(estimated))
 
     def _correct(self, state: LoopState) -> None:
-        state.fleet = state.fleet.with_measured(self._meter.costs)
+        state.fleet = state.fleet.with_measured(self._meter.costs, self._meter.estimated)
         state.is_changed = True
         self._drifts.clear()  # The model is another one.
         self._errors.clear()
@@ -98,7 +103,8 @@ class CorrectLinks:
         if not self._meter.is_usable and not self._is_unit_told:
             text = (
                 f"measured links cost {self._meter.unit_factor:.3g} times what the inventory says, by the median: no "
-                "link is corrected; set controller.links.cost_per_ms to what a millisecond costs there, or to 0"
+                "link is corrected; set controller.links.cost_per_ms to what a millisecond costs there, or to 0; or "
+                "controller.links.estimate_unmeasured, where the inventory's costs are placeholders"
             )
             self._tell(UNIT, text, now_ms)
         self._is_unit_told = not self._meter.is_usable

@@ -19,6 +19,10 @@ from regraft.controller.loop_steps.find_situation import SituationFinder
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.tell_refusals import RefusalTeller
 from regraft.controller.state.planner_interface import Planner
+from regraft.overlay.members import FleetView
+from regraft.schemas.plan import Plan
+
+NAMED_MAX = 5
 
 
 class DecideOnce:
@@ -65,7 +69,7 @@ class DecideOnce:
         state.add_decision(decision)
         self._tell(decision, now_ms)
         if decision.plan is not None:
-            self._reviewer.begin(decision.plan, now_ms)
+            self._reviewer.begin(decision.plan, now_ms, _estimates_text(decision.plan, state.fleet))
             state.has_begun = True
 
     def _tell(self, decision: Decision, now_ms: int) -> None:
@@ -76,3 +80,12 @@ class DecideOnce:
         event = self._teller.about_decision(decision, now_ms)
         if event is not None:
             self._events.emit(event)
+
+
+def _estimates_text(plan: Plan, fleet: FleetView) -> str:
+    """Name the new links whose cost nobody has measured yet, empty if there are none."""
+    estimated = [f"{a}-{b}" for a, b in plan.links_added if fleet.is_estimate((a, b))]
+    if not estimated:
+        return ""
+    more = f" and {len(estimated) - NAMED_MAX} more" if len(estimated) > NAMED_MAX else ""
+    return f"what {', '.join(estimated[:NAMED_MAX])}{more} would cost is an estimate until they are measured"

@@ -85,6 +85,7 @@ class LoopMetrics:
         )
         gauge = self.stage.gauge
         self.links_corrected = gauge("links_corrected", "Links that cost by measurement, not by the inventory.")
+        self.links_estimated = gauge("links_estimated", "Links of the overlay whose cost is an estimate, unmeasured.")
         self.model_drift_share = gauge(
             "model_drift_share", "What counted messages at measured delays cost above the model, as a share; median."
         )

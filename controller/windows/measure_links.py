@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 
 from regraft.controller.controller_settings import LinkSettings
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.windows.estimate_links import NetworkCoordinates
 from regraft.overlay.configuration import link
+from regraft.overlay.estimated_costs import EstimatedCosts
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 
@@ -24,6 +26,8 @@ LINKS_MAX = 50_000  # Links whose values are kept; the one measured longest ago 
 MEASURED_MS_MAX = 30 * 60_000  # How long a cost stands that nobody measures any more.
 UNIT_LINKS_MIN = 5  # This many links show whether the inventory's costs are delays at all.
 UNIT_FACTOR_MAX = 3.0
+ESTIMATED_EVERY = 12  # Windows from one estimate to the next: costs and plans do not follow each move of a place.
+MOVED_SHARE_MAX = 0.2  # Of all links: up to 12 % were seen to move by correction_share_min in a network at rest.
 
 
 @dataclass
@@ -53,17 +57,24 @@ class LinkMeter:
     more than the last values do from each other, so that costs do not flicker. Where all links together differ by
     more than UNIT_FACTOR_MAX the inventory is in another unit, and nothing is corrected: ``unit_factor`` is by how
     much, by the median, and ``is_usable`` says whether that is little enough.
+
+    Where the settings say that the inventory's costs are placeholders, each measured link costs its estimate of the
+    above at once, and ``estimated`` has costs of all others, as soon as there are enough measurements for any.
     """
 
     def __init__(self, settings: LinkSettings) -> None:
         self._settings = settings
         self._measured: dict[Link, _Measured] = {}
+        self._coordinates = NetworkCoordinates()
+        self._windows_since_estimated = 0
         self.unit_factor = 1.0
+        self.estimated: EstimatedCosts | None = None
 
     @property
     def is_usable(self) -> bool:
         """Return True if the inventory's costs can be delays."""
-        return 1 / UNIT_FACTOR_MAX <= self.unit_factor <= UNIT_FACTOR_MAX
+        is_near = 1 / UNIT_FACTOR_MAX <= self.unit_factor <= UNIT_FACTOR_MAX
+        return is_near or self._settings.estimate_unmeasured
 
     @property
     def costs(self) -> dict[Link, float]:
@@ -86,12 +97,14 @@ class LinkMeter:
             known = self._measured.setdefault(pair, _Measured())
             known.costs.append(rtt_ms / 2 * self._settings.cost_per_ms)
             known.time_ms = window.end_ms
-            self._judge(known, inventory.cost_of_link(*pair))
+            self._judge(known, self._expected(pair, inventory))
         self._forget(window.end_ms)
         self._judge_unit(inventory)
+        if self._settings.estimate_unmeasured:
+            self._estimate(inventory)
         after = self.costs
         changed = {pair for pair in before.keys() | after.keys() if before.get(pair) != after.get(pair)}
-        told = {pair: inventory.cost_of_link(*pair) for pair in sorted(changed)}
+        told = {pair: self._expected(pair, inventory) for pair in sorted(changed)}
         return {pair: (before.get(pair, cost), after.get(pair, cost)) for pair, cost in told.items()}
 
     def refit(self, links: Iterable[Link]) -> bool:
@@ -106,11 +119,30 @@ class LinkMeter:
     def _judge(self, known: _Measured, cost_told: float) -> None:
         if len(known.costs) < VALUES_MIN:
             return
+        if self._settings.estimate_unmeasured and known.in_use is None:
+            known.in_use = known.median
+            return
         present, found = cost_told if known.in_use is None else known.in_use, known.median
         least = max(self._settings.correction_share_min * present, SWINGS_MIN * known.swing)
         if abs(found - present) > least:
             is_as_told = abs(found - cost_told) <= self._settings.correction_share_min * cost_told
-            known.in_use = None if is_as_told else found
+            known.in_use = None if is_as_told and not self._settings.estimate_unmeasured else found
+
+    def _expected(self, pair: Link, inventory: Inventory) -> float:
+        """Return what a link costs that is not measured."""
+        estimate = None if self.estimated is None else self.estimated.cost_of_link(pair)
+        return inventory.cost_of_link(*pair) if estimate is None else estimate
+
+    def _estimate(self, inventory: Inventory) -> None:
+        """Improve the places of brokers, and take them into use when that makes a difference."""
+        self._coordinates.relax({pair: one.in_use for pair, one in self._measured.items() if one.in_use is not None})
+        self._windows_since_estimated += 1
+        if not self._coordinates.is_settled or self._windows_since_estimated < ESTIMATED_EVERY:
+            return
+        found, share = self._coordinates.estimates(inventory.brokers), self._settings.correction_share_min
+        if self.estimated is None or self.estimated.share_moved(found, share) > MOVED_SHARE_MAX:
+            self.estimated = found
+        self._windows_since_estimated = 0
 
     def _judge_unit(self, inventory: Inventory) -> None:
         factors = [

@@ -99,6 +99,12 @@ class BrokerNode:
         self._candidates |= {peer}
         self.links.want(self._candidates.union(self._neighbours))
 
+    def renew_candidates(self, peers: Collection[str]) -> None:
+        """Measure links to these peers instead of the former candidates."""
+        self._candidates = frozenset(peers)
+        self.links.want(self._candidates.union(self._neighbours))
+        self.links.let_go()
+
     @property
     def sampling(self) -> Sampling:
         """What it reports in full."""

@@ -37,7 +37,7 @@ class LinkConnection(asyncio.Protocol):
         self.peer = ""
         self.session: LinkSession | None = None
         self.rtt_ms: float | None = None
-        self.heard_s = time.monotonic()
+        self.heard_s = self.bodies_s = time.monotonic()  # When anything, and when a message, came last.
         self.transport: asyncio.Transport | None = None
         self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
         self._begin = begin
@@ -88,6 +88,7 @@ class LinkConnection(asyncio.Protocol):
     def _take(self, number: int, body: bytes) -> None:
         if self.session is None:
             raise LinkError(f"frame {number} came before a hello")
+        self.bodies_s = self.heard_s
         if self.session.accept(number):
             self._on_body(self, body)
         self._untold += 1

@@ -21,7 +21,6 @@ from regraft.producers.nodes.run_links import LinkTls
 from regraft.schemas.broker_topics import BrokerTopics
 from regraft.schemas.status_file import replace_file
 
-CANDIDATES_MAX = 40  # Connections that a node keeps beside those to its neighbours, each probed once a second.
 SECURE_DOORS = ("tls", "mqtts", "amqps")
 Addresses = dict[str, tuple[str, int]]
 
@@ -73,15 +72,6 @@ def _read_addresses(settings: NodeSettings) -> Addresses:
             f'{file} does not say where nodes listen ({error}): it is JSON such as {{"b01": "10.0.0.1:7411"}}, '
             "the same for all nodes"
         ) from error
-
-
-def candidates_of(inventory: Inventory, broker: str, peers: Addresses) -> list[str]:
-    """Return the brokers whose links are measured though they are no neighbours: the nearest by the inventory."""
-    if broker not in inventory.index:
-        return [peer for peer in sorted(peers) if peer != broker][:CANDIDATES_MAX]
-    costs = inventory.link_cost[inventory.index[broker]]
-    nearest = [inventory.brokers[place] for place in costs.argsort(kind="stable").tolist()]
-    return [peer for peer in nearest if peer != broker and peer in peers][:CANDIDATES_MAX]
 
 
 def address_of(text: str) -> tuple[str, int]:

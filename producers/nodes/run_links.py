@@ -126,6 +126,19 @@ class Links:
         for peer in sorted(self._wanted):
             self._call(peer)
 
+    def let_go(self) -> None:
+        """End connections to peers that are not wanted any more and idle, if it was this node that called.
+
+        The other end cannot call: were something to be sent from there, nobody would make the connection again.
+        """
+        idle_since_s = time.monotonic() - self._limits.silence_ms_max / SECOND_MS
+        for name, peer in self.peers.items():
+            connection, is_ours = peer.connection, self.broker < name
+            if connection is None or not is_ours or self._is_due(name, peer):
+                continue
+            if connection.bodies_s < idle_since_s:
+                connection.end("not measured any more")
+
     def send(self, peer: str, message: Message) -> bool:
         """Send a message to a peer, or keep it until that is there; False if the buffer had no room for it."""
         known = self._peer(peer)
@@ -259,23 +272,29 @@ class Links:
                 log.info("connection_refused", broker=self.broker, reason=reason)
             return
         peer.connection = None
+        if not self._is_due(connection.peer, peer):
+            self.counts["let_go"] += 1
+            return
         self.counts["cut"] += 1
         log.info("link_cut", broker=self.broker, peer=connection.peer, reason=reason)
         self._call(connection.peer)
 
     def _call(self, name: str) -> None:
         peer = self._peer(name)
-        is_due = name in self._wanted or len(peer.session) > 0
         is_ours = self.broker < name and name in self._addresses and self._is_calling
         is_called = peer.calling is not None and not peer.calling.done()
-        if is_due and is_ours and peer.connection is None and not is_called:
+        if self._is_due(name, peer) and is_ours and peer.connection is None and not is_called:
             peer.calling = asyncio.get_running_loop().create_task(self._call_until_there(name, peer))
+
+    def _is_due(self, name: str, peer: Peer) -> bool:
+        """Return True if there should be a connection to a peer."""
+        return name in self._wanted or len(peer.session) > 0
 
     async def _call_until_there(self, name: str, peer: Peer) -> None:
         pause_ms = self._limits.retry_ms
         loop = asyncio.get_running_loop()
         context = None if self._tls is None else self._tls.client
-        while peer.connection is None and (name in self._wanted or len(peer.session)):
+        while peer.connection is None and self._is_due(name, peer):
             host, port = self._addresses[name]
             wait_s = self._limits.silence_ms_max / SECOND_MS
             try:

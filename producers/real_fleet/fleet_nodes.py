@@ -20,9 +20,9 @@ from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.nodes.broker_node import BrokerNode, NodePorts
+from regraft.producers.nodes.choose_candidates import CandidateChoice
 from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.guard_calls import CallGuard
-from regraft.producers.nodes.node_parts import candidates_of
 from regraft.producers.nodes.run_links import LinkLimits, Links
 from regraft.producers.real_fleet.client_ledger import Death
 from regraft.producers.real_fleet.fleet_overlays import FleetOverlays
@@ -97,7 +97,7 @@ class FleetNodes:
             return Links(broker, str(core.boot_ms), addresses, take, lose, LIMITS)
 
         door = self._doors_of(broker)
-        candidates = candidates_of(self._inventory, broker, addresses)
+        candidates = CandidateChoice(broker, self._inventory).next(addresses)
         node = BrokerNode(core, self._ports, door, links_of, self._now_ms, candidates, self._sampling)
         node.clients.on_confirmed = partial(self._on_confirmed, broker)
         self._listening[broker] = await node.links.start(LOOPBACK, 0)

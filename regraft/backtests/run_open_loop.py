@@ -129,8 +129,9 @@ class WindowFeed:
 
     def correct_links(self, window: ClosedWindow) -> None:
         """Take in the round trips of a window: decisions on it use them, its cost does not."""
-        if self._meter.add(window, self.fleet.inventory_told):
-            self.fleet = self.fleet.with_measured(self._meter.costs)
+        is_changed = bool(self._meter.add(window, self.fleet.inventory_told))
+        if is_changed or self._meter.estimated is not self.fleet.estimated:
+            self.fleet = self.fleet.with_measured(self._meter.costs, self._meter.estimated)
 
     @property
     def changed_since_ms(self) -> int | None:

@@ -88,8 +88,8 @@ def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: Link
     fleet, meter, found = FleetView(inventory), LinkMeter(links), {}
     for window in windows:
         found[window.end_ms] = fleet
-        if meter.add(window, fleet.inventory_told):
-            fleet = fleet.with_measured(meter.costs)
+        if meter.add(window, fleet.inventory_told) or meter.estimated is not fleet.estimated:
+            fleet = fleet.with_measured(meter.costs, meter.estimated)
     return found
 
 

@@ -1,13 +1,25 @@
 """Measured links: measurements replace the inventory's costs, and what comes and goes does not."""
 
 import itertools
+import random
+from dataclasses import replace
 
 import pytest
 
 from regraft.controller.controller_settings import LinkSettings
 from regraft.controller.state.closed_window import ClosedWindow
-from regraft.controller.windows.measure_links import MEASURED_MS_MAX, LinkMeter, counted_drift
+from regraft.controller.windows.measure_links import (
+    ESTIMATED_EVERY,
+    MEASURED_MS_MAX,
+    VALUES_MIN,
+    LinkMeter,
+    counted_drift,
+)
+from regraft.overlay.configuration import link
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.members import FleetView
+from regraft.overlay.overlay_configuration import Link
+from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of
@@ -107,3 +119,67 @@ def test_drift_is_what_counted_messages_cost_at_measured_delays() -> None:
     assert counted_drift(meter, window, {PAIR: COST}, 100.0, 100.0) == pytest.approx(5.0 * 2.0 / 100.0)
     assert meter.refit([PAIR])
     assert meter.costs == {PAIR: 12.0}
+
+
+PLACEHOLDERS = LinkSettings(estimate_unmeasured=True)
+FIRST_ESTIMATE = ESTIMATED_EVERY + VALUES_MIN
+
+
+def measured_fleet(count: int = 30) -> tuple[Inventory, dict[Link, float]]:
+    """Brokers at measured hosts, of which an inventory says nothing, and what a link between two of them costs."""
+    true = place_overlay(count, 8, random.Random(1))
+    costs = {link(a, b): true.cost_of_link(a, b) for a, b in itertools.combinations(true.brokers, 2)}
+    return replace(true, link_cost=inventory_of(true.bootstrap_tree, {}).link_cost), costs
+
+
+def window_of_costs(number: int, costs: dict[Link, float], told: Inventory) -> ClosedWindow:
+    rtts = tuple(LinkRtt(*pair, 2 * cost, 2 * cost) for pair, cost in costs.items())
+    return window_of(number, sets_of(told.brokers, [{"b00"}]), {}, rtts=rtts)  # type: ignore[arg-type]
+
+
+def test_measured_links_win_over_estimates_and_estimates_over_placeholders() -> None:
+    """Half of the links are measured; of the rest each has an estimate, until it is measured, too."""
+    told, costs = measured_fleet()
+    measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))
+    late = next(pair for pair in costs if pair not in measured)
+    meter = LinkMeter(PLACEHOLDERS)
+    for number in range(FIRST_ESTIMATE):
+        meter.add(window_of_costs(number, measured, told), told)
+    fleet = FleetView(told).with_measured(meter.costs, meter.estimated)
+    assert meter.is_usable  # By however much the placeholders differ: nobody takes them for costs.
+    assert meter.costs == pytest.approx(measured)
+    for pair in costs:
+        assert fleet.is_estimate(pair) == (pair not in measured)
+        assert meter.estimated is not None
+        expected = measured.get(pair, meter.estimated.cost_of_link(pair))
+        assert fleet.inventory.cost_of_link(*pair) == pytest.approx(expected)
+    estimate = fleet.inventory.cost_of_link(*late)
+    for number in range(FIRST_ESTIMATE, FIRST_ESTIMATE + VALUES_MIN):
+        changed = meter.add(window_of_costs(number, measured | {late: 1.05 * estimate}, told), told)
+    assert changed == {late: pytest.approx((estimate, 1.05 * estimate))}  # Measured is measured, however near it is.
+    fleet = fleet.with_measured(meter.costs, meter.estimated)
+    assert not fleet.is_estimate(late)
+    assert fleet.inventory.cost_of_link(*late) == pytest.approx(1.05 * estimate)
+
+
+def test_places_come_into_use_once_and_then_only_when_they_have_moved() -> None:
+    """What stays as it is gives one estimate, so that plans do not follow it; a network that changes gives another."""
+    told, costs = measured_fleet()
+    measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))
+    meter, found = LinkMeter(PLACEHOLDERS), []
+    for number in range(6 * ESTIMATED_EVERY):
+        factor = 1.0 if number < 4 * ESTIMATED_EVERY else 2.0
+        meter.add(window_of_costs(number, {pair: factor * cost for pair, cost in measured.items()}, told), told)
+        found.append(meter.estimated)
+    assert found[ESTIMATED_EVERY - 2] is None
+    calm = {id(one) for one in found[2 * ESTIMATED_EVERY : 4 * ESTIMATED_EVERY]}
+    assert len(calm) == 1
+    assert found[-1] is not found[4 * ESTIMATED_EVERY - 1]
+
+
+def test_without_placeholders_nothing_is_estimated() -> None:
+    told, costs = measured_fleet()
+    meter = LinkMeter(LinkSettings())
+    for number in range(FIRST_ESTIMATE):
+        meter.add(window_of_costs(number, costs, told), told)
+    assert meter.estimated is None

@@ -223,6 +223,33 @@ def test_megabyte_and_filters_arrive_as_they_were() -> None:
     run_site(steps)
 
 
+def test_connection_that_nobody_needs_ends_unless_something_is_owed() -> None:
+    """What is let go is no cut, and the link resumes where it was when it is wanted again."""
+
+    async def steps(site: Site) -> None:
+        a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
+        a.want({"b02"})
+        b.send("b01", End(1))
+        await until(lambda: len(site.heard["b01"]) == 1)
+        a.let_go()
+        a.want(())
+        a.let_go()  # Not yet: a message has just come.
+        assert a.counts["let_go"] == 0
+
+        def is_let_go() -> bool:
+            a.let_go()
+            return a.counts["let_go"] > 0
+
+        await until(is_let_go)
+        assert (a.counts["connected"], a.counts["cut"]) == (1, 0)
+        a.want({"b02"})
+        b.send("b01", End(2))
+        await until(lambda: len(site.heard["b01"]) == 2)
+        assert site.deaths == []
+
+    run_site(steps)
+
+
 def test_stranger_is_turned_away() -> None:
     """Whoever speaks something else, or no hello, is cut off and disturbs nobody."""
 
