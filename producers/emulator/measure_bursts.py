@@ -50,6 +50,11 @@ class BurstMeter:
                     burst.delays_ms[min(round(now_ms - notification.publish_ms), DELAY_MS_MAX)] += 1
                 return
 
+    @property
+    def begun_ms(self) -> list[int]:
+        """When each burst began."""
+        return [round(burst.from_ms) for burst in self._bursts]
+
     def figures(self) -> dict[str, float | None]:
         """Return p95 of the delays and the mean time from a burst's end to its last delivery, None without a burst."""
         found: dict[str, float | None] = {}

@@ -53,5 +53,6 @@ class ScotWorkload(StockWorkload):
         return {
             "clusters_diverted": sum(core.diverted for core in cores if isinstance(core, ScotBroker)),
             "congested_link_windows": self.links.congested_windows,
+            "bursts_begun_ms": self.bursts.begun_ms,
             **self.bursts.figures(),
         }

@@ -46,7 +46,9 @@ class WorkloadSettings:
     none for one at most. ``burst_every_s``: pause from the
     start of one burst to that of the next; none for no bursts. ``burst_s``: how long a burst lasts. ``burst_factor``:
     what multiple of its rate each publisher publishes meanwhile. ``burst_count``: after how many bursts there are no
-    more; none for bursts without end.
+    more; none for bursts without end. ``burst_s_last``: how long the last of these lasts; none for as long as the
+    others. ``publisher_broker_count``: at how many brokers publishers connect first, as where feeds enter by few
+    gateways; none for all.
     """
 
     publisher_count: int = SYMBOLS_SHIPPED
@@ -65,6 +67,8 @@ class WorkloadSettings:
     burst_s: float = 10.0
     burst_factor: float = 3.0
     burst_count: int | None = None
+    burst_s_last: float | None = None
+    publisher_broker_count: int | None = None
 
     def faults(self) -> list[str]:
         """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
@@ -95,6 +99,14 @@ class WorkloadSettings:
                 f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
             )
         found += self._regime_faults()
+        if self.publisher_broker_count is not None and self.publisher_broker_count < 1:
+            found.append(
+                f"publisher_broker_count is {self.publisher_broker_count}: at least 1, or none for all brokers"
+            )
+        if self.burst_s_last is not None and (self.burst_s_last < 0.1 or self.burst_count is None):
+            found.append(
+                f"burst_s_last is {self.burst_s_last:g}: at least 0.1, and burst_count must say which is the last"
+            )
         if self.burst_count is not None and self.burst_count < 1:
             found.append(f"burst_count is {self.burst_count}: at least 1, or none for bursts without end")
         if self.burst_every_s is not None and self.burst_every_s <= self.burst_s:

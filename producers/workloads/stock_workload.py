@@ -218,8 +218,12 @@ class StockWorkload:
         self._is_running = True
         self._overlay.listeners.append(self)
         self._draw_shares()
+        count = self._settings.publisher_broker_count
+        entries = (
+            self._brokers if count is None else self._home_rng.sample(self._brokers, min(count, len(self._brokers)))
+        )
         for symbol in self._symbols:
-            home = self._overlay.start.first_home(symbol, self._home_rng.choice(self._brokers))
+            home = self._overlay.start.first_home(symbol, self._home_rng.choice(entries))
             self._overlay.advertise(symbol, home, advertisement(symbol))
         for slot in self._slots:
             self._fill(slot)
@@ -278,9 +282,11 @@ class StockWorkload:
             return
         self._rate_factor = self._settings.burst_factor
         self.on_burst(True)
-        self._after(self._settings.burst_s, self._end_burst)
         self._bursts_begun += 1
-        if self._settings.burst_count is None or self._bursts_begun < self._settings.burst_count:
+        is_last = self._bursts_begun == self._settings.burst_count
+        lasts_s = self._settings.burst_s_last if is_last else None
+        self._after(self._settings.burst_s if lasts_s is None else lasts_s, self._end_burst)
+        if not is_last:
             self._after(every_s, self._begin_burst)
 
     def _end_burst(self) -> None:

@@ -167,7 +167,10 @@ def _burst_part(record: RunRecord) -> str:
         ("from a burst's end to its last delivery, s", bursts.static.drain_s, bursts.dynamic.drain_s),
     ]
     told = [(name, *("none" if value is None else number_text(value, 1) for value in values)) for name, *values in rows]
+    answered = bursts.answered_by(record.plans)
     return (
+        f"<p>Of {len(bursts.begun_ms)} bursts {answered} lasted so long that a plan moved publishers off congested "
+        "links.</p>"
         f"<p>Brokers left {number_text(bursts.diverted)} clusters to another broker than static routing has for them, "
         f"as links were congested; {number_text(record.ledger.out_of_order)} deliveries came behind a later "
         "notification of their publisher.</p>"

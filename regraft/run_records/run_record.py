@@ -5,10 +5,12 @@ Plain values. Collecting them belongs to ``collect_run``, showing them to ``summ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import OverlayConfiguration
@@ -165,13 +167,19 @@ class BurstFigures:
     """The emulator's account of bursts on a structured cyclic overlay, without and with detours around congestion.
 
     ``diverted``: clusters served through another broker than with static routing. ``congested``: links and
-    windows of 50 ms in which a broker considered its link congested.
+    windows of 50 ms in which a broker considered its link congested. ``begun_ms``: when each burst began.
     """
 
     static: RoutingFigures
     dynamic: RoutingFigures
     diverted: int
     congested: int
+    begun_ms: tuple[int, ...] = ()
+
+    def answered_by(self, plans: Iterable[Plan]) -> int:
+        """Return in how many bursts, or after them, plans were made that move publishers off congested links."""
+        made_ms = (plan.window_end_ms for plan in plans if any(one.planner == RELIEF for one in plan.proposals))
+        return len({bisect_right(self.begun_ms, time_ms) for time_ms in made_ms} - {0})
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,6 +238,8 @@ def _burst_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, An
     return {
         **_publisher_figures(record, completed),
         "places_changed": sum(len(plan.id_moves) for plan in completed),
+        "bursts": len(bursts.begun_ms) if bursts else None,
+        "bursts_answered_by_plan": bursts.answered_by(completed) if bursts else None,
         "clusters_diverted": bursts.diverted if bursts else None,
         "congested_link_windows": bursts.congested if bursts else None,
         "delay_ms_p95_static": bursts.static.delay_ms_p95 if bursts else None,

@@ -166,6 +166,7 @@ class RunObserver:
             dynamic=RoutingFigures(document["delay_ms_p95_dynamic"], document["drain_s_dynamic"]),
             diverted=int(document["clusters_diverted"]),
             congested=int(document["congested_link_windows"]),
+            begun_ms=tuple(document["bursts_begun_ms"]),
         )
 
     @property

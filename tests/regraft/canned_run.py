@@ -91,7 +91,9 @@ def scot_run() -> RunRecord:
     """Return the record of a run of bursts on a structured cyclic overlay."""
     record = small_run()
     overlay = ScotConfiguration(0, (tuple(BROKERS[:2]), tuple(BROKERS[2:])), ((0, 1),))
-    bursts = BurstFigures(RoutingFigures(900.0, 3.5), RoutingFigures(800.0, None), 12, 40)
+    bursts = BurstFigures(
+        RoutingFigures(900.0, 3.5), RoutingFigures(800.0, None), 12, 40, (START_MS + 5_000, START_MS + 60_000)
+    )
     return replace(
         record,
         inventory=replace(record.inventory, bootstrap=overlay),

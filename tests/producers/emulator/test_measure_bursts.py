@@ -22,6 +22,7 @@ def test_delays_and_drains_are_those_of_each_routing() -> None:
     meter.begin(5_000.0, is_dynamic=True)
     meter.take(published(5_001.0), 5_501.0)
     meter.end(6_000.0)
+    assert meter.begun_ms == [10, 5_000]
     figures = meter.figures()
     assert figures == {
         "delay_ms_p95_static": 96.0,

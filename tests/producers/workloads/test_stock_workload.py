@@ -13,6 +13,7 @@ from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import SYMBOLS_SHIPPED, RegimeChange, WorkloadSettings
 from regraft.producers.workloads.stock_workload import SubscriptionMaker, advertisement, load_stock_data, subscription
+from regraft.schemas.client import Role
 
 DATA = load_stock_data()
 
@@ -140,6 +141,23 @@ def test_bursts_multiply_the_rate_for_their_time() -> None:
         assert expected * 0.8 < count < expected * 1.2
 
 
+def test_last_burst_lasts_its_own_time_and_publishers_enter_by_few_brokers() -> None:
+    """The first of two lasts 20 s, the second 60 s, beyond the pause between bursts."""
+    settings = WorkloadSettings(
+        publisher_count=10, notifications_per_s=2.0, lifetime_s_mean=1_000.0, burst_every_s=40.0, burst_s=20.0,
+        burst_factor=5.0, burst_count=2, burst_s_last=60.0, publisher_broker_count=2,
+    )  # fmt: skip
+    virtual = VirtualOverlay(inventory(6), settings, VirtualSettings(flush_ms=None))
+    counts = []
+    for _ in range(9):  # 20 s each: bursts from 40 to 60 s and from 80 to 140 s.
+        before = virtual.ledger.snapshot().published
+        virtual.run_for(20_000)
+        counts.append(virtual.ledger.snapshot().published - before > 1_000)
+    assert counts == [False, False, True, False, True, True, True, False, False]
+    homes = {client.home for client in virtual.clients.connected.values() if client.role is Role.PUBLISHER}
+    assert len(homes) == 2
+
+
 def test_interests_shift_again_and_again() -> None:
     """The first shift comes at its own time, each further one after the same pause."""
     settings = WorkloadSettings(
@@ -261,3 +279,7 @@ def test_wrong_bursts_and_shifts_are_told() -> None:
     assert fault.startswith("regime_change_every_s is 2: above regime_change_spread_s, 3,")
     (fault,) = WorkloadSettings(burst_factor=0.5).faults()
     assert fault.startswith("burst_factor is 0.5, at least 1 is needed")
+    (fault,) = WorkloadSettings(burst_s_last=50.0).faults()
+    assert fault == "burst_s_last is 50: at least 0.1, and burst_count must say which is the last"
+    (fault,) = WorkloadSettings(publisher_broker_count=0).faults()
+    assert fault == "publisher_broker_count is 0: at least 1, or none for all brokers"

@@ -1,11 +1,13 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
+from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.demo.seeds_table import main, seeds_table
-from regraft.run_records.run_record import DeliveryLedger
+from regraft.run_records.run_record import BurstFigures, DeliveryLedger, RoutingFigures
 from regraft.run_records.summary import failures, percentile, summarise
-from regraft.schemas.plan import PlanPhase
+from regraft.schemas.plan import Plan, PlanPhase
 from tests.regraft.canned_run import START_MS, empty_run, ring_run, scot_run, small_plan, small_run, small_shadow
 
 KEYS = (
@@ -40,6 +42,20 @@ def test_bursts_are_told_apart_by_routing_and_only_disorder_on_detours_is_no_fau
     assert summary["clusters_diverted"] == 12
     assert failures(summary) == []
     assert failures({**summary, "out_of_order_on_detours": 3}) == ["2 deliveries out of order: there must be none"]
+
+
+def test_bursts_that_a_plan_answered_are_counted_once() -> None:
+    """A plan that moves publishers off congested links belongs to the burst before it; others answer none."""
+    plan = small_plan()
+    relief = [structs.replace(one, planner=RELIEF) for one in plan.proposals]
+    bursts = BurstFigures(RoutingFigures(None, None), RoutingFigures(None, None), 0, 0, (1_000, 2_000, 3_000))
+
+    def made_at(*times_ms: int) -> list[Plan]:
+        return [structs.replace(plan, window_end_ms=time_ms, proposals=tuple(relief)) for time_ms in times_ms]
+
+    assert bursts.answered_by([plan, *made_at(2_500, 2_900)]) == 1
+    assert bursts.answered_by(made_at(500, 1_500, 3_500)) == 2
+    assert summarise(scot_run())["bursts"] == 2
 
 
 def test_figures_that_were_not_measured_are_none() -> None:
