@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from regraft.controller.decide.judge_congestion import judge_congestion
+from regraft.controller.decide.judge_congestion import judge_congestion, judge_waiting
 from regraft.controller.decide.judge_proposals import (
     Situation,
     frailty_price_per_s,
@@ -101,8 +101,10 @@ class PlanDraft:
 
     def _consider(self, proposal: Proposal) -> None:
         assert self._reached is not None
+        needs_gain = proposal.planner not in NEEDS_NO_GAIN
         against = (
             self._about_state
+            or (judge_waiting(self._situation.state.newest, self._settings) if needs_gain else None)
             or judge_calm(proposal, self._situation, self._settings)
             or judge_maintenance(proposal, self._reached.configuration, self._situation)
             or _judge_size(proposal, self._chosen, self._situation, self._settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -68,7 +68,8 @@ def _decision(
     state = situation.state
     end_ms = state.newest.end_ms
     rng = random.Random(f"{settings.seed}/{end_ms}")
-    context = situation.kind.planner_context(settings.proposals_max, settings.decision)
+    bounds = situation.kind.planner_context(settings.proposals_max, settings.decision)
+    context = replace(bounds, hot=situation.hot)
     draft = PlanDraft(situation, settings.decision)
     moves_max = situation.kind.moves_max(settings.decision)
     kind, avoided = situation.kind, situation.maintained

@@ -1,57 +1,36 @@
-"""Refuse what would load a congested link or broker further, on any kind of overlay.
+"""Refuse what would load a congested link or broker further, and what congestion hides the worth of, on any overlay.
 
-In: the queues of the windows of a state, and an overlay before and after a proposal. Out: what is congested, and a
-verdict. Changes nothing, sends nothing.
+In: what is congested, the newest window, and an overlay before and after a proposal. Out: a verdict. Changes nothing,
+sends nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
 
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import Against, AnyKind, Reached
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.hot_spots import HotSpots
 from regraft.overlay.cost import CostBreakdown
-from regraft.overlay.link_congestion import PRODUCT, CongestionRule
-from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.publisher_placement import ROUNDING_SHARE
 from regraft.schemas.plan import Verdict
-from regraft.schemas.state import QueueState
 from regraft.schemas.write_figures import figure
 
 
-@dataclass(frozen=True, slots=True)
-class HotSpots:
-    """The links and brokers that are congested at the end of the newest window, each with its measure there.
+def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Against | None:
+    """Return which queue hides what a change would save, None when none does.
 
-    A link is congested when its queue is at either end; the measure is the larger.
+    What is delivered behind a long queue is reported after its window has closed: there it seems wanted by nobody.
     """
-
-    links: Mapping[Link, float] = field(default_factory=dict)
-    brokers: Mapping[str, float] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.links or self.brokers)
-
-
-def hot_spots(windows: Sequence[ClosedWindow], settings: DecisionSettings) -> HotSpots:
-    """Return what is congested after the windows (oldest first); what was stays so until its measure has halved."""
-    broker_rule = replace(PRODUCT, threshold=settings.broker_congestion_max)
-    link_rule = replace(PRODUCT, threshold=settings.link_congestion_max)
-    hot: dict[tuple[str, str], float] = {}
-    for window in windows:
-        hot = {
-            (queue.broker, queue.peer): queue.congestion
-            for queue in window.queues
-            if _is_hot(queue, link_rule if queue.peer else broker_rule, was=(queue.broker, queue.peer) in hot)
-        }
-    links: dict[Link, float] = {}
-    for (broker, peer), measured in hot.items():
-        if peer:
-            pair = (broker, peer) if broker < peer else (peer, broker)
-            links[pair] = max(measured, links.get(pair, 0.0))
-    return HotSpots(links, {broker: measured for (broker, peer), measured in hot.items() if not peer})
+    queue = window.slowest_queue
+    if queue is None or not window.is_delayed(settings.queue_wait_ms_max):
+        return None
+    where = f"{queue.broker}>{queue.peer}" if queue.peer else queue.broker
+    return Verdict.CONGESTED, (
+        f"messages wait {figure(queue.wait_ms_mean)} ms at {where}, limit {figure(settings.queue_wait_ms_max)} ms: "
+        "what is delivered behind it is reported too late to count, so what a change would save is not known"
+    )
 
 
 def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reached) -> Against | None:
@@ -70,10 +49,6 @@ def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reach
                 f"{figure(load_now)}/s now"
             )
     return None
-
-
-def _is_hot(queue: QueueState, rule: CongestionRule, *, was: bool) -> bool:
-    return rule.threshold > 0 and rule.is_above(queue.congestion, was=was)
 
 
 def _loads(hot: HotSpots, now: CostBreakdown, then: CostBreakdown) -> Iterator[tuple[str, float, float, float]]:

@@ -6,7 +6,6 @@ In: the loop's state. Out: a Situation, and in the state how far it looks back. 
 from __future__ import annotations
 
 from regraft.controller.controller_settings import ControllerSettings
-from regraft.controller.decide.judge_congestion import hot_spots
 from regraft.controller.decide.judge_proposals import Situation, transition_price_per_s
 from regraft.controller.decide.place_moved import homes_filled
 from regraft.controller.decide.recent_changes import RecentChanges
@@ -16,6 +15,7 @@ from regraft.controller.execute.review_plans import PlanReviewer
 from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.hot_spots import hot_spots
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.read_windows import WindowReader
 from regraft.overlay.overlay_configuration import OverlayConfiguration
@@ -48,6 +48,7 @@ class SituationFinder:
         leaving = state.fleet.in_state(MemberState.LEAVING)
         found, horizon = self._windows.horizon(newest, state.changed_since_ms)
         windows = tuple(window.over(present.brokers) for window in found)
+        lately = tuple(window.over(present.brokers) for window in self._windows.lately(newest))
         state.horizon = horizon or state.horizon
         return Situation(
             state=kind.state_of(kind.with_homes(present, windows), windows),
@@ -66,7 +67,7 @@ class SituationFinder:
             leaving=frozenset(leaving),
             changed_since_ms=state.changed_since_ms,
             recent=RecentChanges.of(plan_log.in_force),
-            hot=hot_spots(windows, self._settings.decision),
+            hot=hot_spots(lately, self._settings.decision),
             recent_windows=self._windows.recent_count(newest),
             unverified={home: plan.plan for plan in plan_log.verifying for home in homes_filled(plan)},
         )

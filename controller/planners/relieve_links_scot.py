@@ -13,6 +13,7 @@ import numpy as np
 
 from regraft.controller.kinds.overlay_kind import RELIEF
 from regraft.controller.kinds.scot.scot_state import ScotState
+from regraft.controller.state.hot_spots import HotSpots, LinkEnd
 from regraft.controller.state.planner_interface import PlannerContext, PlannerSettings, PlannerSpec, moving_proposal
 from regraft.overlay.configuration import link
 from regraft.overlay.cost import link_crossings
@@ -21,21 +22,17 @@ from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.schemas.plan import ClientMove, Proposal
 from regraft.schemas.write_figures import figure
 
-Directed = tuple[str, str]  # The broker at whose end of a link the queue is, and its peer.
-
 
 @dataclass(frozen=True)
 class ReliefSettings(PlannerSettings):
     """When a link is a persistent hot spot.
 
-    ``congested_windows``: in this many windows in a row, the newest among them; with windows of 5 s half a minute, as
-    shorter congestion is left to the brokers. ``congestion_max``: above it a link's queue is congested, as for the veto
-    (controller.decision.link_congestion_max). ``relief_share_min``: what share of its load on such links a publisher
-    must take away by its move.
+    ``congested_windows``: when it has been congested (controller.decision.link_congestion_max) in this many windows in
+    a row, the newest among them; with windows of 5 s half a minute, as shorter congestion is left to the brokers.
+    ``relief_share_min``: what share of its load on such links a publisher must take away by its move.
     """
 
     congested_windows: int = 6
-    congestion_max: float = 100.0
     relief_share_min: float = 0.2
 
     def faults(self) -> list[str]:
@@ -43,8 +40,6 @@ class ReliefSettings(PlannerSettings):
         found = []
         if self.congested_windows < 1:
             found.append(f"congested_windows is {self.congested_windows}: at least 1")
-        if self.congestion_max <= 0:
-            found.append(f"congestion_max is {self.congestion_max:g}: above 0, or every link is congested")
         if not 0 < self.relief_share_min <= 1:
             found.append(f"relief_share_min is {self.relief_share_min:g}: above 0 and at most 1")
         return found
@@ -62,11 +57,14 @@ def relieve_links_scot(
     wherever it is published. The judge asks neither a gain
     of these moves, as the cost knows no queues, nor whether congested links carry more, as it knows no directions.
     """
-    persistent = _congested(state, settings, settings.congested_windows)
+    hot = _ends(state, context.hot, 1)
+    persistent = _ends(state, context.hot, settings.congested_windows)
     if not persistent or not state.can_move_publishers:
         return []
-    sets = DeliverySets.joined([window.sets for window in state.windows[-settings.congested_windows :]])
-    relief = _Relief(state, persistent, _congested(state, settings, 1), sets)
+    # Of what is delivered behind a congested link the windows in which it is congested know little.
+    windows = state.windows[:-1] or state.windows
+    sets = DeliverySets.joined([window.sets for window in windows[-settings.congested_windows :]])
+    relief = _Relief(state, persistent, hot, sets)
     published = {name for name, _ in sets.columns}
     homes = {name: home for name, home in state.configuration.homes if name in published}
     loads = {name: relief.load_per_s(name, home) for name, home in homes.items()}
@@ -90,20 +88,14 @@ def relieve_links_scot(
     return proposals
 
 
-def _named(directed: frozenset[Directed]) -> str:
+def _named(directed: frozenset[LinkEnd]) -> str:
     return ", ".join(f"{broker}>{peer}" for broker, peer in sorted(directed))
 
 
-def _congested(state: ScotState, settings: ReliefSettings, window_count: int) -> frozenset[Directed]:
-    """Return the link ends that were congested in all of this many newest windows, as (broker, peer)."""
-    if len(state.windows) < window_count:
-        return frozenset()
-    found: set[Directed] | None = None
-    for window in state.windows[-window_count:]:
-        now = {(one.broker, one.peer) for one in window.queues if one.peer and one.congestion > settings.congestion_max}
-        found = now if found is None else found & now
+def _ends(state: ScotState, hot: HotSpots, window_count: int) -> frozenset[LinkEnd]:
+    """Return the link ends that have been congested in all of this many newest windows."""
     here = state.configuration.neighbours
-    return frozenset((broker, peer) for broker, peer in found or () if peer in here.get(broker, ()))
+    return frozenset(end for end, count in hot.ends.items() if count >= window_count and end[1] in here.get(end[0], ()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +103,8 @@ class _Relief:
     """What publishers send over links at each home: over those congested for long, and those congested now."""
 
     state: ScotState
-    persistent: frozenset[Directed]
-    hot: frozenset[Directed]
+    persistent: frozenset[LinkEnd]
+    hot: frozenset[LinkEnd]
     sets: DeliverySets
 
     def load_per_s(self, publisher: str, home: str) -> float:
@@ -120,7 +112,7 @@ class _Relief:
         loads = self._loads_per_s(publisher, home)
         return sum(loads.get(pair, 0.0) for pair in self.persistent)
 
-    def _loads_per_s(self, publisher: str, home: str) -> dict[Directed, float]:
+    def _loads_per_s(self, publisher: str, home: str) -> dict[LinkEnd, float]:
         own = self.sets.of_publishers(frozenset({publisher})).at_homes({publisher: home})
         tree = self.state.configuration.static_tree(home)
         crossing, parents = link_crossings(tree, own), tree.parents_from(home)

@@ -175,6 +175,20 @@ class ClosedWindow:
         return replace(self, interests=None)
 
     @property
+    def slowest_queue(self) -> QueueState | None:
+        """The queue at which messages have waited longest on average, None where none have."""
+        slowest = max(self.queues, key=lambda queue: queue.wait_ms_mean, default=None)
+        return slowest if slowest is not None and slowest.wait_ms_mean > 0 else None
+
+    def is_delayed(self, wait_ms_max: float) -> bool:
+        """Return True if messages waited longer than this somewhere, on average; never where the limit is 0.
+
+        What was delivered behind such a queue came after the window had closed, and is missing in ``sets``.
+        """
+        slowest = self.slowest_queue
+        return slowest is not None and 0 < wait_ms_max < slowest.wait_ms_mean
+
+    @property
     def is_complete(self) -> bool:
         """Return True if decisions may rest on the window."""
         return not self.fault

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from regraft.controller.state.hot_spots import HotSpots
 from regraft.controller.state.overlay_state import OverlayState
 from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 
@@ -34,11 +35,12 @@ class PlannerContext:
     """The context that every planner gets with the state; kinds of overlay add their weights and caps.
 
     ``proposals_max`` bounds one call. ``moves_max`` is how many clients one plan may move; a plan that moves more would
-    be refused as a whole, again and again.
+    be refused as a whole, again and again. ``hot`` is what is congested now.
     """
 
     proposals_max: int = sys.maxsize
     moves_max: int = sys.maxsize
+    hot: HotSpots = field(default_factory=HotSpots)
 
 
 StateT = TypeVar("StateT", bound=OverlayState)

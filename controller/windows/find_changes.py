@@ -15,12 +15,16 @@ from regraft.overlay.members import FleetView
 
 
 class ChangeFinder:
-    """Looks at each complete window once, oldest first; finds nothing where the settings turn that off."""
+    """Looks at each complete window once, oldest first; finds nothing where the settings turn that off.
+
+    Windows that congestion delayed are passed over: there less seems delivered than is.
+    """
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind) -> None:
         per_change, by_broker = settings.quiet_windows_per_change, not kind.NEEDS_REGISTER
         self._detector = ChangeDetector(per_change, by_broker=by_broker) if per_change else None
         self._kind = kind
+        self._wait_ms_max = settings.decision.queue_wait_ms_max
 
     @property
     def since_ms(self) -> int | None:
@@ -29,7 +33,7 @@ class ChangeFinder:
 
     def add(self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]) -> ChangeFound | None:
         """Take a window; return the change that it shows. ``homes_origin`` are clients' homes without any plan."""
-        if self._detector is None or not window.is_complete:
+        if self._detector is None or not window.is_complete or window.is_delayed(self._wait_ms_max):
             return None
         return self._detector.add(window, self._cost_per_notification(window, fleet, homes_origin))
 

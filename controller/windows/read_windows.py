@@ -94,7 +94,8 @@ class WindowReader:
     ) -> tuple[tuple[ClosedWindow, ...], Horizon | None]:
         """Return the complete windows that end with the newest, without those from before a long gap or a change.
 
-        An incomplete window stands alone, and nothing is said of how far it looks back.
+        Those that congestion delayed are left out, but for the newest. An incomplete window stands alone, and nothing
+        is said of how far it looks back.
         """
         if not newest.is_complete:
             return (newest,), None
@@ -108,8 +109,22 @@ class WindowReader:
             settings.horizon_windows_max,
         )
         earliest_ms = max(newest.end_ms - 2 * count * window_ms, changed_since_ms or 0)
-        found = tuple(window for window in self.complete if window.end_ms > earliest_ms)[-count:]
+        wait_ms_max = settings.decision.queue_wait_ms_max
+        found = tuple(
+            window
+            for window in self.complete
+            if window.end_ms > earliest_ms and (window.end_ms == newest.end_ms or not window.is_delayed(wait_ms_max))
+        )[-count:]
         return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
+
+    def lately(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
+        """Return the complete windows that end with the newest, delayed ones included, without those before a gap."""
+        window_ms = newest.end_ms - newest.start_ms
+        found: list[ClosedWindow] = [newest]
+        for window in reversed(self.complete):
+            if window.end_ms < newest.end_ms and window.end_ms > found[-1].start_ms - 2 * window_ms:
+                found.append(window)
+        return tuple(reversed(found))
 
     def recent_count(self, newest: ClosedWindow) -> int | None:
         """Return how many of the newest windows a decision looks at first; None where it is to see all at once."""

@@ -98,7 +98,10 @@ class WorkloadSettings:
             found.append(
                 f"notifications_per_s is {self.notifications_per_s:g}: above 0 and at most 1000 for each publisher"
             )
-        found += self._regime_faults()
+        return found + self._regime_faults() + self._burst_faults()
+
+    def _burst_faults(self) -> list[str]:
+        found = []
         if self.publisher_broker_count is not None and self.publisher_broker_count < 1:
             found.append(
                 f"publisher_broker_count is {self.publisher_broker_count}: at least 1, or none for all brokers"

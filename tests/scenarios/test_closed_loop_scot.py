@@ -144,6 +144,30 @@ def filled(rate_per_s: float, burst_every_s: float | None) -> VirtualLoop:
     return loop
 
 
+def test_a_long_burst_is_relieved_and_nothing_else_is_planned_in_it() -> None:
+    """Behind long queues deliveries are reported late, so planners of cost see too little; after it they plan again."""
+    inventory = place_scot(12, 4, random.Random(5))
+    planner = "exchange_places_scot+link_regions_scot+move_publishers_scot+relieve_links_scot"
+    told = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, seed=5)
+    workload = WorkloadSettings(
+        publisher_count=6, notifications_per_s=3.0, interested_broker_count=5, burst_every_s=30.0, burst_s=5.0,
+        burst_factor=8.0, burst_count=3, burst_s_last=45.0, publisher_broker_count=1,
+    )  # fmt: skip
+    virtual = VirtualSettings(seed=5, timing=inventory_timing(inventory, 0.05, BYTES_PER_MS), settle_ms=300_000.0)
+    loop = VirtualLoop(inventory, workload, told, virtual)
+    LinkMeter(loop.virtual.overlay).start()
+    began_ms = loop.virtual.now_ms
+    loop.run_for(175_000)
+    burst_ms = range(int(began_ms) + 95_000, int(began_ms) + 140_000)  # With a window that is full of it at its begin.
+    in_burst = [plan for plan in loop.plans if plan.window_end_ms in burst_ms]
+    assert in_burst
+    assert in_burst == [plan for plan in reliefs(loop) if plan.window_end_ms in burst_ms]
+    assert [plan for plan in loop.plans if plan not in reliefs(loop)]
+    assert loop.finish()
+    account = loop.virtual.finish(drain_ms_max=300_000.0)
+    assert account.is_clean, account
+
+
 def reliefs(loop: VirtualLoop) -> list[Plan]:
     """Return the plans against what stays congested."""
     return [plan for plan in loop.plans if any(one.planner == RELIEF for one in plan.proposals)]

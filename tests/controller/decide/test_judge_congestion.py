@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from regraft.controller.decide.choose_proposals import plan_of, recheck_plan
-from regraft.controller.decide.judge_congestion import HotSpots, hot_spots, judge_congestion
+from regraft.controller.decide.judge_congestion import judge_congestion, judge_waiting
 from regraft.controller.decide.judge_proposals import Situation
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import EVACUATION
 from regraft.controller.kinds.scot.scot_kind import ScotKind
 from regraft.controller.kinds.tree.tree_state import TreeState
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.controller.state.hot_spots import HotSpots, hot_spots
 from regraft.schemas.plan import ClientMove, Proposal, Verdict
 from regraft.schemas.state import QueueState
 from tests.controller.choose_all import choose_proposals
@@ -51,7 +52,28 @@ def test_a_link_is_hot_when_either_end_is() -> None:
     """It is named in the order of links, with the larger measure; what is on its way may fill a longer queue."""
     (window,) = windows_with(120.0, broker="b03", peer="b01")
     both = replace(window, queues=(*window.queues, queue("b01", "b03", 150.0), queue("b00", "b01", 100.0)))
-    assert hot_spots([both], SETTINGS) == HotSpots(links={("b01", "b03"): 150.0})
+    assert hot_spots([both], SETTINGS) == HotSpots({("b01", "b03"): 150.0}, {}, {("b03", "b01"): 1, ("b01", "b03"): 1})
+
+
+def test_it_is_known_for_how_long_a_link_has_been_congested() -> None:
+    """In windows in a row, by its end; a calm one begins the count anew."""
+    windows = windows_with(120.0, 20.0, 120.0, 60.0, 120.0, broker="b01", peer="b03")
+    counts = [hot_spots(windows[:count], SETTINGS).ends.get(("b01", "b03"), 0) for count in range(6)]
+    assert counts == [0, 1, 0, 1, 2, 3]
+
+
+def test_nothing_is_planned_to_save_cost_while_long_queues_hide_deliveries() -> None:
+    """What lies behind such a queue seems to want nothing; evacuations begin, and 0 turns the rule off."""
+    slow = msgspec.structs.replace(queue("b02", "b03", 20.0), wait_ms_mean=1_001.0)
+    newest = replace(CALM.state.newest, queues=(queue("b01", "b02", 20.0), slow))
+    situation = replace(CALM, state=TreeState(TREE, STATE.inventory, (*CALM.state.windows[:-1], newest)))
+    verdict, reason = verdict_of(proposal_of(), HotSpots(), situation)
+    assert verdict is Verdict.CONGESTED
+    assert reason.startswith("messages wait 1,001 ms at b02>b03, limit 1,000 ms: what is delivered behind it")
+    evacuation = msgspec.structs.replace(proposal_of(), planner=EVACUATION)
+    assert verdict_of(evacuation, HotSpots(), situation)[0] is Verdict.ACCEPTED
+    for limit_ms in (1_001.0, 0.0):
+        assert judge_waiting(newest, DecisionSettings(queue_wait_ms_max=limit_ms)) is None
 
 
 def test_zero_turns_the_veto_off() -> None:
