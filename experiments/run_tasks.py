@@ -69,8 +69,8 @@ def run_tasks(
     waiting = {number: task for number, task in enumerate(tasks) if number not in results}
     done_before = sum(tasks[number].work_count for number in results)
 
-    def tell_all(work_done: int, what: str) -> None:
-        tell(f"{what} {noun}", done_before + work_done)
+    def tell_all(work_done: int, left: Sequence[TaskT]) -> None:
+        tell(progress_text(len(waiting) - len(left), len(waiting), noun, left), done_before + work_done)
 
     for number, result in _run_in_processes(waiting, run_task, tell_all):
         results[number] = result
@@ -81,8 +81,14 @@ def run_tasks(
     return [results[number] for number in range(len(tasks))]
 
 
+def progress_text(done: int, total: int, noun: str, left: Sequence[Task]) -> str:
+    """Name the tasks that run and count those done; tasks start in their order, so the first unfinished ones run."""
+    running = ", ".join(task.label for task in left[: _core_count()])
+    return (f"{running}; " if running else "") + f"{done} of {total} {noun} done"
+
+
 def _run_in_processes(
-    tasks: Mapping[int, TaskT], run_task: Callable[[TaskT, TellWork], ResultT], tell: Callable[[int, str], None]
+    tasks: Mapping[int, TaskT], run_task: Callable[[TaskT, TellWork], ResultT], tell: Callable[[int, list[TaskT]], None]
 ) -> Iterator[tuple[int, ResultT]]:
     if not tasks:
         return
@@ -102,7 +108,7 @@ def _run_in_processes(
             running = set(futures)
             while running:
                 finished, running = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
-                tell(work_done.value, f"{len(futures) - len(running)} of {len(futures)}")
+                tell(work_done.value, [tasks[number] for future, number in futures.items() if future in running])
                 for future in finished:
                     yield futures[future], future.result()
         except BaseException:

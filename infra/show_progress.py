@@ -10,9 +10,11 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Column
 
 SILENT_S = 3.0
 LINE_INTERVAL_S = 5.0
+BAR_WIDTH = 12
 
 Advance = Callable[[str, int], None]
 
@@ -22,9 +24,10 @@ def show_progress(title: str, total: int, console: Console | None = None) -> Ite
     """Yield a function ``advance(what, done)`` that shows how many of ``total`` are done, on stderr."""
     out = console or Console(stderr=True)
     started_s = time.monotonic()
+    what_column = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # It gives way; the figures never do.
     bar = Progress(
-        TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"), TimeElapsedColumn(),
-        console=out, transient=True,
+        TextColumn(title), BarColumn(bar_width=BAR_WIDTH), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.description}", table_column=what_column), console=out, transient=True, expand=True,
     )  # fmt: skip
     task = bar.add_task("", total=total)
     shown_s = 0.0

@@ -81,10 +81,10 @@ class Choice:
             for one in self.compared
         ]
         head = (
-            f"Of {len(self.compared)} candidates on {self.windows} windows take {self.taken.name}: of "
-            f"those that the windows do not distinguish from the best, it changes least. Intervals hold "
-            f"{LEVEL:.0%} of {SAMPLES:,} samples of "
-            f"blocks of {self.block_windows} windows; what transitions cost is not in the costs."
+            f"Use {self.taken.name}: of {len(self.compared)} candidates on {self.windows} windows it changes least "
+            "among those that the windows do not distinguish from the best. Intervals hold "
+            f"{LEVEL:.0%} of {SAMPLES:,} samples in blocks of {self.block_windows} windows; costs leave out what the "
+            "transitions themselves cost."
         )
         return (head, *lines)
 

@@ -128,7 +128,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
         opened = _run_open(candidates, recording, settings, aggregated, console)
     closed: list[Outcome] = []
     if tasks:
-        with show_progress("Emulating again", sum(task.work_count for task in tasks), console) as tell:
+        with show_progress("Emulating seconds", sum(task.work_count for task in tasks), console) as tell:
             closed = divide_work(tasks, run_closed_loop, Outcome, tell, "planners", SMALL_CLOSED_S)
     return Backtest(
         settings,
@@ -236,7 +236,7 @@ def _run_open(
             (RECORDED, settings.controller, RECORDED),
         )
     ]
-    with show_progress("Planning", sum(task.work_count for task in tasks), console) as tell:
+    with show_progress("Planning windows", sum(task.work_count for task in tasks), console) as tell:
         *planned, recorded = divide_work(tasks, run_open_loop, Outcome, tell, "planners", SMALL_WINDOWS)
     firsts = {point.end_ms: point.cost_bootstrap_per_s for point in recorded.points}
     planned = [_held_against(outcome, firsts) for outcome in planned]
@@ -297,11 +297,11 @@ def _closed_tasks(options: BacktestOptions, recording: Recording, settings: Sett
 
 def _open_note(recording: Recording) -> str:
     note = (
-        "Open loop: each planner decided on the recorded windows, on its own overlay; its costs are "
-        "exact, what its transitions would have lost or repeated is unknown."
+        "Open loop: each planner decided on the recorded windows, on its own overlay. Its costs are exact; what its "
+        "transitions would have lost or repeated is unknown."
     )
     if MEMBERS.suffix in recording.info.topics:
-        note += " Brokers that were added or died since its begin change nothing about the brokers of that overlay."
+        note += " Brokers that joined or died during the recording do not change which brokers that overlay has."
     if CLIENTS.suffix not in recording.info.topics:
         note += (
             " The recording holds no clients, so the life of a subscription is not known and decisions look back as "

@@ -12,6 +12,7 @@ from rich.table import Table
 from regraft.stages.show_run import plans_text
 
 NOT_MEASURED = "not measured"
+NAME_WIDTH_MAX = 30  # Names of joined planners are longer than what is said of them has room beside.
 CHANGES = {
     "links_exchanged": "links exchanged",
     "publishers_moved": "publishers moved",
@@ -25,7 +26,7 @@ CHANGES = {
 def show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
     """Print the figures that were measured, and where the report and all other figures are."""
     table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(no_wrap=True)
+    table.add_column(max_width=NAME_WIDTH_MAX, overflow="fold")
     table.add_column(overflow="fold")
     for name, text in summary_lines(summary):
         table.add_row(name, text)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from regraft.experiments.run_tasks import Task, TellDone, TellWork, run_tasks
+from regraft.experiments.run_tasks import Task, TellDone, TellWork, progress_text, run_tasks
 
 TaskT = TypeVar("TaskT", bound=Task)
 ResultT = TypeVar("ResultT", bound=msgspec.Struct)
@@ -34,7 +34,7 @@ def divide_work(
     done = 0
     results = []
     for number, task in enumerate(tasks):
-        what = f"{number} of {len(tasks)} {noun}"
+        what = progress_text(number, len(tasks), noun, [task])
 
         def tell_work(count: int, what: str = what) -> None:
             nonlocal done

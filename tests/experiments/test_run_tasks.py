@@ -5,7 +5,7 @@ import pytest
 
 import regraft.experiments.run_tasks
 from regraft.experiments.psoop.run_task import TaskResult, run_task
-from regraft.experiments.run_tasks import TellWork, run_tasks
+from regraft.experiments.run_tasks import TellWork, progress_text, run_tasks
 from tests.experiments.psoop.small_evaluation import changed
 
 TASKS = [
@@ -15,10 +15,17 @@ TASKS = [
 
 def test_processes_give_what_one_process_gives(tmp_path: Path) -> None:
     """In the order of the tasks, whichever ends first; all rounds are reported."""
-    told: list[int] = []
-    results = run_tasks(TASKS, run_task, TaskResult, tmp_path, lambda what, done: told.append(done))
+    told: list[tuple[str, int]] = []
+    results = run_tasks(TASKS, run_task, TaskResult, tmp_path, lambda what, done: told.append((what, done)))
     assert results == [run_task(task) for task in TASKS]
-    assert told[-1] == sum(task.work_count for task in TASKS)
+    assert told[-1] == ("3 of 3 networks done", sum(task.work_count for task in TASKS))
+
+
+def test_progress_names_the_tasks_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks start in order, one on each core, so the first unfinished ones are those that run."""
+    monkeypatch.setattr(regraft.experiments.run_tasks, "_core_count", lambda: 2)
+    one, two = TASKS[1].label, TASKS[2].label
+    assert progress_text(1, 9, "networks", [*TASKS[1:], *TASKS]) == f"{one}, {two}; 1 of 9 networks done"
 
 
 def test_a_second_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
