@@ -17,6 +17,7 @@ from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RE
 from regraft.experiments.drawing_parts import STYLE, svg_text
 
 SECOND_MS = 1_000
+LABEL_LENGTH_MAX = 36  # Of three columns beside each other.
 YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--"), LEAST: ("#777777", ":")}
 PLANNER_LOOKS: tuple[tuple[str, Any], ...] = (
     ("#0072b2", "-"),
@@ -37,7 +38,9 @@ def draw_costs(outcomes: Sequence[Outcome]) -> str:
             if shown:
                 _draw_panel(axes, shown)
             axes.set_title(MODE_TITLES[mode], fontsize=10, loc="left")
-        canvas.legend(*all_axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+        handles, labels = all_axes[0].get_legend_handles_labels()
+        columns = 2 if max(map(len, labels), default=0) > LABEL_LENGTH_MAX else 3
+        canvas.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
         return svg_text(canvas)
 
 

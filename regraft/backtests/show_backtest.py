@@ -21,6 +21,7 @@ from regraft.backtests.choose_settings import Choice
 from regraft.backtests.run_backtest import Backtest, BacktestOptions
 from regraft.infra.measured_figures import Figure, run_facts
 from regraft.report_page.html_parts import html_table, number_text
+from regraft.report_page.page_theme import THEME_CSS, follow_theme
 from regraft.schemas.status_file import replace_file
 
 NAME_WIDTH_MIN = 11
@@ -35,13 +36,12 @@ PAGE = Template("""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Regraft: backtest of $file</title>
 <style>
-body { font: 16px/1.5 system-ui, sans-serif; color: #1b1b1b; background: #fff; max-width: 62rem; margin: 0 auto;
-  padding: 1.5rem; }
+$theme
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; font-size: .9rem; }
-th, td { text-align: left; padding: .3rem .5rem; border-bottom: 1px solid #ddd; }
+th, td { text-align: left; padding: .3rem .5rem; border-bottom: 1px solid var(--line); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-svg { width: 100%; height: auto; }
 </style>
 </head>
 <body>
@@ -218,9 +218,10 @@ def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
         *(f"Warning: {warning}" for warning in found.warnings),
     )
     return PAGE.substitute(
+        theme=THEME_CSS,
         file=escape(options.file.name),
         notes="".join(f"<p>{escape(text)}</p>" for text in told),
         tables="".join(tables),
-        drawing=drawing[drawing.index("<svg") :],
+        drawing=follow_theme(drawing[drawing.index("<svg") :]),
         refusals=html_table(("planner", "mode", "verdict", "proposals"), refusals, text=3),
     )

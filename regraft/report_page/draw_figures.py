@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.cost import CostBreakdown
 from regraft.overlay.inventory import Inventory
+from regraft.report_page.page_theme import INK, LINE, LOAD, PAPER, SOFT, follow_theme
 from regraft.run_records.run_record import RunRecord
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, committed_ms
@@ -31,11 +32,12 @@ PRESENT_COLOUR = "#0072b2"
 BOOTSTRAP_COLOUR = "#d55e00"
 PLAN_COLOUR = "#009e73"
 ABORTED_COLOUR = "#cc79a7"
-SHADOW_STYLES: tuple[tuple[str, Any], ...] = (("#e69f00", "-."), ("#56b4e9", (0, (4, 1, 1, 1, 1, 1))), ("#000000", ":"))
+SHADOW_STYLES: tuple[tuple[str, Any], ...] = (("#e69f00", "-."), ("#56b4e9", (0, (4, 1, 1, 1, 1, 1))), (INK, ":"))
 LAYOUT_STEPS = 200
 LABEL_LENGTH_MAX = 52
 LEGEND_LINES, LINE_INCHES = 6, 0.22
 LINE_WIDTH_MIN, LINE_WIDTH_MAX = 0.6, 7.0
+LINK_OPACITY_MIN = 0.45
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -57,7 +59,7 @@ def draw_cost_curve(record: RunRecord) -> str:
         axes.set_ylabel("cost per second")
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda value, _: figure_text(value))
-        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+        axes.grid(axis="y", color=LINE, linewidth=0.6)
         axes.set_axisbelow(True)
         # Two columns: names of joined planners are long, and a browser's font may be wider than the one measured here.
         legend = figure.legend(loc="outside upper center", ncols=2, frameon=False)
@@ -101,9 +103,7 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
         )
         labelled.add(label)
     if record.regime_change_ms is not None:
-        axes.axvline(
-            seconds(record.regime_change_ms), color="#555555", linewidth=6, alpha=0.35, label="interests shift"
-        )
+        axes.axvline(seconds(record.regime_change_ms), color=SOFT, linewidth=6, alpha=0.35, label="interests shift")
     _plot_changes(axes, [seconds(since_ms) for since_ms in record.changes_found_ms])
 
 
@@ -111,7 +111,7 @@ def _plot_changes(axes: mpl.axes.Axes, found_s: list[float]) -> None:
     """Mark since when traffic was another, as the controller found it."""
     if found_s:
         span = axes.get_xaxis_transform()
-        axes.vlines(found_s, 0, 1, transform=span, color="#555555", linestyle="-.", label="change found")
+        axes.vlines(found_s, 0, 1, transform=span, color=SOFT, linestyle="-.", label="change found")
 
 
 def _present_label(record: RunRecord) -> str:
@@ -139,7 +139,7 @@ def plan_time_ms(plan: Plan) -> int | None:
 def draw_overlay(
     breakdown: CostBreakdown, inventory: Inventory, positions: NDArray[np.float64], load_per_s_max: float, name: str
 ) -> str:
-    """Return one overlay, each link as wide and dark as the notifications per second that cross it.
+    """Return one overlay, each link as wide and strong as the notifications per second that cross it.
 
     ``positions`` and ``load_per_s_max`` are shared between pictures, so that they can be compared.
     """
@@ -151,12 +151,14 @@ def draw_overlay(
         axes = figure.add_subplot()
         ends = [[positions[inventory.index[a]], positions[inventory.index[b]]] for a, b in links]
         widths = LINE_WIDTH_MIN + (LINE_WIDTH_MAX - LINE_WIDTH_MIN) * np.sqrt(scale(loads))
-        # The palest fifth of the colours is left out: it cannot be seen on white.
-        colours = mpl.colormaps["viridis_r"](0.2 + 0.8 * np.asarray(scale(loads)))
-        axes.add_collection(LineCollection(ends, linewidths=widths, colors=colours, capstyle="round", zorder=1))
-        axes.scatter(positions[:, 0], positions[:, 1], s=34, color="white", edgecolors="#333333", zorder=2)
+        # One colour, let through by idle links: that reads on white and on black.
+        opacities = LINK_OPACITY_MIN + (1 - LINK_OPACITY_MIN) * np.asarray(scale(loads))
+        axes.add_collection(
+            LineCollection(ends, linewidths=widths, colors=LOAD, alpha=opacities, capstyle="round", zorder=1)
+        )
+        axes.scatter(positions[:, 0], positions[:, 1], s=34, color=PAPER, edgecolors=INK, zorder=2)
         for broker, (x, y) in zip(inventory.brokers, positions, strict=True):
-            axes.annotate(broker, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=6.5, color="#333333")
+            axes.annotate(broker, (x, y), xytext=(4, 4), textcoords="offset points", fontsize=6.5)
         axes.set_aspect("equal")
         axes.margins(0.06)
         axes.set_axis_off()
@@ -193,7 +195,7 @@ def _svg(figure: Figure, prefix: str, description: str) -> str:
     FigureCanvasSVG(figure)
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
-    text = text[text.index("<svg") :]
+    text = follow_theme(text[text.index("<svg") :])
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r'\bid="', f'id="{prefix}-', text)
     text = re.sub(r'(href="|url\()#', rf"\1#{prefix}-", text)

@@ -14,6 +14,7 @@ from regraft.overlay.cost import CostBreakdown
 from regraft.report_page.draw_figures import draw_cost_curve, draw_overlay, place_brokers, plan_time_ms
 from regraft.report_page.html_parts import Markup, html_table, known_text, number_text, times_text
 from regraft.report_page.kind_pages import page_of
+from regraft.report_page.page_theme import THEME_CSS
 from regraft.report_page.report_outages import outage_part
 from regraft.report_page.report_planners import planner_part
 from regraft.run_records.group_changes import group_changes
@@ -29,12 +30,8 @@ PAGE = Template("""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Regraft: run with seed $seed</title>
 <style>
-:root { color-scheme: light dark; --ink: #1b1b1b; --soft: #555; --page: #fff; --line: #ddd; --good: #e8f4f1;
-  --bad: #fdecea; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --soft: #a8a8a8; --page: #16181b; --line: #3a3d42;
-  --good: #12302b; --bad: #3d1a18; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page); max-width: 70rem;
-  margin: 0 auto; padding: 1.5rem; }
+$theme
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; }
 p { max-width: 48rem; }
 .verdict { padding: .6rem .9rem; border-left: .4rem solid #00695c; background: var(--good); max-width: none; }
@@ -48,11 +45,10 @@ td p { margin: 0 0 .3rem; }
 table { border-collapse: collapse; font-size: .82rem; min-width: 24rem; }
 caption { text-align: left; color: var(--soft); padding-bottom: .3rem; }
 th, td { text-align: left; padding: .3rem .45rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-td:first-child { overflow-wrap: anywhere; min-width: 4rem; }
+td:first-child { overflow-wrap: anywhere; min-width: 7.5rem; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { font-size: .9rem; color: var(--soft); }
-svg { width: 100%; height: auto; background: #fff; border-radius: .3rem; }
 </style>
 </head>
 <body>
@@ -86,6 +82,7 @@ def build_report(record: RunRecord) -> str:
         _section("Memory and restarts", _memory_part(record)),
     ]
     return PAGE.substitute(
+        theme=THEME_CSS,
         seed=record.seed,
         brokers=len(record.inventory.brokers),
         duration_s=summary["duration_s"],
@@ -183,7 +180,7 @@ def _overlay_part(record: RunRecord) -> str:
     return (
         f"<p>Both on the traffic of the same last {comparison.window_count} complete windows. Brokers lie where their "
         "round-trip times put them (distances follow the square root of the link cost). A link is the wider and "
-        f"darker, the more notifications cross it, up to {number_text(load_per_s_max, 1)} per second.</p>"
+        f"stronger, the more notifications cross it, up to {number_text(load_per_s_max, 1)} per second.</p>"
         f'<div class="pair">{shown}</div>{_bound_text(comparison)}{_busiest_links(comparison)}'
     )
 

@@ -89,6 +89,16 @@ def test_figures_are_svg_with_a_description() -> None:
     assert "cost" in (root.get("aria-label") or "")
 
 
+def test_drawings_have_the_ink_and_paper_of_the_page() -> None:
+    """A dark page has no white pictures and no black lines: what is not a colour of its own follows the theme."""
+    drawings = re.findall(r"<svg.*?</svg>", build_report(small_run()), re.DOTALL)
+    assert len(drawings) == 3
+    for drawing in drawings:
+        assert not set(re.findall(r"#(?:000000|333333|ffffff)", drawing))
+        assert "var(--ink)" in drawing
+        assert "var(--page)" in drawing
+
+
 def test_brokers_are_drawn_where_their_distances_put_them() -> None:
     """Brokers on a line stay in their order, and the farthest pair is the farthest in the picture."""
     positions = place_brokers(small_inventory())
