@@ -8,7 +8,7 @@ def figure(value: float) -> str:
 
     Below 1 these are four decimals, so what is less than 0.00005 reads as 0.
     """
-    if abs(value) >= 10 ** (DIGITS - 1):
+    if abs(value) >= 10 ** (DIGITS - 1) - 0.05:  # What rounds to it, too.
         return f"{value:,.0f}"
     if abs(value) >= 1:
         return f"{value:.{DIGITS}g}"

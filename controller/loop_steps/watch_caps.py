@@ -55,7 +55,7 @@ class WatchCaps:
     def _tell(self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, *, is_over: bool) -> None:
         passes = f"{broker} passes {figure(passed_per_s)} notifications/s, its limit is {figure(cap_per_s)}"
         what_to_do = "--planner pack_drop moves subscribers away, `regraft maintain --evacuate` does so by order"
-        text = f"{passes}: it is within it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"
+        text = f"{passes}: below it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"
         details = {"passed_per_s": f"{passed_per_s:.4g}", "load_max_per_s": f"{cap_per_s:.4g}"}
         details |= {OVER: "true"} if is_over else {}
         severity = Severity.INFO if is_over else Severity.WARNING
