@@ -106,11 +106,11 @@ class Proposal(Struct, frozen=True):
 
     ``moves`` names publishers, on a ring users, with their homes before and after; ``subscribers_moved`` the brokers of
     a tree all of whose subscribers move. Costs are per second (``overlay.cost``); ``price`` likewise, spread over the
-    pay-back time of the settings. The proposals of one planner
-    call are a sequence: each is costed on the overlay that the earlier ones leave. ``gain_observed_per_s`` is None
-    until the plan is verified. ``verdict_reason`` says why it was refused; of an accepted one it is empty, but for the
-    last of a plan, where it may say how frail the overlay becomes. ``gain_error_per_s`` is the standard error of what it saves, by how windows differ, also
-    by what a sample of the telemetry leaves out of each; None if that was not needed or is unknown.
+    pay-back time of the settings. The proposals of one planner call are a sequence: each is costed on the overlay that
+    the earlier ones leave. ``gain_observed_per_s`` is None until the plan is verified. ``verdict_reason`` says why it
+    was refused; of an accepted one it is empty, but for the last of a plan, where it may say how frail the overlay
+    becomes. ``gain_error_per_s`` is the standard error of what it saves, by how windows differ, also by what a sample
+    of the telemetry leaves out of each; None if that was not needed or is unknown.
     """
 
     planner: Name
