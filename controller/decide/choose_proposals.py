@@ -61,6 +61,7 @@ class PlanDraft:
         self._situation = situation
         self._settings = settings
         self._about_state = judge_state(situation, settings)
+        self._about_queues = judge_waiting(situation.state.newest, settings)
         self._reached: Reached | None = None  # Costing the windows one by one waits for the first proposal.
         self._chosen: list[Proposal] = []
         self._refused: list[Proposal] = []
@@ -104,7 +105,7 @@ class PlanDraft:
         needs_gain = proposal.planner not in NEEDS_NO_GAIN
         against = (
             self._about_state
-            or (judge_waiting(self._situation.state.newest, self._settings) if needs_gain else None)
+            or (self._about_queues if needs_gain else None)
             or judge_calm(proposal, self._situation, self._settings)
             or judge_maintenance(proposal, self._reached.configuration, self._situation)
             or _judge_size(proposal, self._chosen, self._situation, self._settings)

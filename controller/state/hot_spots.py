@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.state.closed_window import ClosedWindow
+from regraft.overlay.configuration import link
 from regraft.overlay.link_congestion import PRODUCT, CongestionRule
 from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.state import QueueState
@@ -49,7 +50,7 @@ def hot_spots(windows: Sequence[ClosedWindow], settings: DecisionSettings) -> Ho
     links: dict[Link, float] = {}
     for (broker, peer), measured in hot.items():
         if peer:
-            pair = (broker, peer) if broker < peer else (peer, broker)
+            pair = link(broker, peer)
             links[pair] = max(measured, links.get(pair, 0.0))
     brokers = {broker: measured for (broker, peer), measured in hot.items() if not peer}
     return HotSpots(links, brokers, {end: count for end, count in lasting.items() if end[1]})
