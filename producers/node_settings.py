@@ -33,6 +33,8 @@ class NodeSettings:
     ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: the address of its management
     interface, such as http://127.0.0.1:15672, which lists what was bound before; none hears only of later bindings. Of
     a NATS server, that of its monitoring port: the door is then its port for clients, for servers without leaf port.
+    ``door_api_user``, ``door_api_password_file``: who asks there, and the file that holds the password; none asks a
+    RabbitMQ as ``door_user``, others without a login.
     ``door_log_file``: the file in which Mosquitto keeps its log, where the node may read it, so that it learns what was
     subscribed while it was away; none hears of that only when clients subscribe again.
     ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.
@@ -72,6 +74,8 @@ class NodeSettings:
     door_filters: tuple[str, ...] = ()
     door_exchange: str = "amq.topic"
     door_api: str | None = None
+    door_api_user: str | None = None
+    door_api_password_file: Path | None = None
     door_log_file: Path | None = None
     door_session_s: float = 3_600.0
     durable_stream: str | None = None
@@ -147,6 +151,9 @@ class NodeSettings:
             found.append(f"durable_stream is {self.durable_stream!r}: a stream's name has no spaces, dots, *, > and /")
         if bool(self.door_certificate_file) != bool(self.door_key_file):
             found.append("door_certificate_file and door_key_file are wanted together: one proves the other")
-        if self.door and "@" in self.door:
-            found.append("door holds a login: give door_user and door_password_file, so that it stands in no settings")
+        for name in ("door", "door_api"):
+            if "@" in (getattr(self, name) or ""):
+                found.append(
+                    f"{name} holds a login: give {name}_user and {name}_password_file, so that it stands in no settings"
+                )
         return found + port_faults(self.metrics_port)

@@ -27,13 +27,13 @@ from pika import BasicProperties, ConnectionParameters, PlainCredentials, SSLOpt
 from regraft.producers.nodes.amqp_headers import CARRIED, block_of, properties_of
 from regraft.producers.nodes.amqp_interest import BINDINGS_MAX, AmqpInterest, Binding
 from regraft.producers.nodes.amqp_keys import KeyFormError, key_of, subject_of
-from regraft.producers.nodes.ask_rabbit import NoAnswerError, RabbitApi
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.ask_rabbit import bindings_of, login_of
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.drive_pika import OverError, PikaChannel, PikaConnection
 
 log = structlog.get_logger(__name__)
 
-GUEST = "guest"  # Whom RabbitMQ lets in on its own machine.
 PORT, TLS_PORT = 5672, 5671
 CONNECT_S_MAX = 15.0
 CLOSE_S_MAX = 2.0
@@ -50,11 +50,6 @@ AWAY, SLOW, BAD_KEY, AGAIN = "broker_away", "broker_slow", "bad_topic", "redeliv
 TOO_LARGE, REFUSED = "payload_too_large", "broker_refused"
 
 
-def login_of(user: str, password: str) -> tuple[str, str]:
-    """Return who logs in and with what: without a user, the guest."""
-    return (user, password) if user else (GUEST, GUEST)
-
-
 @dataclass(frozen=True)
 class AmqpPlace:
     """What of a broker is used: its exchange, and the source of what its clients want.
@@ -64,7 +59,7 @@ class AmqpPlace:
     """
 
     exchange: str = "amq.topic"
-    api: RabbitApi | None = None
+    api: BrokerApi | None = None
     filters: Sequence[str] = ()
     is_durable: bool = False
     tls: ssl.SSLContext | None = None
@@ -265,7 +260,7 @@ class AmqpDoor:
             return None
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(None, api.bindings, self._vhost, self._place.exchange)
+            return await loop.run_in_executor(None, bindings_of, api, self._vhost, self._place.exchange)
         except NoAnswerError as error:
             log.warning("bindings_not_told", broker=self._name, reason=str(error))
             return None

@@ -1,47 +1,31 @@
 """Ask RabbitMQ's management interface for the bindings of an exchange.
 
-In: the interface's address and who asks. Out: bindings, or why there are none. The question waits for an answer, so it
-is asked off the loop. When it is asked is decided by :mod:`producers.nodes.amqp_door`.
+In: the interface, a virtual host and an exchange. Out: bindings. When it is asked is decided by
+:mod:`producers.nodes.amqp_door`.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import ssl
-from dataclasses import dataclass
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 from regraft.producers.nodes.amqp_interest import Binding
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 
-ANSWER_S_MAX = 5.0
-ANSWER_BYTES_MAX = 64 << 20
-
-
-class NoAnswerError(RuntimeError):
-    """The interface does not answer as it should; the message says why."""
+GUEST = "guest"  # Whom RabbitMQ lets in on its own machine.
 
 
-@dataclass(frozen=True, slots=True)
-class RabbitApi:
-    """The interface at ``url``, such as http://127.0.0.1:15672."""
+def login_of(user: str, password: str) -> tuple[str, str]:
+    """Return who logs in and with what: without a user, the guest."""
+    return (user, password) if user else (GUEST, GUEST)
 
-    url: str
-    user: str
-    password: str
-    tls: ssl.SSLContext | None = None
 
-    def bindings(self, vhost: str, exchange: str) -> list[Binding]:
-        """Return what the exchange routes to; raise NoAnswerError when the interface does not say."""
-        place = (
-            f"{self.url.rstrip('/')}/api/exchanges/{quote(vhost, safe='')}/{quote(exchange, safe='')}/bindings/source"
-        )
-        login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        request = Request(place, headers={"Authorization": f"Basic {login}"})
-        try:
-            with urlopen(request, timeout=ANSWER_S_MAX, context=self.tls) as answer:
-                said = json.loads(answer.read(ANSWER_BYTES_MAX))
-            return [Binding(each["destination_type"], each["destination"], each["routing_key"]) for each in said]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise NoAnswerError(f"{place} does not report the bindings ({error})") from error
+def bindings_of(api: BrokerApi, vhost: str, exchange: str) -> list[Binding]:
+    """Return what the exchange routes to; raise NoAnswerError when the interface does not say."""
+    path = f"/api/exchanges/{quote(vhost, safe='')}/{quote(exchange, safe='')}/bindings/source"
+    answer = api.ask(path)
+    try:
+        if not isinstance(answer, list):
+            raise TypeError(f"{type(answer).__name__} instead of a list")
+        return [Binding(each["destination_type"], each["destination"], each["routing_key"]) for each in answer]
+    except (KeyError, TypeError) as error:
+        raise NoAnswerError(f"{api.url}{path} lists no bindings ({error!r})") from error

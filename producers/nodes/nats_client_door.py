@@ -8,26 +8,23 @@ The client library is nats-py (the extra ``nats``). Where there is a leaf port, 
 from __future__ import annotations
 
 import asyncio
-import json
 import ssl
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import nats
 import structlog
 from nats.errors import Error as NatsError
 
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 
 log = structlog.get_logger(__name__)
 
 POLL_S = 2.0
 CONNECT_S_MAX = 10.0
-ANSWER_S_MAX = 5.0
-ANSWER_BYTES_MAX = 16 << 20
 PAGE = 1_024  # Subscriptions in one answer.
 PAGES_MAX = 100
 WAITING_MAX = 20_000  # Messages that wait for a server that is slow; beyond it they are dropped.
@@ -37,16 +34,16 @@ AWAY, SLOW = "broker_away", "broker_slow"
 
 
 class NatsClientDoor:
-    """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port's.
+    """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port.
 
     Of headers with one name the last is carried.
     """
 
     def __init__(
-        self, url: str, name: str, api: str, user: str = "", password: str = "", tls: ssl.SSLContext | None = None
+        self, url: str, name: str, api: BrokerApi, user: str = "", password: str = "", tls: ssl.SSLContext | None = None
     ) -> None:
         self.counts: Counter[str] = Counter()
-        self._url, self._api, self._name = url, api.rstrip("/"), name
+        self._url, self._name, self._api = url, name, api
         self._tls = (tls or ssl.create_default_context()) if urlsplit(url).scheme == "tls" else None
         self._login = {"user": user, "password": password} if user else {}
         self._client: Any = None
@@ -71,10 +68,10 @@ class NatsClientDoor:
             raise DoorError(f"no NATS server lets a client in at {self._url} ({error or 'no answer'})") from error
         try:
             await self._poll()
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except NoAnswerError as error:
             await self.close()
             raise DoorError(
-                f"{self._api}/subsz does not report what clients want ({error}): start the server with "
+                f"{self._api.url}/subsz does not report what clients want ({error}): start the server with "
                 "`http_port`, and give its address as node.door_api, or name a leaf port as node.door without "
                 "node.door_api"
             ) from error
@@ -123,19 +120,19 @@ class NatsClientDoor:
             await asyncio.sleep(POLL_S)
             try:
                 await self._poll()
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except NoAnswerError as error:
                 log.warning("interest_not_told", broker=self._name, reason=str(error))
 
     async def _poll(self) -> None:
         """Report changes of what is wanted, new wants first."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, self._ask)
-        own = self._client.client_id
-        account = next((each.get("account") for each in found if each["cid"] == own), None)
+        own_client = self._client.client_id
+        own_account = next((account for client, account, _ in found if client == own_client), "")
         wanted = frozenset(
-            each["subject"]
-            for each in found
-            if each["cid"] != own and each.get("account") == account and not each["subject"].startswith(OWN_PREFIX)
+            subject
+            for client, account, subject in found
+            if client != own_client and account == own_account and not subject.startswith(OWN_PREFIX)
         )
         before, self._wanted = self._wanted, wanted
         for subject in sorted(wanted - before):
@@ -143,15 +140,18 @@ class NatsClientDoor:
         for subject in sorted(before - wanted):
             self._on_interest(subject, False)
 
-    def _ask(self) -> list[dict[str, Any]]:
-        """Return all subscriptions of the server, page by page."""
-        found: list[dict[str, Any]] = []
+    def _ask(self) -> list[tuple[int, str, str]]:
+        """Return client, account and subject of each subscription of the server, page by page."""
+        found: list[tuple[int, str, str]] = []
         for page in range(PAGES_MAX):
-            place = f"{self._api}/subsz?subs=1&limit={PAGE}&offset={page * PAGE}"
-            with urlopen(place, timeout=ANSWER_S_MAX, context=self._tls) as answer:
-                told = json.loads(answer.read(ANSWER_BYTES_MAX)).get("subscriptions_list") or []
-            found += told
-            if len(told) < PAGE:
+            path = f"/subsz?subs=1&limit={PAGE}&offset={page * PAGE}"
+            answer = self._api.ask(path)
+            try:
+                listed = answer.get("subscriptions_list") or []
+                found += [(each["cid"], each.get("account", ""), each["subject"]) for each in listed]
+            except (AttributeError, KeyError, TypeError) as error:
+                raise NoAnswerError(f"{self._api.url}{path} lists no subscriptions ({error!r})") from error
+            if len(listed) < PAGE:
                 return found
         self.counts["too_many_subscriptions"] += 1
         return found

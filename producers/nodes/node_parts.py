@@ -15,6 +15,8 @@ from regraft.infra.find_extras import need_extras
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.ask_api import BrokerApi
+from regraft.producers.nodes.ask_rabbit import login_of
 from regraft.producers.nodes.doors import Door, DoorError
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.nodes.run_links import LinkTls
@@ -105,12 +107,13 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
     url, user = settings.door or "", settings.door_user or ""
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
     password, tls = login.password or "", _door_tls(settings)
+    api = api_of(settings, tls)
     match urlsplit(url).scheme:
-        case "nats" | "tls" if settings.door_api is not None:
+        case "nats" | "tls" if api is not None:
             need_extras("A door to a NATS server without a leaf port", "nats")
             from regraft.producers.nodes.nats_client_door import NatsClientDoor
 
-            return NatsClientDoor(url, broker, settings.door_api, user, password, tls)
+            return NatsClientDoor(url, broker, api, user, password, tls)
         case "nats" | "tls":
             return NatsDoor(url, broker, user, password, settings.durable_stream or "", tls=tls)
         case "mqtt" | "mqtts":
@@ -131,15 +134,23 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
             )
         case "amqp" | "amqps":
             need_extras("A door to a RabbitMQ", "amqp")
-            from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace, login_of
-            from regraft.producers.nodes.ask_rabbit import RabbitApi
+            from regraft.producers.nodes.amqp_door import AmqpDoor, AmqpPlace
 
-            api = None
-            if settings.door_api is not None:
-                api = RabbitApi(settings.door_api, *login_of(user, password), tls)
             place = AmqpPlace(settings.door_exchange, api, settings.door_filters, settings.durable_session, tls)
             return AmqpDoor(url, broker, user, password, place)
     raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
+
+
+def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerApi | None:
+    """Return the broker's HTTP interface, None where there is none; a RabbitMQ's is asked as the door's user."""
+    if settings.door_api is None:
+        return None
+    user, file = settings.door_api_user, settings.door_api_password_file
+    is_rabbit = urlsplit(settings.door or "").scheme in ("amqp", "amqps")
+    if is_rabbit and user is None:
+        user, file = settings.door_user, settings.door_password_file
+    login = user or "", ConnectionSecurity(username=user, password_file=file).password or ""
+    return BrokerApi(settings.door_api, *(login_of(*login) if is_rabbit else login), tls)
 
 
 def _door_tls(settings: NodeSettings) -> ssl.SSLContext | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
 from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.nats_door import NatsDoor
@@ -90,7 +91,7 @@ class NatsBroker:
 
         nats_client_door.POLL_S = 0.02
         api = f"http://127.0.0.1:{self.server.api_port}"
-        self.door = nats_client_door.NatsClientDoor(self.server.url, "b01", api)
+        self.door = nats_client_door.NatsClientDoor(self.server.url, "b01", BrokerApi(api))
 
     subjects = staticmethod(MemoryBroker.subjects)
 

@@ -19,7 +19,7 @@ import pytest
 
 from regraft.infra.find_port import choose_ports
 from regraft.infra.make_certificates import LocalAuthority
-from regraft.producers.nodes.ask_rabbit import RabbitApi
+from regraft.producers.nodes.ask_api import BrokerApi
 
 PROGRAM = "rabbitmq-server"
 ELSEWHERE = Path("/usr/lib/rabbitmq/bin") / PROGRAM  # The one on Debian's PATH changes its user.
@@ -83,8 +83,8 @@ class RabbitServer:
         return f"amqp://127.0.0.1:{self.port}"
 
     @property
-    def api(self) -> RabbitApi:
-        return RabbitApi(f"http://127.0.0.1:{self.api_port}", "guest", "guest")
+    def api(self) -> BrokerApi:
+        return BrokerApi(f"http://127.0.0.1:{self.api_port}", "guest", "guest")
 
     def start(self) -> RabbitServer:
         begin = self.log.stat().st_size if self.log.exists() else 0

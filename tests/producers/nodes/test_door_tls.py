@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import pytest
 
 from regraft.infra.make_certificates import LocalAuthority
 from regraft.producers.node_settings import NodeSettings
+from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.node_parts import door_of
+from regraft.producers.nodes.node_parts import api_of, door_of
 from tests.producers.nodes.door_brokers import NEEDS
 from tests.producers.nodes.mqtt_brokers import MqttServer
 from tests.producers.nodes.nats_servers import NatsServer
@@ -123,3 +124,29 @@ def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
         door_of(lost, "b01")
     half = NodeSettings("none:1", *files, broker="b01", door="tls://127.0.0.1", door_key_file=tmp_path / "key.pem")
     assert any("door_certificate_file and door_key_file are wanted together" in fault for fault in half.faults())
+
+
+def test_logins_stand_in_no_settings(tmp_path: Path) -> None:
+    """An address with a login is refused, of the broker and of its interface: settings are shown and logged."""
+    files = tmp_path / "inventory.json", tmp_path / "node.json"
+    settings = NodeSettings(
+        "none:1", *files, broker="b01", door="amqp://me:pw@127.0.0.1", door_api="http://me:pw@127.0.0.1:15672"
+    )
+    faults = settings.faults()
+    assert sum("holds a login" in fault for fault in faults) == 2
+    assert not any("pw@" in fault for fault in faults)
+
+
+def test_the_interface_has_a_login_of_its_own(tmp_path: Path) -> None:
+    """Who asks a RabbitMQ's interface is named apart; unless it is, the door's user asks."""
+    (tmp_path / "door").write_text("one\n")
+    (tmp_path / "api").write_text("two\n")
+    settings = NodeSettings(
+        "none:1", tmp_path / "inventory.json", tmp_path / "node.json", broker="b01", door="amqp://127.0.0.1",
+        door_user="me", door_password_file=tmp_path / "door", door_api="http://127.0.0.1:15672",
+    )  # fmt: skip
+    assert api_of(settings) == BrokerApi("http://127.0.0.1:15672", "me", "one")
+    apart = replace(settings, door_api_user="key", door_api_password_file=tmp_path / "api")
+    assert api_of(apart) == BrokerApi("http://127.0.0.1:15672", "key", "two")
+    assert api_of(replace(settings, door="nats://127.0.0.1")) == BrokerApi("http://127.0.0.1:15672")
+    assert api_of(replace(settings, door_api=None)) is None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import Door, DoorError, LocalMessage
 from regraft.producers.nodes.nats_door import NatsDoor
 from tests.producers.nodes.door_brokers import NEEDS, Heard, broker_of
@@ -207,7 +208,8 @@ def test_nats_server_without_monitoring_is_told(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("regraft.producers.nodes.nats_client_door.CONNECT_S_MAX", 0.5)
 
     async def start(url: str, api_port: int) -> None:
-        await NatsClientDoor(url, "b01", f"http://127.0.0.1:{api_port}").start(lambda *_: None, lambda _: None)
+        api = BrokerApi(f"http://127.0.0.1:{api_port}")
+        await NatsClientDoor(url, "b01", api).start(lambda *_: None, lambda _: None)
 
     server = NatsServer("b01", tmp_path).start()
     try:

@@ -1,0 +1,46 @@
+"""What brokers' HTTP interfaces list, and what is said where they do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from regraft.producers.nodes import ask_api
+from regraft.producers.nodes.amqp_interest import Binding
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.ask_rabbit import bindings_of
+from tests.producers.nodes.http_stand_in import answering
+from tests.producers.nodes.server_process import free_port
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, 3, {"data": [{"topic": "x"}], "meta": {}}, {"data": {}, "meta": {}}, {"data": 3}, b"<html>", b""]
+)
+def test_no_list_is_no_answer(answer: object) -> None:
+    """What is no list of subscriptions or bindings is never taken for an empty one."""
+    with answering(lambda *_: (200, answer)) as url, pytest.raises(NoAnswerError):
+        bindings_of(BrokerApi(url), "/", "amq.topic")
+
+
+def test_refusals_and_silence_name_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong key, a closed port and an answer without an end are reported with the address that was asked."""
+    with answering(lambda *_: (401, {})) as url, pytest.raises(NoAnswerError, match=rf"{url}.*401"):
+        BrokerApi(url, "somebody", "wrong").ask("/any")
+    closed = f"http://127.0.0.1:{free_port()}"
+    with pytest.raises(NoAnswerError, match=closed):
+        BrokerApi(closed).ask("/any")
+    monkeypatch.setattr(ask_api, "ANSWER_BYTES_MAX", 100)
+    with answering(lambda *_: (200, "x" * 200)) as url, pytest.raises(NoAnswerError, match=f"{url}.*ask for less"):
+        BrokerApi(url).ask("/any")
+
+
+def test_bindings_are_read() -> None:
+    """What RabbitMQ lists for an exchange, whose name and virtual host may have any character."""
+    asked = []
+
+    def answer(path: str, *_: object) -> tuple[int, object]:
+        asked.append(path)
+        return 200, [{"destination_type": "queue", "destination": "q", "routing_key": "a.#", "arguments": {}}]
+
+    with answering(answer) as url:
+        assert bindings_of(BrokerApi(f"{url}/"), "/", "a b") == [Binding("queue", "q", "a.#")]
+    assert asked == ["/api/exchanges/%2F/a%20b/bindings/source"]
