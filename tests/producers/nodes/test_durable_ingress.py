@@ -249,7 +249,7 @@ def test_session_outlasts_the_death_of_its_broker(tmp_path: Path) -> None:
         for number in range(60):
             await client.publish("data/x", b"%d" % number, qos=1)
         client.close()
-        while b"59" not in (stored.read_bytes() if stored.exists() else b""):
+        while b"data/x59" not in (stored.read_bytes() if stored.exists() else b""):
             await asyncio.sleep(0.01)
         server.stop()
         server.start()
