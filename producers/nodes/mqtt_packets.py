@@ -1,0 +1,106 @@
+"""Packets of MQTT 5 out of a stream of bytes, however it is cut into reads. Pure.
+
+In: bytes. Out: packets of the codec (mqtt5, the extra ``mqtt``). A message that is too large to be kept is skipped as
+its bytes come; what is no packet ends the stream. What packets mean belongs to :mod:`producers.nodes.mqtt_session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import mqtt5
+
+PUBLISH = 3  # The type in the upper half of a packet's first byte.
+MORE, SEVEN_BITS, LENGTH_BYTES_MAX = 0x80, 0x7F, 4
+PACKET_BYTES_MAX = (1 << 28) + 4  # What a length of 4 bytes can name, with the bytes before it.
+
+
+class MalformedError(ValueError):
+    """What came is no packet of MQTT 5; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Oversized:
+    """A message that was skipped. ``packet_id`` is 0 for one of QoS 0, which nobody acknowledges."""
+
+    packet_id: int
+
+
+class PacketReader:
+    """Cuts a stream into packets; those of more than ``bytes_max`` are not kept."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._parts: list[bytes] = []
+        self._have = self._needed = 0  # Bytes of the packet that is not whole, and those that bring it further.
+        self._skip = 0  # Bytes that still belong to a message that is too large.
+
+    def feed(self, data: bytes) -> Iterator[mqtt5.Packet | Oversized]:
+        """Return what has become whole by these bytes; raise MalformedError for what is no packet."""
+        if self._skip:
+            skipped = min(self._skip, len(data))
+            self._skip -= skipped
+            data = data[skipped:]
+        self._parts.append(data)
+        self._have += len(data)
+        if self._have < self._needed:
+            return
+        data, at, whole_at = b"".join(self._parts), 0, 0
+        view = memoryview(data)
+        while at < len(data):
+            begin, end = _bounds(data, at)
+            is_large = begin > 0 and end - at > self._bytes_max
+            whole_at = _head_end(data, at, begin, end) if is_large else end
+            if whole_at > len(data):
+                break
+            if is_large:
+                yield Oversized(int.from_bytes(data[whole_at - 2 : whole_at]) if _has_id(data[at]) else 0)
+                self._skip = max(end - len(data), 0)
+            else:
+                yield _read(view[at:end])
+            at = min(end, len(data))
+        self._parts = [data[at:]] if at < len(data) else []
+        self._have = len(data) - at
+        self._needed = whole_at - at if self._have else 0
+
+
+def _bounds(data: bytes, at: int) -> tuple[int, int]:
+    """Return where the content of the packet at a place begins and ends; (0, the next place) while that is unknown."""
+    length = 0
+    for place in range(at + 1, min(at + 1 + LENGTH_BYTES_MAX, len(data))):
+        byte = data[place]
+        length |= (byte & SEVEN_BITS) << 7 * (place - at - 1)
+        if byte < MORE:
+            return place + 1, place + 1 + length
+    if len(data) - at > LENGTH_BYTES_MAX:
+        raise MalformedError(f"its length has more than {LENGTH_BYTES_MAX} bytes")
+    return 0, len(data) + 1
+
+
+def _has_id(first: int) -> bool:
+    return bool(first & 0b110)  # Its QoS is above 0.
+
+
+def _head_end(data: bytes, at: int, begin: int, end: int) -> int:
+    """Return where topic and number of a message end, or as much of that as is known."""
+    if data[at] >> 4 != PUBLISH:
+        raise MalformedError(f"a packet of type {data[at] >> 4} has {end - at} bytes, which only a message may have")
+    found = begin + 2
+    if found <= len(data):
+        found += int.from_bytes(data[begin:found]) + 2 * _has_id(data[at])
+    if found > end:
+        raise MalformedError("its topic is longer than it is")
+    return found
+
+
+def _read(packet: memoryview) -> mqtt5.Packet:
+    try:
+        return mqtt5.read(packet)[0]
+    except (ValueError, IndexError) as error:
+        raise MalformedError(str(error)) from error
+    except BaseException as error:
+        # The codec panics where text is not UTF-8, by an exception that cannot be imported.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise MalformedError(f"it holds text that is not UTF-8 ({error})") from error

@@ -1,0 +1,83 @@
+"""Packets of MQTT out of a stream: whole ones however it is cut, no large ones, and no further than what is none."""
+
+from __future__ import annotations
+
+import mqtt5
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, PacketReader
+
+BYTES_MAX = 200
+
+
+def message(topic: str, payload: bytes, packet_id: int | None) -> mqtt5.PublishPacket:
+    qos = mqtt5.QoS.AT_MOST_ONCE if packet_id is None else mqtt5.QoS.AT_LEAST_ONCE
+    return mqtt5.PublishPacket(topic, payload, qos=qos, packet_id=packet_id)
+
+
+MESSAGES = st.builds(
+    message,
+    st.text(st.characters(exclude_characters="+#", codec="utf-8"), min_size=1, max_size=150),
+    st.integers(0, 400).map(bytes),
+    st.none() | st.integers(1, 65_535),
+)
+OTHERS = st.sampled_from(
+    [mqtt5.PingRespPacket(), mqtt5.PubAckPacket(7), mqtt5.ConnAckPacket(receive_max=20), mqtt5.SubAckPacket(1, [])]
+)
+
+
+def expected(packet: mqtt5.Packet) -> mqtt5.Packet | Oversized:
+    if isinstance(packet, mqtt5.PublishPacket) and len(packet.write()) > BYTES_MAX:
+        return Oversized(packet.packet_id or 0)
+    return packet
+
+
+@given(st.lists(MESSAGES | OTHERS, max_size=8), st.lists(st.integers(1, 300), max_size=40))
+def test_packets_are_the_same_however_the_stream_is_cut(packets: list[mqtt5.Packet], cuts: list[int]) -> None:
+    """Each packet comes once, whole and in order; of those that are too large the number, at QoS 0 none."""
+    stream = b"".join(packet.write() for packet in packets)
+    reader = PacketReader(BYTES_MAX)
+    found: list[mqtt5.Packet | Oversized] = []
+    for size in cuts:
+        found += reader.feed(stream[:size])
+        stream = stream[size:]
+    found += reader.feed(stream)
+    assert found == [expected(packet) for packet in packets]
+
+
+def test_large_message_is_not_kept() -> None:
+    """Of a message that is too large its bytes go as they come, whatever is behind it is read."""
+    reader = PacketReader(BYTES_MAX)
+    stream = message("a", bytes(1 << 20), 9).write() + mqtt5.PingRespPacket().write()
+    found: list[mqtt5.Packet | Oversized] = []
+    for begin in range(0, len(stream), 1_000):
+        found += reader.feed(stream[begin : begin + 1_000])
+        assert sum(map(len, reader._parts)) <= 1_000
+    assert found == [Oversized(9), mqtt5.PingRespPacket()]
+
+
+@pytest.mark.parametrize(
+    ("stream", "reason"),
+    [
+        (b"\x30\xff\xff\xff\xff\x01", "more than 4 bytes"),
+        (b"\x00\x00", "PacketType"),
+        (b"\x36\x06\x00\x01a\x00\x01\x00", "QoS"),
+        (b"\x30\x05\x00\x01\xff\x00\x00", "not UTF-8"),
+        (b"\x30\x04\x00\x09ab", "remaining length"),
+        (b"\x20\x02\x00\x05", "ConnAckReasonCode"),  # How a broker of MQTT 3 refuses.
+        (b"\x90\xff\x7f", "only a message may have"),
+        (b"\x30\xff\x7f\xff\xff" + bytes(10), "longer than it is"),
+    ],
+)
+def test_what_is_no_packet_is_named(stream: bytes, reason: str) -> None:
+    """What came before it is read, in one piece or byte by byte; nothing behind it."""
+    for size in (1, len(stream) + 2):
+        reader = PacketReader(BYTES_MAX)
+        found: list[mqtt5.Packet | Oversized] = []
+        whole = mqtt5.PingRespPacket().write() + stream
+        pieces = [whole[begin : begin + size] for begin in range(0, len(whole), size)]
+        with pytest.raises(MalformedError, match=reason):
+            found.extend(packet for piece in pieces for packet in reader.feed(piece))
+        assert found == [mqtt5.PingRespPacket()]
