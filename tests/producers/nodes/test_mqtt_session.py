@@ -1,0 +1,312 @@
+"""A session at an MQTT broker: what is sent again, what the broker's limits hold back, when a connection is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import mqtt5
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from regraft.producers.nodes import mqtt_session
+from regraft.producers.nodes.mqtt_session import MqttLogin, MqttSession, RefusedError
+from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
+from tests.producers.nodes.test_doors import until
+
+LARGE_BYTES = 1_000  # No longer packet is taken here.
+Steps = Callable[[StandIn, "Site"], Awaitable[None]]
+
+
+class Site:
+    """A session, what it was sent, and what it says of it: that all may be forgotten at once, unless a test differs."""
+
+    def __init__(self, port: int, **more: Any) -> None:
+        self.heard: list[mqtt5.PublishPacket] = []
+        self.may_forget = True
+        login = MqttLogin("127.0.0.1", port, "me", session_s=60, packet_bytes_max=LARGE_BYTES)
+        self.session = MqttSession(replace(login, **more), self._take, Counter())
+
+    def _take(self, packet: mqtt5.PublishPacket) -> bool:
+        self.heard.append(packet)
+        return self.may_forget
+
+    def publish(self, qos: int, *payloads: bytes) -> None:
+        for payload in payloads:
+            assert self.session.publish("t", payload, qos, {})
+
+
+def run(steps: Steps, welcome: mqtt5.ConnAckPacket | None = None, **more: Any) -> None:
+    async def go() -> None:
+        async with stand_in() as broker:
+            broker.welcome = welcome or broker.welcome
+            site = Site(broker.port, **more)
+            await asyncio.wait_for(steps(broker, site), 60)
+            site.session.cut("the test is over")
+
+    asyncio.run(go())
+
+
+async def connect_again(broker: StandIn, site: Site, welcome: mqtt5.ConnAckPacket) -> None:
+    broker.welcome = welcome
+    broker.cut()
+    await site.session.lost()
+    await site.session.connect()
+
+
+RESUMED = mqtt5.ConnAckPacket(session_present=True)
+
+
+def test_what_is_not_acknowledged_is_sent_again() -> None:
+    """After a cut, of QoS 1 alone, with the same numbers, in order and marked as sent before, ahead of what is new."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        assert not await site.session.connect()
+        site.publish(1, b"1", b"2", b"3")
+        site.publish(0, b"4")
+        first = await broker.has(b"1", b"2", b"3", b"4")
+        broker.acknowledge(first[0].packet_id or 0)
+        await until(lambda: len(site.session._kept) == 2)
+        await connect_again(broker, site, RESUMED)
+        site.publish(1, b"5")
+        again = await broker.has(b"2", b"3", b"5")
+        assert [each.packet_id for each in again[:2]] == [each.packet_id for each in first[1:3]]
+        assert [each.duplicate for each in again] == [True, True, False]
+        assert [greeting.clean_start for greeting in broker.greetings] == [True, False]
+        broker.acknowledge(*(each.packet_id or 0 for each in again))
+        await until(lambda: not site.session._kept)
+        assert site.session._waiting_bytes == 0
+
+    run(steps)
+
+
+def test_broker_without_the_session_gets_messages_as_new_ones() -> None:
+    """They are not lost with the session, and nothing says that it knows them."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        site.publish(1, b"1", b"2")
+        await broker.has(b"1", b"2")
+        await connect_again(broker, site, mqtt5.ConnAckPacket())
+        assert [each.duplicate for each in await broker.has(b"1", b"2")] == [False, False]
+
+    run(steps)
+
+
+def test_resumed_session_is_never_begun_clean() -> None:
+    """That of a node's former life is continued from the first connection on."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        assert await site.session.connect()
+        assert [(each.clean_start, each.receive_max) for each in broker.greetings] == [(False, 5)]
+
+    run(steps, RESUMED, is_resumed=True, receive_max=5)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 4), st.lists(st.integers(0, 1), min_size=1, max_size=30))
+def test_receive_maximum_is_honoured(receive_max: int, levels: list[int]) -> None:
+    """Never is more under way than the broker takes; all of it comes in the order of publishing, whatever its QoS."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        payloads = [b"%d" % number for number in range(len(levels))]
+        for qos, payload in zip(levels, payloads, strict=True):
+            site.publish(qos, payload)
+        acknowledged = 0
+        while len(broker.messages) < len(payloads):
+            under_way = [each for each in broker.messages if each.packet_id][acknowledged:]
+            assert len(under_way) <= receive_max
+            if under_way:
+                broker.acknowledge(under_way[0].packet_id or 0)
+                acknowledged += 1
+            await asyncio.sleep(0)
+        await broker.has(*payloads)
+
+    run(steps, mqtt5.ConnAckPacket(receive_max=receive_max))
+
+
+def test_what_waits_for_the_broker_was_not_sent_before() -> None:
+    """After a cut only what had left is marked; the rest follows as the broker takes more."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        site.publish(1, b"1", b"2")
+        await broker.has(b"1")
+        await connect_again(broker, site, mqtt5.ConnAckPacket(session_present=True, receive_max=2))
+        assert [each.duplicate for each in await broker.has(b"1", b"2")] == [True, False]
+
+    run(steps, mqtt5.ConnAckPacket(receive_max=1))
+
+
+def test_half_open_connection_is_over() -> None:
+    """A broker that answers pings stays; one that answers nothing any more is left, however much it is sent."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        await until(lambda: sum(isinstance(each, mqtt5.PingReqPacket) for each in broker.got) > 4)
+        assert site.session.is_connected
+        broker.answers_pings = False
+        site.publish(0, b"1")
+        assert await site.session.lost() == "nothing came for 1 s"
+        assert not site.session.is_connected
+
+    run(steps, mqtt5.ConnAckPacket(server_keep_alive=1))
+
+
+def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
+    """Those of QoS 1: at once, or by their number later; one that is too large at once, and it is counted."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        def message(payload: bytes, packet_id: int) -> mqtt5.PublishPacket:
+            return mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=packet_id)
+
+        await site.session.connect()
+        broker.say(message(b"1", 1), mqtt5.PublishPacket("t", b"2"), message(bytes(LARGE_BYTES), 3))
+        await until(lambda: mqtt5.PubAckPacket(3) in broker.got)
+        site.may_forget = False
+        broker.say(message(b"4", 4), message(b"5", 5))
+        await until(lambda: len(site.heard) == 4)
+        site.session.acknowledge(5)
+        await until(lambda: mqtt5.PubAckPacket(5) in broker.got)
+        got = broker.got
+        assert [each.packet_id for each in got if isinstance(each, mqtt5.PubAckPacket)] == [1, 3, 5]
+        site.session.acknowledge(4)
+        site.session.cut("before it could be said")
+        await connect_again(broker, site, RESUMED)
+        site.publish(0, b"6")
+        await broker.has(b"6")
+        assert not [each for each in broker.got if isinstance(each, mqtt5.PubAckPacket)]
+        assert [each.payload for each in site.heard] == [b"1", b"2", b"4", b"5"]
+        assert site.session.counts == {"payload_too_large": 1}
+
+    run(steps)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"\x00\x00", "what came is no packet of MQTT 5: Invalid PacketType value: 0"),
+        (
+            mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_BUSY),
+            "ended by the broker: SERVER_BUSY",
+        ),
+        (mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("a")]), "the broker sent what nobody asked for: SubscribePacket"),
+        (mqtt5.PublishPacket("", b"", topic_alias=1), "the broker sent what nobody asked for: PublishPacket"),
+        (
+            mqtt5.PublishPacket("t", b"", qos=mqtt5.QoS.EXACTLY_ONCE, packet_id=1),
+            "the broker sent what nobody asked for: PublishPacket",
+        ),
+    ],
+)
+def test_connection_ends_with_a_reason(said: mqtt5.Packet | bytes, reason: str) -> None:
+    """What is no packet, or none that a broker sends, ends it; what came before that is taken."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        broker.say(mqtt5.PublishPacket("t", b"1"), said, mqtt5.PublishPacket("t", b"2"))
+        assert (await site.session.lost()).startswith(reason)
+        assert [each.payload for each in site.heard] == [b"1"]
+
+    run(steps)
+
+
+def test_broker_that_refuses_the_client_is_named() -> None:
+    """Its reason is in the error, and so is that of one which is gone at once."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        with pytest.raises(RefusedError, match=r"^refused: NOT_AUTHORIZED go away$"):
+            await site.session.connect()
+        broker.welcome = mqtt5.DisconnectPacket()
+        with pytest.raises(RefusedError, match="ended by the broker"):
+            await site.session.connect()
+        assert not site.session.is_connected
+
+    run(steps, mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED, reason_str="go away"))
+
+
+def test_message_that_the_broker_refuses_is_counted() -> None:
+    """Each one, and it is not sent again; "nobody wants it" is no refusal."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        site.publish(1, b"1", b"2", b"3")
+        found = [each.packet_id or 0 for each in await broker.has(b"1", b"2", b"3")]
+        broker.acknowledge(found[0], code=mqtt5.PubAckReasonCode.NO_MATCHING_SUBSCRIBERS)
+        broker.acknowledge(*found[1:], code=mqtt5.PubAckReasonCode.NOT_AUTHORIZED)
+        await until(lambda: not site.session._kept)
+        assert site.session.counts == {"broker_refused": 2}
+
+    run(steps)
+
+
+def test_what_the_broker_cannot_have_is_held_back() -> None:
+    """No packet above its limit, no QoS and no retained message that it does not know."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        assert not site.session.publish("t", bytes(50), 0, {})
+        assert site.session.publish("t", b"1", 1, {"retain": True})
+        (message,) = await broker.has(b"1")
+        assert (message.qos, message.retain) == (mqtt5.QoS.AT_MOST_ONCE, False)
+        assert site.session.counts == {"payload_too_large": 1}
+
+    nothing = mqtt5.QoS.AT_MOST_ONCE
+    run(steps, mqtt5.ConnAckPacket(max_packet_size=50, max_qos=nothing, retain_available=False))
+
+
+def test_kept_message_above_a_new_limit_is_counted() -> None:
+    """A broker that takes less than before gets the rest."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        site.publish(1, bytes(50), b"2")
+        await broker.has(bytes(50), b"2")
+        await connect_again(broker, site, mqtt5.ConnAckPacket(max_packet_size=50))
+        await broker.has(b"2")
+        assert site.session.counts == {"payload_too_large": 1}
+
+    run(steps)
+
+
+def test_buffers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a slow broker is bounded by number and by size; what of QoS 0 is lost with it is counted."""
+    monkeypatch.setattr(mqtt_session, "WAITING_MAX", 10)
+    monkeypatch.setattr(mqtt_session, "WAITING_BYTES_MAX", 1_000)
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        site.publish(1, b"1")
+        await broker.has(b"1")
+        site.publish(1, b"2")  # Waits for the acknowledgement of the first one, and all others behind it.
+        site.publish(0, *[b"x"] * 8)
+        assert not site.session.publish("t", b"", 0, {})
+        assert site.session.counts == {"broker_slow": 1}
+        broker.cut()
+        await site.session.lost()
+        assert not site.session.publish("t", b"", 0, {})
+        assert site.session.counts == {"broker_slow": 1, "broker_away": 9}
+        assert site.session._waiting_bytes == sum(map(len, site.session._kept.values()))
+        await site.session.connect()
+        site.publish(0, bytes(1_000))
+        assert not site.session.publish("t", b"", 0, {})
+
+    run(steps, mqtt5.ConnAckPacket(receive_max=1))
+
+
+def test_end_of_the_session_is_said() -> None:
+    """What was published last leaves first, then the broker hears for how long to keep the session."""
+
+    async def steps(broker: StandIn, site: Site) -> None:
+        await site.session.connect()
+        site.publish(0, b"1")
+        await site.session.close(7)
+        await until(lambda: len(broker.got) == 3)
+        assert broker.got[2] == mqtt5.DisconnectPacket(session_expiry_interval=7)
+        assert not site.session.is_connected
+
+    run(steps)
