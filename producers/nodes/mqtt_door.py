@@ -2,7 +2,7 @@
 
 In: the broker's address, the file of its log, and filters where that is silent. Out: interest and messages. Topics
 belong to :mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, who wants what to
-:mod:`producers.nodes.mqtt_interest`. The client library is paho-mqtt (the extra ``mqtt``), driven by this loop.
+:mod:`producers.nodes.mqtt_interest`, the connection to :mod:`producers.nodes.mqtt_session`.
 
 While the broker is away, what its clients wanted stands. A connection that is cut for a moment loses nothing of QoS 1:
 the broker keeps it for the session and sends it again, and what has been taken already is known by its number.
@@ -19,20 +19,15 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
-from paho.mqtt import client as paho
-from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-from paho.mqtt.subscribeoptions import SubscribeOptions
+from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from regraft.producers.nodes.doors import DoorError, LocalMessage
-from regraft.producers.nodes.drive_paho import PahoDriver
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
+from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, TOO_LARGE, Beside, MqttLogin, MqttSession
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.schemas.status_file import replace_file
@@ -44,18 +39,16 @@ CONNECT_S_MAX = 10.0
 LOG_S_MAX = 2.0  # How long the broker's log may take to show our own subscription.
 LOG_LINES_MAX = 100_000
 RETRY_S, RETRY_S_MAX = 0.05, 2.0
-KEEP_ALIVE_S = 15  # A node that is busy for this long would lose QoS 0 messages.
 TEND_S = 1.0
 SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
-WAITING_MAX = 20_000  # What waits for a broker that is slow; beyond it messages are dropped.
 TAKEN_MAX = 1_000  # Numbers of messages that the broker might send again.
 EVERYTHING = "#"
 FIELDS_KEPT_MAX = 1_000
 PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit by default.
-AWAY, SLOW, BAD_TOPIC, AGAIN = "broker_away", "broker_slow", "bad_topic", "redelivered"
-TOO_LARGE = "payload_too_large"
+BESIDE_BYTES_MAX = 1 << 20  # Topic and properties of a message.
+BAD_TOPIC, AGAIN = "bad_topic", "redelivered"
 
 
 class MqttDoor:
@@ -86,7 +79,6 @@ class MqttDoor:
         if parts.scheme not in PORTS or not parts.hostname:
             raise DoorError(f"{url!r} is no door: mqtt://host:port names an MQTT 5 broker, mqtts one with TLS")
         self.counts: Counter[str] = Counter()
-        self.is_open = False
         self._host, self._port, self._name = parts.hostname, parts.port or PORTS[parts.scheme], name
         self._filters, self._session_s = tuple(filters), session_s
         self._is_durable = is_durable
@@ -95,19 +87,30 @@ class MqttDoor:
         self._is_caught_up = log_file is None
         self._unheard: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # What comes before we have caught up.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
-        self._client = self._new_client(user, password)
-        if parts.scheme == "mqtts":
-            self._client.tls_set_context(tls or ssl.create_default_context())
-        self._driver = PahoDriver(self._client)
+        context = (tls or ssl.create_default_context()) if parts.scheme == "mqtts" else None
+        self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
+        self._is_subscribed = False
         self._interest: MqttInterest | None = None
         self._on_message: Callable[[LocalMessage], None] = lambda _: None
         self._tasks: list[asyncio.Task[None]] = []
-        self._over: asyncio.Future[None] | None = None
         self._first: asyncio.Future[None] | None = None
         self._reason = "no answer"
-        self._waiting = 0
-        self._under_way: set[int] = set()  # Numbers of a durable session that are not acknowledged.
+        self._under_way: dict[int, bool] = {}  # Numbers of a durable session -> whether they are safe by now.
         self._taken: OrderedDict[int, int] = OrderedDict()  # Number -> hash of what came with it last.
+
+    def _login(self, user: str, password: str, tls: ssl.SSLContext | None) -> MqttLogin:
+        return MqttLogin(
+            self._host,
+            self._port,
+            self._client_id,
+            session_s=DURABLE_S if self._is_durable else SESSION_S,
+            packet_bytes_max=PAYLOAD_BYTES_MAX + BESIDE_BYTES_MAX,
+            is_resumed=self._is_durable,
+            receive_max=UNDER_WAY_MAX if self._is_durable else IDS,
+            user=user,
+            password=password,
+            tls=tls,
+        )
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError when the broker is not there, or nobody would say what its clients want."""
@@ -119,9 +122,8 @@ class MqttDoor:
             raise DoorError(f"node.door_filters: {error}") from error
         self._restore(self._interest)
         loop = asyncio.get_running_loop()
-        self._driver.begin()
         self._first = loop.create_future()
-        self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._tend(), self._driver.tend())]
+        self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._tend())]
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
             await self._catch_up_first()
@@ -195,80 +197,79 @@ class MqttDoor:
             interest.hear(*self._unheard.popleft(), time.monotonic())
         return True
 
+    @property
+    def is_open(self) -> bool:
+        """Return True if the broker is there, and sends what is published."""
+        return self._is_subscribed and self._session.is_connected
+
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; False if the broker is away or slow, or can have no such one."""
         if not self.is_open:
             self.counts[AWAY] += 1
             return False
-        if self._waiting >= WAITING_MAX:
-            self.counts[SLOW] += 1
-            return False
-        fields = fields_of(message.headers)
         try:
-            topic, properties = topic_of(message.subject), _properties_of(fields, message.reply)
-        except TopicError:
+            qos, beside = _said_of(message.headers, message.reply)
+            return self._session.publish(topic_of(message.subject), message.payload, qos, beside)
+        except ValueError:  # A TopicError, or what the codec refuses.
             self.counts[BAD_TOPIC] += 1
             return False
-        sent = self._client.publish(topic, message.payload, fields.qos, fields.is_retained, properties)
-        if sent.rc not in (paho.MQTT_ERR_SUCCESS, paho.MQTT_ERR_QUEUE_SIZE):
-            self.counts[AWAY] += 1
-            return False
-        self._waiting += 1
-        return True
 
     def release(self, receipt: int) -> None:
-        """Acknowledge a message of a durable session."""
-        self._under_way.discard(receipt)
-        self._client.ack(receipt, 1)
+        """Acknowledge a message of a durable session, or once it has come again if the broker is away."""
+        if receipt not in self._under_way:
+            return
+        if self._session.is_connected:
+            del self._under_way[receipt]
+            self._session.acknowledge(receipt)
+        else:
+            self._under_way[receipt] = True
 
     async def close(self) -> None:
         """Close the door, and end its session at the broker."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks, self.is_open = [], False
+        self._tasks, self._is_subscribed = [], False
         self._store()
-        ending = Properties(PacketTypes.DISCONNECT)
-        ending.SessionExpiryInterval = DURABLE_S if self._is_durable else 0
-        self._client.disconnect(properties=ending)
-        self._client.loop_write()
-        await asyncio.sleep(0)
+        await self._session.close(DURABLE_S if self._is_durable else 0)
 
     # --- the connection ----------------------------------------------------------------------------------------------
 
-    def _new_client(self, user: str, password: str) -> paho.Client:
-        client = paho.Client(CallbackAPIVersion.VERSION2, self._client_id, protocol=paho.MQTTv5)
-        if user:
-            client.username_pw_set(user, password)
-        client.max_queued_messages_set(WAITING_MAX)
-        client.manual_ack_set(self._is_durable)
-        client.on_connect, client.on_disconnect = self._note_connected, self._note_disconnected
-        client.on_subscribe, client.on_message, client.on_publish = self._note_subscribed, self._take, self._note_sent
-        return client
-
     async def _keep_open(self) -> None:
-        loop = asyncio.get_running_loop()
-        session = Properties(PacketTypes.CONNECT)
-        session.SessionExpiryInterval = DURABLE_S if self._is_durable else SESSION_S
-        if self._is_durable:
-            session.ReceiveMaximum = UNDER_WAY_MAX
-        is_clean = False if self._is_durable else paho.MQTT_CLEAN_START_FIRST_ONLY
-        self._client.connect_async(self._host, self._port, KEEP_ALIVE_S, clean_start=is_clean, properties=session)
         pause_s = RETRY_S
         while True:
-            self._over = loop.create_future()
             try:
-                await self._driver.reconnect()
-                await self._over
-                pause_s = RETRY_S if self.is_open else pause_s
+                async with asyncio.timeout(CONNECT_S_MAX):
+                    await self._open()
+                pause_s = RETRY_S
+                self._reason = await self._session.lost()
                 log.warning("door_closed", broker=self._name, reason=self._reason)
-            except OSError as error:
-                self._reason = str(error)
+            except OSError as error:  # A TimeoutError, too, which says nothing.
+                self._reason = str(error) or self._reason
                 log.debug("door_not_reached", broker=self._name, reason=self._reason)
-            self.is_open = False
+                self._session.cut(self._reason)
+            self._is_subscribed = False
             self.counts["refused"] += 1
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_S_MAX)
+
+    async def _open(self) -> None:
+        """Connect and subscribe; raise OSError when the broker does not let us."""
+        self._is_caught_up = self._log is None
+        if not await self._session.connect():
+            self._taken.clear()
+            self._under_way.clear()
+        # Of QoS 1 the log outlasts a cut of some seconds; with what waits in a durable session it would wait, too.
+        log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
+        reasons = await self._session.subscribe([TopicFilter(f"{LOG_TOPIC}#", max_qos=log_qos), _everything()])
+        if reasons[-1].value >= FAILED:
+            self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1].name}"
+            log.warning("door_refused", broker=self._name, reason=self._reason)
+            raise ConnectionError(self._reason)
+        self._is_subscribed = True
+        self._catch_up()
+        if self._first is not None and not self._first.done():
+            self._first.set_result(None)
 
     async def _tend(self) -> None:
         while True:
@@ -280,109 +281,104 @@ class MqttDoor:
 
     # --- what the broker says ----------------------------------------------------------------------------------------
 
-    def _note_connected(self, client: paho.Client, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
-        if reason.is_failure:
-            self._reason = f"refused: {reason}"
+    def _take(self, packet: PublishPacket) -> bool:
+        """Take a message; True if the broker may forget it now."""
+        topic = packet.topic
+        if topic.startswith("$"):
+            if topic.startswith(LOG_TOPIC):
+                self._hear(topic, packet.payload.decode(errors="replace"))
+            return True
+        receipt = packet.packet_id or 0
+        if receipt and self._is_taken(packet, receipt):
+            return self._is_safe(receipt)
+        if len(packet.payload) > PAYLOAD_BYTES_MAX:
+            self.counts[TOO_LARGE] += 1
+            return True
+        is_safe_later = bool(receipt) and self._is_durable
+        if is_safe_later:
+            self._under_way[receipt] = False
+        reply = packet.response_topic
+        self._on_message(
+            LocalMessage(
+                subject_of(topic),
+                packet.payload,
+                subject_of(reply) if reply else "",
+                _block_of(
+                    tuple(packet.user_properties),
+                    min(packet.qos.value, 1),
+                    packet.retain,
+                    packet.payload_format_indicator == 1,
+                    packet.content_type or "",
+                    packet.correlation_data,
+                    packet.message_expiry_interval,
+                ),
+                receipt if is_safe_later else 0,
+            )
+        )
+        return not is_safe_later
+
+    def _hear(self, topic: str, said: str) -> None:
+        if self._interest is None:
             return
-        if not flags.session_present:
-            self._taken.clear()
-            self._under_way.clear()
-        self._waiting = 0
-        self._is_caught_up = self._log is None
-        everything = SubscribeOptions(qos=1, noLocal=True, retainAsPublished=True, retainHandling=2)
-        # Of QoS 1 the log outlasts a cut of some seconds; with what waits in a durable session it would wait, too.
-        log_qos = 0 if self._is_durable else 1
-        client.subscribe([(f"{LOG_TOPIC}#", SubscribeOptions(qos=log_qos)), (EVERYTHING, everything)])
+        if self._is_caught_up:
+            self._interest.hear(topic, said, time.monotonic())
+        else:
+            self._unheard.append((topic, said))
 
-    def _note_subscribed(self, _client: Any, _data: Any, _number: int, reasons: Sequence[Any], _more: Any) -> None:
-        if reasons[-1].is_failure:
-            self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1]}"
-            log.warning("door_refused", broker=self._name, reason=self._reason)
-            return
-        self.is_open = True
-        self._catch_up()
-        if self._first is not None and not self._first.done():
-            self._first.set_result(None)
-
-    def _note_disconnected(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
-        self.is_open = False
-        self._reason = str(reason)
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
-
-    def _note_sent(self, *_: Any) -> None:
-        self._waiting = max(self._waiting - 1, 0)
-
-    def _take(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
-        try:
-            topic = message.topic
-        except UnicodeDecodeError:
-            self.counts[BAD_TOPIC] += 1
-            return
-        if topic.startswith(LOG_TOPIC) and self._interest is not None:
-            said = message.payload.decode(errors="replace")
-            if self._is_caught_up:
-                self._interest.hear(topic, said, time.monotonic())
-            else:
-                self._unheard.append((topic, said))
-        elif not topic.startswith("$") and not self._is_taken(message):
-            if len(message.payload) > PAYLOAD_BYTES_MAX:
-                self.counts[TOO_LARGE] += 1
-                return
-            fields, reply = _fields_of(message)
-            receipt = message.mid if self._is_durable and message.qos else 0
-            self._on_message(LocalMessage(subject_of(topic), bytes(message.payload), reply, block_of(fields), receipt))
-
-    def _is_taken(self, message: paho.MQTTMessage) -> bool:
+    def _is_taken(self, packet: PublishPacket, receipt: int) -> bool:
         """Return True if the broker sends again what has been taken, as it has not heard so."""
-        if message.qos == 0:
-            return False
         if self._is_durable:
-            if message.mid in self._under_way:
+            if receipt in self._under_way:
                 self.counts[AGAIN] += 1
                 return True
-            self._under_way.add(message.mid)
             return False
-        content = hash((message.topic, bytes(message.payload)))
-        if message.dup and self._taken.get(message.mid) == content:
+        content = hash((packet.topic, packet.payload))
+        if packet.duplicate and self._taken.get(receipt) == content:
             self.counts[AGAIN] += 1
             return True
-        self._taken[message.mid] = content
-        self._taken.move_to_end(message.mid)
+        self._taken[receipt] = content
+        self._taken.move_to_end(receipt)
         if len(self._taken) > TAKEN_MAX:
             self._taken.popitem(last=False)
         return False
 
+    def _is_safe(self, receipt: int) -> bool:
+        """Return True if a message that was taken may be forgotten: with a durable session once it was released."""
+        if is_safe := self._under_way.get(receipt, True):
+            self._under_way.pop(receipt, None)
+        return is_safe
 
-def _fields_of(message: paho.MQTTMessage) -> tuple[MqttFields, str]:
-    said: dict[str, Any] = {} if message.properties is None else vars(message.properties)
-    reply = said.get("ResponseTopic", "")
-    fields = MqttFields(
-        tuple(said.get("UserProperty", ())),
-        min(message.qos, 1),
-        message.retain,
-        said.get("PayloadFormatIndicator") == 1,
-        said.get("ContentType", ""),
-        said.get("CorrelationData"),
-        said.get("MessageExpiryInterval"),
-    )
-    return fields, subject_of(reply) if reply else ""
+
+def _everything() -> TopicFilter:
+    handling = RetainHandling.SEND_NEVER
+    return TopicFilter(EVERYTHING, max_qos=QoS.AT_LEAST_ONCE, no_local=True, retain_handling=handling)
 
 
 @lru_cache(maxsize=FIELDS_KEPT_MAX)
-def _properties_of(fields: MqttFields, reply: str) -> Properties:
-    """Return the library's form of the fields, which takes it longer to make than all else: many messages share it."""
-    properties = Properties(PacketTypes.PUBLISH)
-    if fields.properties:
-        properties.UserProperty = list(fields.properties)
-    if fields.is_text:
-        properties.PayloadFormatIndicator = 1
-    if fields.content_type:
-        properties.ContentType = fields.content_type
-    if fields.correlation is not None:
-        properties.CorrelationData = fields.correlation
-    if fields.expiry_s is not None:
-        properties.MessageExpiryInterval = fields.expiry_s
-    if reply:
-        properties.ResponseTopic = topic_of(reply)
-    return properties
+def _block_of(
+    properties: tuple[tuple[str, str], ...],
+    qos: int,
+    is_retained: bool,
+    is_text: bool,
+    content_type: str,
+    correlation: bytes | None,
+    expiry_s: int | None,
+) -> bytes:
+    """Return what a message has beside topic and payload as a block: many messages share it."""
+    return block_of(MqttFields(properties, qos, is_retained, is_text, content_type, correlation, expiry_s))
+
+
+@lru_cache(maxsize=FIELDS_KEPT_MAX)
+def _said_of(block: bytes, reply: str) -> tuple[int, Beside]:
+    """Return the QoS that a block stands for, and what else the codec needs; raise TopicError for what is no topic."""
+    fields = fields_of(block)
+    beside = Beside(
+        retain=fields.is_retained,
+        payload_format_indicator=int(fields.is_text),
+        message_expiry_interval=fields.expiry_s,
+        content_type=fields.content_type or None,
+        response_topic=topic_of(reply) if reply else None,
+        correlation_data=fields.correlation,
+        user_properties=list(fields.properties),
+    )
+    return fields.qos, beside

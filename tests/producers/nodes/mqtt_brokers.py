@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from regraft.infra.mosquitto_server import NoMosquittoError, find_mosquitto, mosquitto_settings
+from regraft.producers.nodes.mqtt_door import MqttDoor
 from tests.producers.nodes.server_process import WAIT_S_MAX, ServerProcess, free_port
 
 
@@ -19,6 +21,11 @@ def needs_mosquitto() -> None:
         find_mosquitto()
     except NoMosquittoError:
         pytest.skip("no MQTT broker is installed")
+
+
+def cut(door: MqttDoor) -> None:
+    """Cut the door's connection as a network does: both ends learn of it by reading."""
+    door._session._connection._transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
 
 
 class MqttServer(ServerProcess):

@@ -13,7 +13,7 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_door import PAYLOAD_BYTES_MAX, MqttDoor
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from tests.producers.nodes.door_brokers import Heard
-from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, needs_mosquitto
+from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
 from tests.producers.nodes.server_process import free_port
 from tests.producers.nodes.test_doors import until
 
@@ -248,7 +248,7 @@ def test_log_file_tells_what_happened_while_the_connection_was_cut(
         await client.unsubscribe("b")
         await site.client("last")
         site.door._interest = interest
-        site.door._client._sock.shutdown(2)
+        cut(site.door)
         await until(lambda: site.heard.wanted == {"a", "c"})
         assert site.heard.interest[:2] == [("a", True), ("b", True)]
         assert sorted(site.heard.interest[2:]) == [("b", False), ("c", True)]  # From the file, or late from the log.
@@ -303,7 +303,7 @@ def test_cut_connection_loses_and_repeats_nothing_of_qos_1(run_site: Callable[..
         publishing = asyncio.create_task(_publish(client, 400))
         for _ in range(5):
             await asyncio.sleep(0.02)
-            site.door._client._sock.shutdown(2)  # As a network does: the door learns of it by reading.
+            cut(site.door)  # As a network does: the door learns of it by reading.
             await until(lambda: not site.door.is_open)
             await until(lambda: site.door.is_open)
         await publishing
@@ -325,13 +325,13 @@ def test_message_that_is_sent_again_is_taken_once(run_site: Callable[..., None])
     async def steps(site: MqttSite) -> None:
         await site.open()
         door, taken = site.door, site.heard.messages
-        send = door._client._send_puback
-        door._client._send_puback = lambda number: 0  # As if the connection were cut just then.
+        acknowledge = door._session.acknowledge
+        door._session.acknowledge = lambda number: None  # As if the connection were cut just then.
         client = await site.client()
         await client.publish("n", b"1", qos=1)
         await until(lambda: len(taken) == 1)
-        door._client._send_puback = send
-        door._client._sock.shutdown(2)
+        door._session.acknowledge = acknowledge
+        cut(door)
         await until(lambda: door.counts["redelivered"] == 1)
         await client.publish("n", b"1", qos=1)
         await until(lambda: len(taken) == 2)

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regraft.producers.nodes import mqtt_session
+from regraft.producers.nodes.doors import LocalMessage
+from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.mqtt_session import MqttLogin, MqttSession, RefusedError
 from tests.producers.nodes.mqtt_stand_in import StandIn, stand_in
 from tests.producers.nodes.test_doors import until
@@ -310,3 +312,27 @@ def test_end_of_the_session_is_said() -> None:
         assert not site.session.is_connected
 
     run(steps)
+
+
+def test_message_that_became_safe_while_the_broker_was_away() -> None:
+    """The door of a durable session acknowledges it when it comes again, and takes it once."""
+
+    async def go() -> None:
+        async with stand_in() as broker:
+            heard: list[LocalMessage] = []
+            door = MqttDoor(f"mqtt://127.0.0.1:{broker.port}", "b01", is_durable=True, filters=["#"])
+            await door.start(lambda *_: None, heard.append)
+            message = mqtt5.PublishPacket("t", b"1", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=7)
+            broker.say(message)
+            await until(lambda: len(heard) == 1)
+            broker.welcome = RESUMED
+            broker.cut()
+            await until(lambda: not door.is_open)
+            door.release(heard[0].receipt)
+            await until(lambda: door.is_open)
+            broker.say(message)
+            await until(lambda: mqtt5.PubAckPacket(7) in broker.got)
+            assert (len(heard), door.counts["redelivered"]) == (1, 1)
+            await door.close()
+
+    asyncio.run(go())
