@@ -5,6 +5,8 @@ In: brokers and a matrix. Out: an inventory with these costs. How they are estim
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,10 +19,19 @@ from regraft.overlay.overlay_configuration import Link
 
 @dataclass(frozen=True, eq=False)
 class EstimatedCosts:
-    """``link_cost`` (n, n, symmetric) follows ``brokers``, sorted; no number is a link that is not estimated."""
+    """``link_cost`` (n, n, symmetric) follows ``brokers``, sorted; no number is a link that is not estimated.
+
+    Such a link costs ``unknown_cost``; where that is no number, either, what the inventory says.
+    """
 
     brokers: tuple[str, ...]
     link_cost: NDArray[np.float64]
+    unknown_cost: float = math.nan
+
+    @classmethod
+    def of_none(cls, brokers: Collection[str]) -> EstimatedCosts:
+        """Return no estimate of any link."""
+        return cls(tuple(sorted(brokers)), np.full((len(brokers), len(brokers)), np.nan))
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -35,18 +46,28 @@ class EstimatedCosts:
         return None if np.isnan(cost) else cost
 
     def share_moved(self, after: EstimatedCosts, by_share: float) -> float:
-        """Return which share of the links of ``after`` costs otherwise by more than a share of its cost here, or is
-        estimated in one of both only."""
-        if after.brokers != self.brokers:
+        """Return which share of the links of ``after`` costs otherwise by more than a share of its cost here.
+
+        Estimates of links that had none count as if all had moved: they are worth more than what stood there.
+        """
+        if after.brokers != self.brokers or (np.isnan(self.link_cost) & ~np.isnan(after.link_cost)).any():
             return 1.0
         moved = np.abs(after.link_cost - self.link_cost) > by_share * self.link_cost
-        moved |= np.isnan(self.link_cost) != np.isnan(after.link_cost)
+        moved |= np.isnan(after.link_cost) & ~np.isnan(self.link_cost)
         return float(moved[np.triu_indices(len(self.brokers), 1)].mean())
 
-    def over(self, inventory: Inventory) -> Inventory:
-        """Return the inventory with the estimates in place of its costs, as far as there are any."""
+    def over(self, inventory: Inventory, priced: Collection[str] = ()) -> Inventory:
+        """Return the inventory with the estimates in place of its costs, as far as there are any.
+
+        What it says of the links of ``priced`` brokers is kept where there is no estimate, known or unknown.
+        """
+        told = inventory.link_cost.copy()
+        if not math.isnan(self.unknown_cost):
+            unknown = np.array([broker not in priced for broker in inventory.brokers])
+            told[np.ix_(unknown, unknown)] = self.unknown_cost
+            np.fill_diagonal(told, 0.0)
         known = [place for place, broker in enumerate(inventory.brokers) if broker in self._index]
         rows = [self._index[inventory.brokers[place]] for place in known]
-        told, found = inventory.link_cost.copy(), self.link_cost[np.ix_(rows, rows)]
+        found = self.link_cost[np.ix_(rows, rows)]
         told[np.ix_(known, known)] = np.where(np.isnan(found), told[np.ix_(known, known)], found)
         return replace(inventory, link_cost=told)

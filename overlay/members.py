@@ -64,8 +64,14 @@ class FleetView:
 
     def is_estimate(self, pair: Link) -> bool:
         """Return True if nobody has measured what a link costs, and nobody has said so either."""
-        is_estimated = self.estimated is not None and self.estimated.cost_of_link(pair) is not None
-        return is_estimated and pair not in self.measured
+        if self.estimated is None or pair in self.measured:
+            return False
+        return self.estimated.cost_of_link(pair) is not None or self._priced.isdisjoint(pair)
+
+    @cached_property
+    def _priced(self) -> frozenset[str]:
+        """The brokers of which records say what their links cost."""
+        return frozenset(broker for broker, record in self.records.items() if record.facts is not None)
 
     @cached_property
     def members(self) -> dict[str, Member]:
@@ -90,7 +96,7 @@ class FleetView:
     def inventory(self) -> Inventory:
         """The inventory of all known brokers, in any state. O(brokers^2) when a record has facts."""
         told = self.inventory_told
-        return _corrected(told if self.estimated is None else self.estimated.over(told), self.measured)
+        return _corrected(told if self.estimated is None else self.estimated.over(told, self._priced), self.measured)
 
     @cached_property
     def inventory_told(self) -> Inventory:

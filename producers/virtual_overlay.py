@@ -20,7 +20,7 @@ from regraft.producers.brokers.broker_protocol import BrokerProtocol
 from regraft.producers.brokers.chord_parts import RingBroker
 from regraft.producers.brokers.tree_publishers import TreeBroker
 from regraft.producers.emulator.delivery_cells import CellRule
-from regraft.producers.emulator.emit_telemetry import ReportForwarder, TelemetryEmitter
+from regraft.producers.emulator.emit_telemetry import CANDIDATES_MAX, ReportForwarder, TelemetryEmitter
 from regraft.producers.emulator.emulate_overlay import EmulatedOverlay, OverlayTiming, inventory_timing
 from regraft.producers.emulator.emulator_ports import (
     MemoryClients,
@@ -58,9 +58,9 @@ class VirtualSettings:
     missing notification counts as lost. ``timing``: none takes the inventory's costs as ms. ``command_delay_ms``: from
     sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
     ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least. ``candidate_probes_per_s``:
-    probes of links that are not in the overlay, of all brokers together. ``newcomers``: brokers that come later and
-    announce themselves. ``sampling``: which blocks brokers report in full. ``subscribers_told``: how many single
-    subscribers of each broker are reported separately.
+    probes of links that are not in the overlay, of all brokers together; ``candidates_max``: to how many peers of
+    each. ``newcomers``: brokers that come later and announce themselves. ``sampling``: which blocks brokers report in
+    full. ``subscribers_told``: how many single subscribers of each broker are reported separately.
     """
 
     seed: int = 1
@@ -75,6 +75,7 @@ class VirtualSettings:
     notice_ms: float = 2_000.0
     chaos: Chaos | None = None
     candidate_probes_per_s: float = 0.0
+    candidates_max: int = CANDIDATES_MAX
     newcomers: tuple[Newcomer, ...] = ()
     sampling: Sampling = FULL
     subscribers_told: int = 0
@@ -118,7 +119,8 @@ class VirtualOverlay:
         self.overlay.user_listeners.append(forwarder)
         flush_ms = self.settings.flush_ms
         sink, probes_per_s = telemetry_sink or self.telemetry, self.settings.candidate_probes_per_s
-        self.emitter = TelemetryEmitter(self.overlay, sink, flush_ms or 1.0, rng, probes_per_s)
+        candidates_max = self.settings.candidates_max
+        self.emitter = TelemetryEmitter(self.overlay, sink, flush_ms or 1.0, rng, probes_per_s, candidates_max)
         if flush_ms is not None:
             self.emitter.start()
         if self.workload:

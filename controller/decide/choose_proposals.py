@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from regraft.controller.decide.judge_congestion import judge_congestion, judge_waiting
+from regraft.controller.decide.judge_congestion import judge_congestion
 from regraft.controller.decide.judge_proposals import (
     Situation,
     frailty_price_per_s,
@@ -18,6 +18,7 @@ from regraft.controller.decide.judge_proposals import (
     judge_luck,
     judge_maintenance,
     judge_state,
+    judge_worth,
 )
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import (
@@ -61,7 +62,7 @@ class PlanDraft:
         self._situation = situation
         self._settings = settings
         self._about_state = judge_state(situation, settings)
-        self._about_queues = judge_waiting(situation.state.newest, settings)
+        self._about_worth = judge_worth(situation, settings)
         self._reached: Reached | None = None  # Costing the windows one by one waits for the first proposal.
         self._chosen: list[Proposal] = []
         self._refused: list[Proposal] = []
@@ -105,7 +106,7 @@ class PlanDraft:
         needs_gain = proposal.planner not in NEEDS_NO_GAIN
         against = (
             self._about_state
-            or (self._about_queues if needs_gain else None)
+            or (self._about_worth if needs_gain else None)
             or judge_calm(proposal, self._situation, self._settings)
             or judge_maintenance(proposal, self._reached.configuration, self._situation)
             or _judge_size(proposal, self._chosen, self._situation, self._settings)

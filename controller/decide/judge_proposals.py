@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from regraft.controller.decide.gain_noise import MeanGain, mean_gain
+from regraft.controller.decide.judge_congestion import judge_waiting
 from regraft.controller.decide.recent_changes import RecentChanges
 from regraft.controller.decision_settings import DecisionSettings
 from regraft.controller.kinds.overlay_kind import NEEDS_NO_GAIN, AnyKind, Reached
@@ -42,6 +43,7 @@ class Situation:
     state holds no window from before. None while no change is known. ``hot`` is what is congested: it gets no further
     load. ``recent_windows`` is how many of the state's newest windows are looked at first, None where all are.
     ``unverified`` names by broker the plan that has brought it subscribers and is still to be verified.
+    ``are_links_priced`` is false while all that is known of links' costs is placeholders.
     """
 
     state: OverlayState
@@ -63,6 +65,7 @@ class Situation:
     hot: HotSpots = field(default_factory=HotSpots)
     recent_windows: int | None = None
     unverified: Mapping[str, str] = field(default_factory=dict)
+    are_links_priced: bool = True
 
     @property
     def recently(self) -> Situation | None:
@@ -106,6 +109,16 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
             f"the window ending {time_text(window.end_ms)} is of {window.epochs_text}, epoch {epoch} is in force"
         )
     return None
+
+
+def judge_worth(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
+    """Return why nobody knows what any change would save now, None when that is known."""
+    if not situation.are_links_priced:
+        return Verdict.INCOMPLETE_STATE, (
+            "no link has been measured yet, and the inventory's costs are placeholders "
+            "(controller.links.estimate_unmeasured): what a change would save is not known"
+        )
+    return judge_waiting(situation.state.newest, settings)
 
 
 def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:

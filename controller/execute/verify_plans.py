@@ -83,14 +83,16 @@ class PlanVerifier:
         follower = follower_of(plan, plan_log.in_force)
         epochs = range(plan.epoch_to, plan_log.epoch_next if follower is None else follower.epoch_to)
         windows = [window.over(after.brokers) for window in self._windows.verifying(epochs)]
+        lacking, unmeasured = "", [f"{a}-{b}" for a, b in plan.links_added if state.fleet.is_estimate((a, b))]
         if len(windows) < self._settings.verify_windows:
-            since_ms = plan.history[-1].time_ms
-            if now_ms - since_ms > self._settings.verify_ms_max:
-                count, until = self._settings.verify_windows, "" if follower is None else f", before {follower.plan}"
-                reason = f"not verified: no {count} complete windows since epoch {plan.epoch_to}{until}"
-                self._close(plan, None, f"{reason} within {self._settings.verify_ms_max} ms", now_ms)
-            return
-        self._judge(plan, after, windows, state, now_ms)
+            until = "" if follower is None else f", before {follower.plan}"
+            lacking = f"no {self._settings.verify_windows} complete windows since epoch {plan.epoch_to}{until}"
+        elif unmeasured:  # An estimate would confirm itself.
+            lacking = f"nobody has measured {unmeasured[0]}, whose cost is an estimate,"
+        if not lacking:
+            self._judge(plan, after, windows, state, now_ms)
+        elif now_ms - plan.history[-1].time_ms > self._settings.verify_ms_max:
+            self._close(plan, None, f"not verified: {lacking} within {self._settings.verify_ms_max} ms", now_ms)
 
     def _judge(
         self, plan: Plan, after: OverlayConfiguration, windows: list[ClosedWindow], state: LoopState, now_ms: int

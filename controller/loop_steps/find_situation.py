@@ -70,6 +70,7 @@ class SituationFinder:
             hot=hot_spots(lately, self._settings.decision),
             recent_windows=self._windows.recent_count(newest),
             unverified={home: plan.plan for plan in plan_log.verifying for home in homes_filled(plan)},
+            are_links_priced=bool(state.fleet.measured) or not self._settings.links.estimate_unmeasured,
         )
 
     def _plan_running(self, state: LoopState) -> str:

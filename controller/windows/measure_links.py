@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from regraft.controller.controller_settings import LinkSettings
 from regraft.controller.state.closed_window import ClosedWindow
@@ -59,7 +59,8 @@ class LinkMeter:
     much, by the median, and ``is_usable`` says whether that is little enough.
 
     Where the settings say that the inventory's costs are placeholders, each measured link costs its estimate of the
-    above at once, and ``estimated`` has costs of all others, as soon as there are enough measurements for any.
+    above at once, and ``estimated`` has costs of all others: of the most expensive one measured, until there are enough
+    measurements of both ends for an estimate, so that no plan prefers what nobody knows.
     """
 
     def __init__(self, settings: LinkSettings) -> None:
@@ -135,13 +136,16 @@ class LinkMeter:
 
     def _estimate(self, inventory: Inventory) -> None:
         """Improve the places of brokers, and take them into use when that makes a difference."""
-        self._coordinates.relax({pair: one.in_use for pair, one in self._measured.items() if one.in_use is not None})
+        costs = {pair: one.in_use for pair, one in self._measured.items() if one.in_use is not None}
+        self._coordinates.relax(costs)
         self._windows_since_estimated += 1
+        if self.estimated is None and costs:
+            self.estimated = replace(EstimatedCosts.of_none(inventory.brokers), unknown_cost=max(costs.values()))
         if not self._coordinates.is_settled or self._windows_since_estimated < ESTIMATED_EVERY:
             return
         found, share = self._coordinates.estimates(inventory.brokers), self._settings.correction_share_min
         if self.estimated is None or self.estimated.share_moved(found, share) > MOVED_SHARE_MAX:
-            self.estimated = found
+            self.estimated = replace(found, unknown_cost=max(costs.values()))
         self._windows_since_estimated = 0
 
     def _judge_unit(self, inventory: Inventory) -> None:

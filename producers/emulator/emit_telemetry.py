@@ -22,7 +22,7 @@ from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import CommandResult
 from regraft.schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
 
-CANDIDATES_MAX = 40  # How many peers a broker probes in turn beside its neighbours: the nearest by the inventory.
+CANDIDATES_MAX = 40  # Peers that a broker probes in turn: the nearest by the inventory.
 SECOND_MS = 1_000.0
 RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe around the link's delay: probes are never all alike.
 
@@ -30,7 +30,8 @@ RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe around the link's delay
 class TelemetryEmitter:
     """Flushes every broker each ``flush_ms``; the first flushes are spread over that time, so that load is even.
 
-    ``probes_per_s`` bounds the probes of links that are not in the overlay, of all brokers together.
+    ``probes_per_s`` bounds the probes of links that are not in the overlay, of all brokers together;
+    ``candidates_max`` how many peers a broker probes in turn beside its neighbours.
     """
 
     def __init__(
@@ -40,11 +41,13 @@ class TelemetryEmitter:
         flush_ms: float,
         rng: random.Random,
         probes_per_s: float = 0.0,
+        candidates_max: int = CANDIDATES_MAX,
     ) -> None:
         self._overlay = overlay
         self._sink = sink
         self._flush_ms = flush_ms
         self._rng = rng
+        self._candidates_max = candidates_max
         count = len(overlay.inventory.brokers)
         self._probes_per_flush = probes_per_s * flush_ms / SECOND_MS / count
         self._probes_due = {broker: place / count for place, broker in enumerate(overlay.inventory.brokers)}
@@ -117,7 +120,7 @@ class TelemetryEmitter:
             inventory = self._overlay.inventory
             costs = inventory.link_cost[inventory.index[broker]]
             nearest = [inventory.brokers[place] for place in costs.argsort(kind="stable").tolist()]
-            self._candidates[broker] = deque([peer for peer in nearest if peer != broker][:CANDIDATES_MAX])
+            self._candidates[broker] = deque([peer for peer in nearest if peer != broker][: self._candidates_max])
         return self._candidates[broker]
 
     def _samples(self, broker: EmulatedBroker, neighbours: tuple[str, ...]) -> tuple[QueueSample, ...]:

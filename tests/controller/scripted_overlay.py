@@ -12,10 +12,12 @@ from regraft.controller.ports.memory_ports import MemoryPorts
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
 from regraft.schemas.command import Command, CommandPhase, CommandResult
 from regraft.schemas.event import EventKind
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import answers_to
+from regraft.streaming.build_rows import Window, rtt_row
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 
 TICK_MS = 250
@@ -23,7 +25,7 @@ TICK_MS = 250
 
 @dataclass
 class ScriptedOverlay:
-    """The world around one control loop. ``wanted`` is what each window holds, by its start."""
+    """The world around one control loop. ``wanted`` is what each window holds, by its start; ``rtts_ms`` by link."""
 
     inventory: Inventory
     wanted: Callable[[int], list[set[str]]]
@@ -36,6 +38,7 @@ class ScriptedOverlay:
     lost_batches: dict[str, int] = field(default_factory=dict)
     term: int = 1
     restarted_brokers: set[str] = field(default_factory=set)  # They are at epoch 0, whatever is in force.
+    rtts_ms: dict[Link, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.loop = self.new_loop()
@@ -65,6 +68,8 @@ class ScriptedOverlay:
     def write_window(self, start_ms: int) -> None:
         """Write the rows and the marker of one window."""
         rows = rows_of(self.inventory.brokers, start_ms, self.wanted(start_ms))
+        window = Window(start_ms, start_ms + WINDOW_MS)
+        rows += [rtt_row(window, *pair, rtt_ms, rtt_ms) for pair, rtt_ms in sorted(self.rtts_ms.items())]
         self.ports.state.records.extend(rows)
         epochs = dict.fromkeys(self.restarted_brokers, 0)
         marker = marker_of(self.inventory.brokers, start_ms, rows, self.epoch, self.lost_batches, epochs=epochs)

@@ -4,6 +4,7 @@ import itertools
 import random
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from regraft.controller.controller_settings import LinkSettings
@@ -171,7 +172,10 @@ def test_places_come_into_use_once_and_then_only_when_they_have_moved() -> None:
         factor = 1.0 if number < 4 * ESTIMATED_EVERY else 2.0
         meter.add(window_of_costs(number, {pair: factor * cost for pair, cost in measured.items()}, told), told)
         found.append(meter.estimated)
-    assert found[ESTIMATED_EVERY - 2] is None
+    first = found[ESTIMATED_EVERY - 2]  # What nobody has measured costs as much as the most expensive.
+    assert first is not None
+    assert np.isnan(first.link_cost).all()
+    assert first.unknown_cost == max(measured.values())
     calm = {id(one) for one in found[2 * ESTIMATED_EVERY : 4 * ESTIMATED_EVERY]}
     assert len(calm) == 1
     assert found[-1] is not found[4 * ESTIMATED_EVERY - 1]

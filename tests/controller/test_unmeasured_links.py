@@ -1,0 +1,69 @@
+"""The loop where the inventory's costs of links are placeholders: what it decides on, and when it verifies."""
+
+from regraft.controller.controller_settings import LinkSettings
+from regraft.controller.windows.measure_links import VALUES_MIN
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import PlanPhase
+from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
+from tests.controller.test_control_loop import INVENTORY, TREE, far_ends
+
+NEW = ("b00", "b04")  # The inventory has it cheapest of all.
+RTTS_MS = dict.fromkeys(TREE.links, 60.0)
+
+
+def overlay_of(**changes: object) -> ScriptedOverlay:
+    links = LinkSettings(estimate_unmeasured=True)
+    return ScriptedOverlay(INVENTORY, far_ends, settings_of(links=links, **changes))
+
+
+def verifying_overlay(**changes: object) -> ScriptedOverlay:
+    """One whose plan is executed, over a link that nobody measures."""
+    overlay = overlay_of(**changes)
+    overlay.rtts_ms = RTTS_MS
+    while overlay.phases != [PlanPhase.VERIFYING]:
+        overlay.tick()
+    (plan,) = overlay.plans
+    assert plan.links_added == (NEW,)
+    return overlay
+
+
+def test_nothing_is_planned_on_placeholders_alone() -> None:
+    """Until links are measured; then those that are not cost as much as the most expensive of these, not 2 as in the file."""
+    overlay = overlay_of()
+    overlay.run_windows(8)
+    assert overlay.plans == []
+    (told,) = overlay.events_of(EventKind.PROPOSAL_REFUSED)
+    assert "no link has been measured yet, and the inventory's costs are placeholders" in told
+    overlay.rtts_ms = RTTS_MS | {TREE.links[0]: 90.0}
+    overlay.run_windows(VALUES_MIN)
+    fleet = overlay.loop.state.fleet
+    assert fleet.inventory.cost_of_link(*NEW) == 45.0
+    assert fleet.is_estimate(NEW)
+    assert not any(fleet.is_estimate(pair) for pair in TREE.links)
+    overlay.run_windows(1)
+    (plan,) = overlay.plans
+    assert plan.history[0].reason == "chosen; what b00-b04 would cost is an estimate until they are measured"
+
+
+def test_a_plan_is_verified_once_its_links_are_measured() -> None:
+    """However many windows have closed until then; it costs more than the four links that it was to shorten."""
+    overlay = verifying_overlay()
+    overlay.run_windows(4 * overlay.settings.verify_windows)
+    assert overlay.phases == [PlanPhase.VERIFYING]
+    overlay.rtts_ms = RTTS_MS | {NEW: 600.0}
+    overlay.run_windows(VALUES_MIN + 2)
+    plan, undo = overlay.plans
+    assert plan.history[-1].reason == f"rolled back by {undo.plan}"
+    assert undo.undoes == plan.plan
+    assert undo.links_removed == (NEW,)
+
+
+def test_a_plan_whose_links_nobody_measures_is_closed_unverified() -> None:
+    """An estimate says nothing about itself."""
+    overlay = verifying_overlay(verify_ms_max=6_000)
+    overlay.run_windows(8)
+    (plan,) = overlay.plans
+    assert plan.phase is PlanPhase.COMPLETED
+    assert plan.cost_observed_per_s is None
+    why = "nobody has measured b00-b04, whose cost is an estimate, within 6000 ms"
+    assert plan.history[-1].reason == f"not verified: {why}"

@@ -1,0 +1,189 @@
+"""Whole runs on the virtual clock in which plans are made over links that nobody has measured."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from regraft.controller.controller_settings import ControllerSettings, LinkSettings
+from regraft.controller.decision_settings import DecisionSettings
+from regraft.overlay.configuration import link
+from regraft.overlay.inventory import Inventory
+from regraft.overlay.overlay_configuration import Link
+from regraft.producers.emulator.emulate_overlay import OverlayTiming, inventory_timing
+from regraft.producers.emulator.place_overlay import place_overlay
+from regraft.producers.virtual_overlay import CONTROL_SERVICE_MS, VirtualSettings
+from regraft.producers.workloads.stock_settings import WorkloadSettings
+from regraft.schemas.event import EventKind
+from regraft.schemas.plan import Plan, PlanPhase
+from regraft.schemas.plan_life import LIFE
+from regraft.virtual_runs.virtual_loop import WINDOW_MS, VirtualLoop
+
+WORKLOAD = WorkloadSettings(
+    publisher_count=15,
+    notifications_per_s=4.0,
+    interested_broker_count=5,
+    lifetime_s_mean=20.0,
+    regime_change_s=None,
+)
+BROKERS, PROBED = 16, 6  # Each broker measures few peers, all the same: most links between the others nobody does.
+PLACEHOLDER = 1.0  # Far below what any link costs: a controller that believed it would want nothing else.
+SLOW_FACTOR = 10.0
+WINDOWS_MAX = 40
+
+
+class UnmeasuredLinks:
+    """A loop whose file says what it wants of links' costs, and whose plans exchange one link at a time.
+
+    ``slow`` says by how much longer than between its hosts a link takes. A plan begins only when the one before is
+    verified, so that it is the newest when it is judged.
+    """
+
+    def __init__(
+        self, seed: int, told: Inventory, links: LinkSettings, slow: Mapping[Link, float], probes_per_s: float
+    ) -> None:
+        real = inventory_timing(hosts(seed), CONTROL_SERVICE_MS)
+
+        def delay_ms(broker: str, peer: str) -> float:
+            return real.link_delay_ms(broker, peer) * slow.get(link(broker, peer), 1.0)
+
+        controller = ControllerSettings(
+            bootstrap="virtual",
+            inventory_path=Path("virtual"),
+            dry_run=False,
+            seed=seed,
+            planner="swap_links_cost",
+            links=links,
+            decision=DecisionSettings(changes_per_plan_max=1, cool_down_windows=2),
+        )
+        virtual = VirtualSettings(
+            seed=seed,
+            flush_ms=1_000.0,
+            timing=OverlayTiming(real.service_ms, delay_ms),
+            candidate_probes_per_s=probes_per_s,
+            candidates_max=PROBED,
+        )
+        self.loop = VirtualLoop(told, WORKLOAD, controller, virtual)
+
+    def plan_over(self, reason: str) -> Plan:
+        """Run until a plan begins of whose new link the reason says this; return the plan."""
+        for _ in range(WINDOWS_MAX):
+            for plan in self.loop.plans:
+                if reason in plan.history[0].reason:
+                    return plan
+            self.loop.run_for(WINDOW_MS)
+        raise AssertionError(f"of {len(self.loop.plans)} plans none was made over such a link")
+
+    def closed(self, name: str) -> Plan:
+        """Run until a plan is verified; return it as it is then."""
+        for _ in range(WINDOWS_MAX):
+            plan = self.loop.ports.plans.stored[name]
+            if LIFE[plan.phase].is_final:
+                return plan
+            self.loop.run_for(WINDOW_MS)
+        raise AssertionError(f"{name} is still {plan.phase}")
+
+    def undone(self, name: str) -> Plan:
+        """Run until a plan is rolled back and closed; return its rollback."""
+        assert self.closed(name).history[-1].reason.startswith("rolled back by ")
+        (undo,) = [plan for plan in self.loop.plans if plan.undoes == name]
+        return undo
+
+    def cost_of(self, pair: Link) -> float:
+        """What the controller takes a link to cost."""
+        return self.loop.loop.state.fleet.inventory.cost_of_link(*pair)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The links of the overlay in force."""
+        return self.loop.loop.state.plan_log.present.links
+
+    def missed(self, name: str) -> list[str]:
+        """What was reported of a plan that does not save what it promised."""
+        events = self.loop.ports.events.emitted
+        return [one.text for one in events if one.kind is EventKind.GAIN_MISSED and one.plan == name]
+
+    def go_on(self, windows: int) -> None:
+        """Let time pass, and then all come to rest with a clean account."""
+        self.loop.run_for(windows * WINDOW_MS)
+        assert self.loop.finish()
+        assert self.loop.virtual.finish().is_clean
+
+
+@cache
+def hosts(seed: int) -> Inventory:
+    """Hosts of PlanetLab, and what links between them really cost."""
+    return place_overlay(BROKERS, 8, random.Random(seed))
+
+
+def with_placeholders(seed: int, slow: Mapping[Link, float]) -> UnmeasuredLinks:
+    inventory = hosts(seed)
+    costs = np.full_like(inventory.link_cost, PLACEHOLDER)
+    np.fill_diagonal(costs, 0.0)
+    told = replace(inventory, link_cost=costs)
+    return UnmeasuredLinks(seed, told, LinkSettings(estimate_unmeasured=True), slow, 200.0)
+
+
+ESTIMATED = "would cost is an estimate until they are measured"
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_a_plan_over_an_estimated_link_is_verified_with_the_measured_cost(seed: int) -> None:
+    """The estimate was about right: it is kept, and saves what it promised on the cost that neighbours measure."""
+    run = with_placeholders(seed, {})
+    plan = run.plan_over(ESTIMATED)
+    ((added,), fleet) = plan.links_added, run.loop.loop.state.fleet
+    assert plan.history[0].reason == f"chosen; what {added[0]}-{added[1]} {ESTIMATED}"
+    pairs = [link(a, b) for a, b in itertools.combinations(fleet.inventory.brokers, 2)]
+    assert sum(pair not in fleet.measured for pair in pairs) > len(pairs) / 4
+    estimate, real = run.cost_of(added), hosts(seed).cost_of_link(*added)
+    assert estimate == pytest.approx(real, rel=0.25)
+    done = run.closed(plan.plan)
+    assert done.phase is PlanPhase.COMPLETED
+    assert done.history[-1].reason.startswith("predicted gain ")
+    assert run.loop.loop.state.fleet.measured[added] == pytest.approx(real, rel=0.05)
+    assert run.missed(plan.plan) == []
+    assert added in run.links
+    run.go_on(2)
+
+
+@pytest.mark.parametrize("seed", [7])
+def test_a_plan_over_a_link_ten_times_slower_than_estimated_is_rolled_back(seed: int) -> None:
+    """Its first windows as a neighbour's link show what it costs; nobody goes back to it afterwards."""
+    expected = with_placeholders(seed, {}).plan_over(ESTIMATED)
+    ((added,),) = (expected.links_added,)
+    run = with_placeholders(seed, {added: SLOW_FACTOR})
+    plan = run.plan_over(ESTIMATED)
+    assert (plan.plan, plan.links_added) == (expected.plan, expected.links_added)  # Nobody could know better.
+    real = SLOW_FACTOR * hosts(seed).cost_of_link(*added)
+    assert run.cost_of(added) < real / 5
+    undo = run.undone(plan.plan)
+    assert (undo.links_removed, undo.links_added) == (plan.links_added, plan.links_removed)
+    assert run.loop.loop.state.fleet.measured[added] == pytest.approx(real, rel=0.05)
+    (missed,) = run.missed(plan.plan)
+    assert missed.endswith("; it is rolled back")
+    run.go_on(6)
+    assert added not in run.links
+
+
+@pytest.mark.parametrize("seed", [2])
+def test_a_plan_over_a_link_ten_times_slower_than_the_file_says_is_rolled_back(seed: int) -> None:
+    """The file is believed of links that nobody has measured, and no longer than that."""
+    expected = UnmeasuredLinks(seed, hosts(seed), LinkSettings(), {}, 0.0).plan_over("chosen")
+    ((added,),) = (expected.links_added,)
+    run = UnmeasuredLinks(seed, hosts(seed), LinkSettings(), {added: SLOW_FACTOR}, 0.0)
+    plan = run.plan_over("chosen")
+    assert plan.links_added == (added,)
+    assert run.cost_of(added) == hosts(seed).cost_of_link(*added)
+    undo = run.undone(plan.plan)
+    assert (undo.links_removed, undo.links_added) == (plan.links_added, plan.links_removed)
+    assert run.cost_of(added) == pytest.approx(SLOW_FACTOR * hosts(seed).cost_of_link(*added), rel=0.05)
+    run.go_on(6)
+    assert added not in run.links
