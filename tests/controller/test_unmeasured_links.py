@@ -28,7 +28,7 @@ def verifying_overlay(**changes: object) -> ScriptedOverlay:
 
 
 def test_nothing_is_planned_on_placeholders_alone() -> None:
-    """Until links are measured; then those that are not cost as much as the most expensive of these, not 2 as in the file."""
+    """Until links are measured; then the others cost as much as the most expensive of these, not 2 as in the file."""
     overlay = overlay_of()
     overlay.run_windows(8)
     assert overlay.plans == []
