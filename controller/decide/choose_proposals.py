@@ -228,6 +228,7 @@ def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None
 
     It must fit the overlay as it is, keep the caps, spare what is congested or in maintenance, and save more than its
     price. Noise and dead band are not asked for again: what was worth it is kept until it is not worth its price.
+    Ask only where the state shows what it is worth: where neither ``judge_state`` nor ``judge_worth`` objects.
     """
     start: Reached = situation.kind.reached(situation.state)
     reached = start

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.decide.choose_proposals import recheck_plan
-from regraft.controller.decide.judge_proposals import Situation, judge_state
+from regraft.controller.decide.judge_proposals import Situation, judge_state, judge_worth
 from regraft.controller.execute.carry_out_plan import PlanRunner
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistPlan
+from regraft.controller.kinds.overlay_kind import needs_no_gain
 from regraft.controller.loop_state import LoopState
 from regraft.controller.state.plan_log import PlanLog
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
@@ -100,7 +101,7 @@ class PlanReviewer:
         situation = situation_of() if order is not None else None
         if situation is None or order is None:
             return False
-        if judge_state(situation, self._settings.decision) is not None:
+        if self._is_unfit(plan, situation):
             return False  # It waits for a state that is fit to act on, until its review ends.
         stale = self.objection(plan, situation)
         if stale:
@@ -115,7 +116,7 @@ class PlanReviewer:
         if plan is None or self._runner.is_busy:
             return
         situation = replace(situation, plan_in_review="")
-        stale = "" if judge_state(situation, self._settings.decision) else self.objection(plan, situation)
+        stale = "" if self._is_unfit(plan, situation) else self.objection(plan, situation)
         if stale:
             self._refuse(plan, f"no longer as shown: {stale}", now_ms)
 
@@ -128,6 +129,13 @@ class PlanReviewer:
             return ""
         against = recheck_plan(plan, situation)
         return "" if against is None else f"{against[0]}, {against[1]}"
+
+    def _is_unfit(self, plan: Plan, situation: Situation) -> bool:
+        """Return True if nobody can say now what the plan is worth: neither that it is as shown, nor that it is not."""
+        if judge_state(situation, self._settings.decision) is not None:
+            return True
+        is_to_save = not (plan.undoes or needs_no_gain(plan.proposals))
+        return is_to_save and judge_worth(situation, self._settings.decision) is not None
 
     def _out_of_date(self, plan: Plan, plan_log: PlanLog, now_ms: int) -> str:
         present = plan_log.present.epoch

@@ -25,7 +25,10 @@ TICK_MS = 250
 
 @dataclass
 class ScriptedOverlay:
-    """The world around one control loop. ``wanted`` is what each window holds, by its start; ``rtts_ms`` by link."""
+    """The world around one control loop. ``wanted`` is what each window holds, by its start; ``rtts_ms`` by link.
+
+    Messages wait ``wait_ms`` in every queue.
+    """
 
     inventory: Inventory
     wanted: Callable[[int], list[set[str]]]
@@ -39,6 +42,7 @@ class ScriptedOverlay:
     term: int = 1
     restarted_brokers: set[str] = field(default_factory=set)  # They are at epoch 0, whatever is in force.
     rtts_ms: dict[Link, float] = field(default_factory=dict)
+    wait_ms: float = 0.0
 
     def __post_init__(self) -> None:
         self.loop = self.new_loop()
@@ -67,7 +71,7 @@ class ScriptedOverlay:
 
     def write_window(self, start_ms: int) -> None:
         """Write the rows and the marker of one window."""
-        rows = rows_of(self.inventory.brokers, start_ms, self.wanted(start_ms))
+        rows = rows_of(self.inventory.brokers, start_ms, self.wanted(start_ms), self.wait_ms)
         window = Window(start_ms, start_ms + WINDOW_MS)
         rows += [rtt_row(window, *pair, rtt_ms, rtt_ms) for pair, rtt_ms in sorted(self.rtts_ms.items())]
         self.ports.state.records.extend(rows)

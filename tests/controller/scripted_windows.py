@@ -22,7 +22,7 @@ def signed(mask: int) -> int:
     return mask - (1 << 64) if mask >> 63 else mask
 
 
-def rows_of(brokers: Sequence[str], start_ms: int, wanted: Sequence[set[str]]) -> list[StateRow]:
+def rows_of(brokers: Sequence[str], start_ms: int, wanted: Sequence[set[str]], wait_ms: float = 0.0) -> list[StateRow]:
     """One delivery row for each broker that wants something, and one queue row for each broker."""
     rows = []
     for broker in brokers:
@@ -37,7 +37,7 @@ def rows_of(brokers: Sequence[str], start_ms: int, wanted: Sequence[set[str]]) -
             # Publishers are named by the window, so that notifications of different windows are different ones.
             delivery = PublisherDelivery(f"p{start_ms}", broker, count, count, 100 * count, numbers, masks)
             rows.append(StateRow(start_ms, start_ms + WINDOW_MS, "delivery", f"p/{broker}", delivery=delivery))
-        queue = QueueState(broker, "", 5.0, 5.0, 5.0, 1.0, 1.0, 0.1, 0, 2, 0.0, WINDOW_MS)
+        queue = QueueState(broker, "", 5.0, 5.0, 5.0, 1.0, 1.0, 0.1, 0, 2, 0.0, WINDOW_MS, wait_ms)
         rows.append(StateRow(start_ms, start_ms + WINDOW_MS, "queue", broker, queue=queue))
     return rows
 

@@ -1,5 +1,7 @@
 """Plans that wait for a person, pauses and maintenance, through the whole loop in memory and its restarts."""
 
+from collections.abc import Callable
+
 import pytest
 
 from regraft.controller.decision_settings import DecisionSettings
@@ -133,6 +135,21 @@ def test_an_approved_plan_waits_for_a_state_that_is_fit_to_act_on() -> None:
     overlay.lost_batches = {}
     overlay.run_windows(6)
     assert overlay.phases == [PlanPhase.COMPLETED]
+
+
+@pytest.mark.parametrize("wanted", [far_ends, lambda start_ms: far_ends(0) if start_ms < 3_000 else []])
+def test_a_plan_waits_while_long_queues_hide_what_it_saves(wanted: Callable[[int], list[set[str]]]) -> None:
+    """Approved or not, and however little seems delivered behind these; it begins, or is stale, once they are short."""
+    overlay = overlay_of(wanted, horizon_windows_max=2)
+    overlay.run_windows(3)
+    overlay.wait_ms = 2 * overlay.settings.decision.queue_wait_ms_max
+    overlay.run_windows(3)
+    give(overlay, OrderKind.APPROVE, "plan-1")
+    overlay.run_windows(3)
+    assert overlay.phases == [PlanPhase.PROPOSED]
+    overlay.wait_ms = 0.0
+    overlay.run_windows(8)
+    assert overlay.plans[0].phase is (PlanPhase.COMPLETED if wanted is far_ends else PlanPhase.REFUSED)
 
 
 def test_a_plan_that_waits_can_be_cancelled() -> None:
