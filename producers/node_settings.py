@@ -33,8 +33,9 @@ class NodeSettings:
     ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: the address of its management
     interface, such as http://127.0.0.1:15672, which lists what was bound before; none hears only of later bindings. Of
     a NATS server, that of its monitoring port: the door is then its port for clients, for servers without leaf port.
-    ``door_api_user``, ``door_api_password_file``: who asks there, and the file that holds the password; none asks a
-    RabbitMQ as ``door_user``, others without a login.
+    Of an EMQX, that of its REST interface, such as http://127.0.0.1:18083, which lists what clients want.
+    ``door_api_user``, ``door_api_password_file``: who asks there, and the file that holds the password: of an EMQX an
+    API key and its secret. None asks a RabbitMQ as ``door_user``, others without a login.
     ``door_log_file``: the file in which Mosquitto keeps its log, where the node may read it, so that it learns what was
     subscribed while it was away; none hears of that only when clients subscribe again.
     ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.

@@ -24,6 +24,8 @@ from urllib.parse import urlsplit
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.ask_emqx import keep_learning, learn_interest
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -58,7 +60,7 @@ class MqttDoor:
     that ``is_durable`` resumes the session of the node's former life, and acknowledges only what is safe.
     ``interest_file`` keeps what clients want for the node's next life, as the broker does not report it again. What
     they began to want while nobody listened stands in the broker's ``log_file`` alone; None for a broker whose log
-    cannot be read from here.
+    cannot be read from here. An EMQX has no such log: its ``api`` is asked again and again.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class MqttDoor:
         is_durable: bool = False,
         interest_file: Path | None = None,
         log_file: Path | None = None,
+        api: BrokerApi | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -85,6 +88,7 @@ class MqttDoor:
         self._interest_file, self._changes_stored = interest_file, 0
         self._log = None if log_file is None else MosquittoLog(log_file)
         self._is_caught_up = log_file is None
+        self._api = api
         self._unheard: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # What comes before we have caught up.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         context = (tls or ssl.create_default_context()) if parts.scheme == "mqtts" else None
@@ -126,8 +130,18 @@ class MqttDoor:
         self._tasks = [loop.create_task(each) for each in (self._keep_open(), self._tend())]
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
+            if self._api is not None:
+                await learn_interest(self._api, self._interest)
+                self._tasks.append(loop.create_task(keep_learning(self._api, self._interest, self._name)))
+                return
             await self._catch_up_first()
             await self._hear_own_subscription()
+        except NoAnswerError as error:
+            await self.close()
+            raise DoorError(
+                f"{error}: node.door_api is the address of EMQX's REST interface, node.door_api_user one of its API "
+                "keys and node.door_api_password_file the file of that key's secret"
+            ) from error
         except TimeoutError as error:
             await self.close()
             raise DoorError(
@@ -162,7 +176,8 @@ class MqttDoor:
                 raise DoorError(
                     f"the broker at {self._host}:{self._port} does not report what its clients want: let Mosquitto "
                     "`log_dest topic` with `log_type subscribe`, `log_type unsubscribe` and `log_type notice`, and let "
-                    f"this client read {LOG_TOPIC}#; for any other broker name the filters in node.door_filters"
+                    f"this client read {LOG_TOPIC}#; of an EMQX give node.door_api; for any other broker name the "
+                    "filters in node.door_filters"
                 )
             await asyncio.sleep(0.01)
 
@@ -261,7 +276,8 @@ class MqttDoor:
             self._under_way.clear()
         # Of QoS 1 the log outlasts a cut of some seconds; with what waits in a durable session it would wait, too.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
-        reasons = await self._session.subscribe([TopicFilter(f"{LOG_TOPIC}#", max_qos=log_qos), _everything()])
+        reporting = [TopicFilter(f"{LOG_TOPIC}#", max_qos=log_qos)] if self._api is None else []
+        reasons = await self._session.subscribe([*reporting, _everything()])
         if reasons[-1].value >= FAILED:
             self._reason = f"may not subscribe to {EVERYTHING}: {reasons[-1].name}"
             log.warning("door_refused", broker=self._name, reason=self._reason)

@@ -1,7 +1,8 @@
 """What clients of an MQTT broker want, as subjects. Pure: the broker is heard by :mod:`producers.nodes.mqtt_door`.
 
-In: filters that somebody has configured, and what Mosquitto says of its clients under ``$SYS/broker/log`` and in its
-log file: who subscribes, unsubscribes, comes and goes. Out: subjects that begin to be wanted, and that are no more.
+In: filters that somebody has configured, what Mosquitto says of its clients under ``$SYS/broker/log`` and in its log
+file: who subscribes, unsubscribes, comes and goes; or all subscriptions, as EMQX lists them. Out: subjects that begin
+to be wanted, and that are no more.
 
 A client that leaves may have a session that outlasts it, and no broker says for how long: what it wanted stands for
 ``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
@@ -22,6 +23,7 @@ from regraft.producers.nodes.mqtt_topics import TopicError, subjects_of
 log = structlog.get_logger(__name__)
 
 CLIENTS_MAX = 100_000  # Beyond it the one that left longest ago is forgotten, or a new one not heard.
+REFUSED_MAX = 1_000
 LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
 _TIME = re.compile(r"^[\dT:+.-]+: ")
@@ -53,6 +55,7 @@ class MqttInterest:
         self._on_interest, self._session_s = on_interest, session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._is_quiet = False
+        self._refused: set[str] = set()  # Filters that are none, so that a list that holds them is refused once.
         self._clients: dict[str, _Client] = {}
         self._wanted: Counter[str] = Counter()  # Subject -> filters of clients that want it.
 
@@ -96,6 +99,23 @@ class MqttInterest:
             for wanted in filters:
                 self._want(name, wanted)
 
+    def replace(self, known: Mapping[str, Iterable[str]]) -> None:
+        """Take these as all that clients want: what is new begins first, so that nothing ends in between."""
+        self.heard_subscribing += 1
+        there = {name: set(filters) for name, filters in known.items() if not self._own.fullmatch(name)}
+        for name, filters in there.items():
+            for wanted in sorted(filters - self._refused):
+                try:
+                    self._want(name, wanted)
+                except TopicError as error:
+                    self._refuse(wanted, error)
+        for name, client in list(self._clients.items()):
+            for wanted in sorted(client.filters - there.get(name, set())):
+                client.filters.discard(wanted)
+                self._end(wanted)
+            if not client.filters:
+                del self._clients[name]
+
     def hear(self, topic: str, text: str, now_s: float) -> None:
         """Process what the broker logs; skip what does not concern interest."""
         said = _TIME.sub("", text, count=1)
@@ -131,8 +151,13 @@ class MqttInterest:
         try:
             self._want(name, wanted)
         except TopicError as error:
-            self.counts["bad_filter"] += 1
-            log.warning("interest_refused", reason=str(error))
+            self._refuse(wanted, error)
+
+    def _refuse(self, wanted: str, error: TopicError) -> None:
+        if len(self._refused) < REFUSED_MAX:
+            self._refused.add(wanted)
+        self.counts["bad_filter"] += 1
+        log.warning("interest_refused", reason=str(error))
 
     def _want(self, name: str, wanted: str) -> None:
         subjects = subjects_of(wanted)

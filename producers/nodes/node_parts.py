@@ -130,6 +130,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
                 is_durable=settings.durable_session,
                 interest_file=settings.interest_file,
                 log_file=settings.door_log_file,
+                api=api,
                 tls=tls,
             )
         case "amqp" | "amqps":

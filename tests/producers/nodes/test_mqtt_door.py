@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_door import PAYLOAD_BYTES_MAX, MqttDoor
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from tests.producers.nodes.door_brokers import Heard
+from tests.producers.nodes.emqx_stand_in import KEY, SECRET, EmqxList
 from tests.producers.nodes.mqtt_brokers import MqttClient, MqttServer, cut, needs_mosquitto
 from tests.producers.nodes.server_process import free_port
 from tests.producers.nodes.test_doors import until
@@ -384,3 +386,51 @@ def test_door_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
         asyncio.run(go())
     with pytest.raises(DoorError, match=r"node\.door_filters: 'a#'"):
         asyncio.run(go(filters=["a#"]))
+
+
+def test_emqx_is_asked_what_clients_want(
+    run_site: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What EMQX lists is wanted, while it is listed; a list that cannot be had ends nothing, nor does the broker's end.
+
+    The broker is a Mosquitto that reports nothing, the list that of the stand-in.
+    """
+    monkeypatch.setattr("regraft.producers.nodes.ask_emqx.POLL_S", 0.02)
+    emqx = EmqxList()
+    kept = tmp_path / "interest.json"
+    kept.write_text('{"gone": ["left/since"]}')
+
+    with emqx.serving() as url:
+
+        async def steps(site: MqttSite) -> None:
+            emqx.subscriptions = [("c", "a/#"), ("regraft-b01-0123abcd", "#")]
+            await site.open()
+            assert site.heard.wanted == {"a", "a.>"}
+            emqx.subscriptions.append(("d", "$share/g/x/+"))
+            await until(lambda: site.heard.wanted == {"a", "a.>", "x.*"})
+            emqx.subscriptions = [("d", "$share/g/x/+")]
+            await until(lambda: site.heard.wanted == {"x.*"})
+            emqx.is_broken = True
+            asked = emqx.asked
+            await until(lambda: emqx.asked > asked + 2)
+            cut(site.door)
+            await until(lambda: site.door.is_open)
+            assert site.heard.wanted == {"x.*"}
+            emqx.is_broken, emqx.subscriptions = False, [("d", "y")]
+            await until(lambda: site.heard.wanted == {"y"})
+            client = await site.client()
+            await client.publish("b", b"1", qos=1)
+            await until(lambda: [message.payload for message in site.heard.messages] == [b"1"])
+
+        run_site(steps, is_plain=True, api=BrokerApi(url, KEY, SECRET), interest_file=kept)
+
+
+def test_emqx_that_gives_no_list_keeps_the_door_closed(run_site: Callable[..., None]) -> None:
+    """A key that EMQX does not know is reported at the start, with what to give."""
+    with EmqxList().serving() as url:
+
+        async def steps(site: MqttSite) -> None:
+            with pytest.raises(DoorError, match=r"401.*node\.door_api_user.*API keys.*node\.door_api_password_file"):
+                await site.open()
+
+        run_site(steps, is_plain=True, api=BrokerApi(url, KEY, "wrong"))
