@@ -8,9 +8,11 @@ level of a topic can have. Common cases are as in the NATS server's own MQTT: ``
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MARK = "/"
 TOPIC_BYTES_MAX = 65_535
+TOPICS_KEPT_MAX = 5_000  # Clients publish to the same few again and again.
 _ODD = re.compile(r"[.*>\s]")
 _MARKED = re.compile(r"/(/|a|g|x[0-9a-f]+/)|/")
 _FORBIDDEN = ("+", "#", "\0")  # No topic that is published has these.
@@ -23,11 +25,13 @@ class TopicError(ValueError):
     """A topic, a filter or a subject that has no counterpart; the message says which and why."""
 
 
+@lru_cache(maxsize=TOPICS_KEPT_MAX)
 def subject_of(topic: str) -> str:
     """Return the subject of a topic that is published."""
     return ".".join(_token(level) for level in topic.split("/"))
 
 
+@lru_cache(maxsize=TOPICS_KEPT_MAX)
 def topic_of(subject: str) -> str:
     """Return the topic of a subject; raise TopicError for one that is no topic of MQTT, as subjects of NATS may be."""
     topic = "/".join(_level(token) for token in subject.split("."))
