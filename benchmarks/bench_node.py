@@ -15,13 +15,14 @@ import multiprocessing
 import statistics
 import tempfile
 import time
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import psutil
 
 from benchmarks.line_ends import NATIVE, STARTS, door_of, end_at
-from regraft.infra.find_port import choose_ports
+from regraft.infra.find_port import LOOPBACK
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.configuration import Configuration
 from regraft.producers.brokers.broker_cores import core_of
@@ -36,7 +37,6 @@ PACED_S = 5.0
 BURST = 200  # Messages between two looks of the publisher at how far the subscriber is.
 AHEAD_MAX = 4_000  # Messages under way at most while throughput is measured: no queue decides it.
 LIMITS_PER_S = {"nats": 20_000, "mqtt": 7_000}
-Addresses = dict[str, tuple[str, int]]
 
 
 class NoPorts(MemoryTelemetry, MemoryResults, MemoryClients):
@@ -48,8 +48,9 @@ class NoPorts(MemoryTelemetry, MemoryResults, MemoryClients):
         MemoryClients.__init__(self)
 
 
-def be_node(kind: str, broker: str, port: int, addresses: Addresses, directory: Path) -> None:
-    """Be one node until killed."""
+def be_node(kind: str, broker: str, port: int, directory: Path, others: Connection) -> None:
+    """Be one node until killed. Its own port goes to ``others``, from where those of all nodes come."""
+    addresses = dict.fromkeys(BROKERS, (LOOPBACK, 0))
 
     async def run() -> None:
         core = core_of(broker, LINE, int(time.time() * 1_000))
@@ -61,7 +62,9 @@ def be_node(kind: str, broker: str, port: int, addresses: Addresses, directory: 
             lambda: time.time() * 1_000,
         )
         await door.start(node.note_interest, node.note_message)
-        await node.links.start(*addresses[broker])
+        others.send(await node.links.start(LOOPBACK, 0))
+        ports = await asyncio.get_running_loop().run_in_executor(None, others.recv)
+        addresses.update({name: (LOOPBACK, port) for name, port in ports.items()})
         node.begin()
         while True:
             await asyncio.sleep(FLUSH_S)
@@ -129,16 +132,19 @@ async def measure(
 def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: float | None) -> list[Figure]:
     """Return what is measured over three nodes."""
     servers = {broker: STARTS[kind](broker, directory) for broker in BROKERS}
-    time.sleep(0.5)
-    ports = choose_ports(len(BROKERS))
-    addresses = {broker: ("127.0.0.1", port) for broker, port in zip(BROKERS, ports, strict=True)}
     context = multiprocessing.get_context("spawn")
     nodes: dict[str, BaseProcess] = {}
+    pipes: dict[str, Connection] = {}
     try:
         for broker, (_, _, door_port) in servers.items():
-            nodes[broker] = context.Process(target=be_node, args=(kind, broker, door_port, addresses, directory))
+            pipes[broker], end = context.Pipe()
+            nodes[broker] = context.Process(target=be_node, args=(kind, broker, door_port, directory, end))
             nodes[broker].start()
-        time.sleep(3.0)
+            end.close()
+        ports = {broker: pipe.recv() for broker, pipe in pipes.items()}
+        for pipe in pipes.values():
+            pipe.send(ports)
+        time.sleep(1.0)
         meters = {broker: psutil.Process(node.pid) for broker, node in nodes.items()}
         before = {broker: _cpu_s(meter) for broker, meter in meters.items()}
         ends = [servers[broker][1] for broker in (BROKERS[0], BROKERS[-1])]
@@ -162,7 +168,6 @@ def over_native_links(kind: str, directory: Path, count: int, size: int, rate_pe
     servers = [STARTS[kind]("n01", directory)]
     try:
         for name in ("n02", "n03"):
-            time.sleep(0.5)
             servers.append(STARTS[kind](name, directory, servers[-1][2]))
         time.sleep(1.0)
         ends = [servers[place][1] for place in (0, -1)]

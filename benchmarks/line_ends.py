@@ -8,11 +8,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from regraft.infra.find_port import choose_ports
+from regraft.infra.find_port import choose_ports, is_listening
 from regraft.infra.mosquitto_server import find_mosquitto, mosquitto_settings
 from regraft.producers.nodes.doors import Door
 from regraft.producers.nodes.mqtt_door import MqttDoor
@@ -21,6 +22,8 @@ from regraft.producers.real_fleet.mqtt_client import MqttClient
 
 SUBJECT = "data.x"
 Server = tuple[subprocess.Popen[bytes], int, int]  # With the port of clients and that of doors.
+TRIES = 3  # Another process may take a port between its choice and its use.
+READY_S_MAX = 20.0
 
 
 class End(Protocol):
@@ -107,26 +110,47 @@ def links_text(kind: str, name: str, *remotes: int) -> str:
 def start_nats(name: str, directory: Path, remote: int | None = None) -> Server:
     """Start a NATS server, linked to the leaf port ``remote`` if there is one."""
     program = shutil.which("nats-server") or str(Path(sys.executable).with_name("nats-server"))
-    client_port, leaf_port = choose_ports(2)
     link = "" if remote is None else links_text("nats", name, remote)
-    file = directory / f"{name}.conf"
-    file.write_text(
-        f'server_name: {name}\nlisten: "127.0.0.1:{client_port}"\n'
-        f'leafnodes {{ listen: "127.0.0.1:{leaf_port}"\n{link} }}\n'
-    )
-    server = subprocess.Popen([program, "-c", str(file), "-l", str(directory / f"{name}.log")])
+    file, log_file = directory / f"{name}.conf", directory / f"{name}.log"
+
+    def settings(ports: tuple[int, ...]) -> str:
+        return (
+            f'server_name: {name}\nlisten: "127.0.0.1:{ports[0]}"\n'
+            f'leafnodes {{ listen: "127.0.0.1:{ports[1]}"\n{link} }}\n'
+        )
+
+    server, (client_port, leaf_port) = _start(2, settings, file, log_file, program, "-c", str(file))
     return server, client_port, leaf_port
 
 
 def start_mosquitto(name: str, directory: Path, remote: int | None = None) -> Server:
     """Start a Mosquitto, with a bridge of QoS 0 to the one at port ``remote`` if there is one."""
-    (port,) = choose_ports(1)
     link = "" if remote is None else links_text("mqtt", name, remote)
-    file = directory / f"{name}.conf"
-    file.write_text(mosquitto_settings(port, link))
-    with (directory / f"{name}.log").open("ab") as log:
-        server = subprocess.Popen([str(find_mosquitto()), "-c", str(file)], stderr=log)
+    file, log_file = directory / f"{name}.conf", directory / f"{name}.log"
+
+    def settings(ports: tuple[int, ...]) -> str:
+        return mosquitto_settings(ports[0], link)
+
+    server, (port,) = _start(1, settings, file, log_file, str(find_mosquitto()), "-c", str(file))
     return server, port, port
+
+
+def _start(
+    count: int, settings: Callable[[tuple[int, ...]], str], file: Path, log_file: Path, *command: str
+) -> tuple[subprocess.Popen[bytes], tuple[int, ...]]:
+    """Start a server on free ports, again on others if it ends at once; return it with these once it listens."""
+    for _ in range(TRIES):
+        ports = choose_ports(count)
+        file.write_text(settings(ports))
+        with log_file.open("ab") as log:
+            server = subprocess.Popen(command, stderr=log)
+        until_s = time.monotonic() + READY_S_MAX
+        while server.poll() is None and time.monotonic() < until_s:
+            if all(is_listening(port) for port in ports):
+                return server, ports
+            time.sleep(0.02)
+        server.kill()
+    raise RuntimeError(f"{command[0]} does not listen after {TRIES} tries: see {log_file}")
 
 
 STARTS: dict[str, Callable[..., Server]] = {"nats": start_nats, "mqtt": start_mosquitto}
