@@ -85,7 +85,8 @@ class TreeRouting:
         if source is None:
             if not self.interests.is_advertised_here(notification.publisher):
                 return [Dropped(notification, NOT_ADVERTISED)]
-            notification = replace(notification, epoch=self._core.epoch)
+            if notification.epoch != self._core.epoch:  # Nodes ask with the epoch that holds, as this takes time.
+                notification = replace(notification, epoch=self._core.epoch)
             effects.append(Published(notification))
         tables = self._core.tables.get(notification.epoch)
         if tables is None:

@@ -186,13 +186,16 @@ class BrokerNode:
     def note_message(self, message: LocalMessage) -> None:
         """Take what a local client has published."""
         self.counts["published"] += 1
-        self.clients.note_message(message, self.core.takes_clients, self._now_ms())
+        self._note_message(message)
 
     def settle_receipts(self) -> None:
         """Let the door's broker forget what is safe, and publish what could not be published before."""
         if len(self.receipts):
             for message in self.receipts.settle():
-                self.clients.note_message(message, self.core.takes_clients, self._now_ms())
+                self._note_message(message)
+
+    def _note_message(self, message: LocalMessage) -> None:
+        self.clients.note_message(message, self.core.takes_clients, self._now_ms(), self.core.epoch)
 
     def _ask(self, request: ClientRequest | CarriedNotification) -> None:
         self._serve(None, request)

@@ -107,14 +107,14 @@ class NodeClients:
         else:
             self._interests[subject] = self._subjects_unasked[subject] = None
 
-    def note_message(self, message: LocalMessage, takes_clients: bool, now_ms: float) -> None:
+    def note_message(self, message: LocalMessage, takes_clients: bool, now_ms: float, epoch: int) -> None:
         """Give a message its publisher and number, and hand it to the core once all brokers know the publisher."""
         name = self._name_of(message.headers)
         publisher = self._publisher(name)
         if not publisher.is_asked:
             self.settle(takes_clients)
         if publisher.is_known and not publisher.waiting:
-            self._ask(self._made(name, publisher, message, now_ms))
+            self._ask(self._made(name, publisher, message, now_ms, epoch))
         elif message.receipt or (len(publisher.waiting) < WAITING_MAX and publisher.is_asked):
             publisher.waiting.append(message)
         else:
@@ -133,10 +133,12 @@ class NodeClients:
                 self.counts["publisher_refused"] += 1
         return self._own
 
-    def _made(self, name: str, publisher: _Publisher, message: LocalMessage, now_ms: float) -> CarriedNotification:
+    def _made(
+        self, name: str, publisher: _Publisher, message: LocalMessage, now_ms: float, epoch: int = UNSTAMPED_EPOCH
+    ) -> CarriedNotification:
         sequence, publisher.sequence_next = publisher.sequence_next, publisher.sequence_next + 1
         return CarriedNotification(
-            name, sequence, now_ms, self._broker, UNSTAMPED_EPOCH, content_of(message.subject), len(message.payload),
+            name, sequence, now_ms, self._broker, epoch, content_of(message.subject), len(message.payload),
             subject=message.subject, reply=message.reply, headers=message.headers, payload=message.payload,
             receipt=message.receipt,
         )  # fmt: skip

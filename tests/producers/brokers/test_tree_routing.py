@@ -95,6 +95,17 @@ def test_a_publisher_is_confirmed_when_all_brokers_know_it() -> None:
     assert core.handle("c", AdvertiseAck(0, "IBM", 0), 3) == [AdvertiseConfirmed("IBM", 0)]
 
 
+def test_home_says_which_epoch_a_notification_has() -> None:
+    """Whatever it was before, or nothing, as one that waited here has that of its beginning."""
+    core = tree_broker("b", CHAIN, 0)
+    core.handle(None, AdvertiseRequest("IBM", IBM), 1)
+    core.handle("a", Subscribe(0, "s", "a", IBM, 0), 2)
+    for number, epoch in enumerate((UNSTAMPED_EPOCH, 0, 7)):
+        stamped = quote(number, epoch=0, home="b")
+        sent = core.handle(None, quote(number, epoch=epoch, home="b"), 3)
+        assert sent == [Published(stamped), Send("a", stamped)]
+
+
 def test_the_end_of_a_publisher_goes_to_all_brokers() -> None:
     """The end is flooded on, away from where it came from, also of a stay that is not known: others may know it."""
     core = subscribed_middle()
