@@ -173,9 +173,12 @@ def _run_ivy(jar_set: JarSet, cache_dir: Path, staging: Path, advance: Advance) 
     assert process.stdout is not None
     try:
         done = 0
+        advance("resolving", done)
         for line in process.stdout:
             lines.append(line)
-            if line.startswith("downloading "):
+            if line.startswith("\tfound "):
+                advance(f"resolving {line.split()[1].partition(';')[0].rpartition('#')[2]}", done)
+            elif line.startswith("downloading "):
                 advance(line.split()[1].rsplit("/", 1)[-1], done)
             elif "[SUCCESSFUL ]" in line:
                 done += 1
@@ -203,7 +206,9 @@ def _ivy_command(module_file: Path, cache_dir: Path, staging: Path) -> list[str]
         raise JarError("pyspark is not installed, and with it the Ivy that fetches the jars: run `make setup`.")
     ivy_jars = sorted((Path(specification.origin).parent / "jars").glob("ivy-*.jar"))
     if not ivy_jars:
-        raise JarError("The installed pyspark holds no jars/ivy-*.jar: run `make setup` to install the locked pyspark.")
+        raise JarError(
+            "The installed pyspark contains no jars/ivy-*.jar: run `make setup` to install the locked pyspark."
+        )
     ivy_home = cache_dir / "ivy"
     settings = os.environ.get(SETTINGS_VARIABLE)
     if settings and not Path(settings).is_file():
@@ -246,7 +251,7 @@ def _module_xml(jar_set: JarSet) -> str:
 
 
 def relock(lock_file: Path, cache_dir: Path) -> None:
-    """Resolve the roots of every set afresh and write the sums of what came into the lock file."""
+    """Resolve the roots of every set again and write the checksums of the jars into the lock file."""
     entries = {}
     for name, jar_set in read_lock(lock_file).items():
         staging = cache_dir / "staging" / name
@@ -263,8 +268,10 @@ def relock(lock_file: Path, cache_dir: Path) -> None:
 
 def main() -> None:
     """Fetch both sets, or with ``--relock`` resolve them afresh and rewrite the lock."""
-    parser = argparse.ArgumentParser(description="Fetch the locked jars, or write the lock afresh.")
-    parser.add_argument("--relock", action="store_true", help="maintainers: resolve the roots afresh, rewrite the lock")
+    parser = argparse.ArgumentParser(description="Fetch the locked jars, or write a new lock.")
+    parser.add_argument(
+        "--relock", action="store_true", help="maintainers: resolve the roots again and rewrite the lock"
+    )
     arguments = parser.parse_args()
     try:
         if arguments.relock:

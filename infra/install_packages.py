@@ -1,24 +1,32 @@
 """Install locked packages and show how far it is: ``python infra/install_packages.py LOCK [LOCK ...]``.
 
 In: requirements files with hashes. Out: the packages in the environment of the Python that runs this; on standard error
-one line that counts them, without a terminal one line in ten. pip itself is silent for minutes. It stands alone, as
-nothing is installed yet. It ends with pip's exit code, and with pip's last lines where that is not 0.
+one line that counts them, without a terminal one line in ten. pip itself is silent for minutes, above all while it
+unpacks: then the line says for how long. It stands alone, as nothing is installed yet. It ends with pip's exit code,
+and with pip's last lines where that is not 0.
 """
 
 from __future__ import annotations
 
+import queue
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TextIO
 
 PACKAGE = re.compile(r"^[A-Za-z0-9._-]+==", re.MULTILINE)
 SEEN = re.compile(r"^\s*(?:Collecting|Requirement already satisfied:) ([A-Za-z0-9._-]+)")
 SIZE = re.compile(r"^\s*(?:Downloading|Using cached) \S+ \((.+?)\)")
 LINES_KEPT = 20
-TOLD_EACH = 10  # Packages a line, where lines cannot be written over.
+LINES_WAITING_MAX = 1_000
+SHOWN_EACH = 10  # Packages a line, where lines cannot be written over.
+TICK_S = 1.0
+WAIT_LINE_INTERVAL_S = 10.0  # Of a line that only says that pip still runs, where lines cannot be written over.
 
 
 def count_packages(locks: Iterable[str]) -> int:
@@ -47,27 +55,55 @@ def main(arguments: list[str]) -> int:
     pip = subprocess.Popen([*install, *requirements], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert pip.stdout is not None
     last: deque[str] = deque(maxlen=LINES_KEPT)
-    is_terminal = sys.stderr.isatty()
-    shown = 0
 
     def kept(output: Iterable[str]) -> Iterator[str]:
         for line in output:
             last.append(line)
             yield line
 
-    for line in progress_lines(kept(pip.stdout), count):
-        shown += 1
-        if is_terminal:
-            sys.stderr.write(f"\r\x1b[K{line}")
-        elif "unpacking" in line or shown % TOLD_EACH == 1:
-            sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
-    if is_terminal and shown:
-        sys.stderr.write("\n")
+    show_lines(progress_lines(kept(pip.stdout), count), sys.stderr)
     code = pip.wait()
     if code:
         sys.stderr.write("".join(last))
     return code
+
+
+def show_lines(lines: Iterable[str], out: TextIO, stopwatch_s: Callable[[], float] = time.monotonic) -> None:
+    """Show each line as it comes, over the one before on a terminal, and how long the newest one has been shown.
+
+    Lines are read by a thread, since reading them blocks for as long as pip has nothing to say.
+    """
+    waiting: queue.Queue[str | None] = queue.Queue(LINES_WAITING_MAX)
+
+    def read() -> None:
+        for line in lines:
+            waiting.put(line)
+        waiting.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    newest, newest_s, written_s, count = "", stopwatch_s(), stopwatch_s(), 0
+    while True:
+        try:
+            line = waiting.get(timeout=TICK_S)
+        except queue.Empty:
+            now_s = stopwatch_s()
+            if newest and (out.isatty() or now_s - written_s >= WAIT_LINE_INTERVAL_S):
+                written_s = now_s
+                _write(out, f"{newest}, {now_s - newest_s:.0f} s")
+            continue
+        if line is None:
+            break
+        newest, newest_s, count = line, stopwatch_s(), count + 1
+        if out.isatty() or "unpacking" in line or count % SHOWN_EACH == 1:
+            written_s = newest_s
+            _write(out, line)
+    if out.isatty() and newest:
+        out.write("\n")
+
+
+def _write(out: TextIO, line: str) -> None:
+    out.write(f"\r\x1b[K{line}" if out.isatty() else f"{line}\n")
+    out.flush()
 
 
 if __name__ == "__main__":

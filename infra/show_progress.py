@@ -1,9 +1,11 @@
 """Show the progress of a long step on the terminal, and only once it has taken a while.
 
-On a terminal a rich bar, elsewhere plain lines at a bounded rate. Quick steps stay silent.
+On a terminal a rich bar, elsewhere plain lines at a bounded rate. Quick steps stay silent, long ones never do: a thread
+shows the time that passes while the step has nothing new to report.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +16,8 @@ from rich.table import Column
 
 SILENT_S = 3.0
 LINE_INTERVAL_S = 5.0
+WAIT_LINE_INTERVAL_S = 10.0  # Of a line without news, which only says that the step still runs.
+TICK_S = 1.0
 BAR_WIDTH = 12
 
 Advance = Callable[[str, int], None]
@@ -22,32 +26,67 @@ Advance = Callable[[str, int], None]
 @contextmanager
 def show_progress(title: str, total: int, console: Console | None = None) -> Iterator[Advance]:
     """Yield a function ``advance(what, done)`` that shows how many of ``total`` are done, on stderr."""
-    out = console or Console(stderr=True)
-    started_s = time.monotonic()
-    what_column = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # It gives way; the figures never do.
-    bar = Progress(
-        TextColumn(title), BarColumn(bar_width=BAR_WIDTH), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("{task.description}", table_column=what_column), console=out, transient=True, expand=True,
-    )  # fmt: skip
-    task = bar.add_task("", total=total)
-    shown_s = 0.0
+    shown = _Shown(title, total, console or Console(stderr=True))
+    is_over = threading.Event()
 
-    def advance(what: str, done: int) -> None:
-        nonlocal shown_s
-        now_s = time.monotonic()
-        if now_s - started_s < SILENT_S:
-            return
-        if out.is_terminal:
-            if not bar.live.is_started:
-                bar.start()
-            bar.update(task, completed=done, description=what)
-        elif now_s - shown_s >= LINE_INTERVAL_S:
-            shown_s = now_s
-            out.print(f"{title}: {done} of {total} ({what})", markup=False, highlight=False, soft_wrap=True)
-            sys.stderr.flush()
+    def keep_showing() -> None:
+        while not is_over.wait(TICK_S):
+            shown.tick()
 
+    ticker = threading.Thread(target=keep_showing, name=f"progress of {title}", daemon=True)
+    ticker.start()
     try:
-        yield advance
+        yield shown.advance
     finally:
-        if bar.live.is_started:
-            bar.stop()
+        is_over.set()
+        ticker.join()
+        shown.close()
+
+
+class _Shown:
+    """What is shown of one step; the step and the ticking thread take turns."""
+
+    def __init__(self, title: str, total: int, out: Console) -> None:
+        self._title, self._total, self._out = title, total, out
+        what_column = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # It gives way; the figures never do.
+        self._bar = Progress(
+            TextColumn(title), BarColumn(bar_width=BAR_WIDTH), MofNCompleteColumn(), TimeElapsedColumn(),
+            TextColumn("{task.description}", table_column=what_column), console=out, transient=True, expand=True,
+        )  # fmt: skip
+        self._task = self._bar.add_task("", total=total)
+        self._started_s = time.monotonic()
+        self._line_s = 0.0
+        self._newest = ("", 0)
+        self._lock = threading.Lock()
+
+    def advance(self, what: str, done: int) -> None:
+        """Note what the step is at, and show it unless the step is young or was shown just now."""
+        with self._lock:
+            self._newest = (what, done)
+            self._show(LINE_INTERVAL_S)
+
+    def tick(self) -> None:
+        """Show that the step still runs."""
+        with self._lock:
+            self._show(WAIT_LINE_INTERVAL_S)
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+    def _show(self, line_interval_s: float) -> None:
+        now_s = time.monotonic()
+        if now_s - self._started_s < SILENT_S:
+            return
+        what, done = self._newest
+        if self._out.is_terminal:
+            if not self._bar.live.is_started:
+                self._bar.start()
+            self._bar.update(self._task, completed=done, description=what)
+        elif now_s - self._line_s >= line_interval_s:
+            self._line_s = now_s
+            at = f"{what}, " if what else ""
+            text = f"{self._title}: {done} of {self._total} ({at}{now_s - self._started_s:.0f} s)"
+            self._out.print(text, markup=False, highlight=False, soft_wrap=True)
+            sys.stderr.flush()

@@ -1,10 +1,13 @@
 """People see how far an installation of packages is."""
 
+import io
+import queue
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from regraft.infra.install_packages import count_packages, main, progress_lines
+from regraft.infra.install_packages import WAIT_LINE_INTERVAL_S, count_packages, main, progress_lines, show_lines
 
 LOCK = "numpy==2.3.0 \\\n    --hash=sha256:00\nwin==1 ; sys_platform == 'win32' \\\n    --hash=sha256:01\n"
 
@@ -38,3 +41,37 @@ def test_a_failure_shows_what_pip_said(tmp_path: Path, capfd: pytest.CaptureFixt
     lock.write_text("numpy==2.3.0\n")
     assert main([str(lock)]) != 0
     assert "hash" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_step_without_news_shows_that_it_still_runs(is_terminal: bool) -> None:
+    """pip is silent for a minute while it unpacks; the time that it has taken so far is shown, wherever it goes."""
+    shown, may_end = _Output(is_terminal), queue.Queue[None]()
+    seconds = iter(range(0, 10_000, int(WAIT_LINE_INTERVAL_S)))
+
+    def lines() -> Iterator[str]:
+        yield "Packages: 2 of 2, unpacking"
+        may_end.get()
+
+    shown.when("unpacking, ", lambda: may_end.put(None))
+    show_lines(lines(), shown, lambda: float(next(seconds)))
+    assert "Packages: 2 of 2, unpacking, 10 s" in shown.getvalue()
+
+
+class _Output(io.StringIO):
+    """An output that calls back once a text is written to it."""
+
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal, self._calls = is_terminal, dict[str, Callable[[], None]]()
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+    def when(self, text: str, call: Callable[[], None]) -> None:
+        self._calls[text] = call
+
+    def write(self, text: str) -> int:
+        for wanted in [each for each in self._calls if each in text]:
+            self._calls.pop(wanted)()
+        return super().write(text)

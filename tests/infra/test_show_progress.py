@@ -1,0 +1,58 @@
+"""A long step shows how far it is, and that it still runs while it has nothing new to report."""
+
+import io
+import threading
+
+import pytest
+from rich.console import Console
+
+from regraft.infra import show_progress as shown_progress
+from regraft.infra.show_progress import show_progress
+
+
+class _Output(io.StringIO):
+    """An output that sets an event once a text is written to it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text, self.has_come = text, threading.Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self._text in self.getvalue():
+            self.has_come.set()
+        return written
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SILENT_S", "LINE_INTERVAL_S", "WAIT_LINE_INTERVAL_S", "TICK_S"):
+        monkeypatch.setattr(shown_progress, name, 0.001)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_step_that_reports_nothing_is_shown_all_the_same(is_terminal: bool) -> None:
+    """A resolver or a service that starts is silent for a minute; nobody is left to guess whether it hangs."""
+    shown = _Output("Fetching")
+    console = Console(file=shown, force_terminal=is_terminal, width=100)
+    with show_progress("Fetching", 46, console):
+        assert shown.has_come.wait(30)
+
+
+def test_the_newest_report_is_repeated_with_the_time_it_has_taken() -> None:
+    """The line names the newest report, not the first."""
+    shown = _Output("(resolving scala, ")
+    with show_progress("Fetching", 46, Console(file=shown, force_terminal=False, width=100)) as advance:
+        advance("starting", 0)
+        advance("resolving scala", 3)
+        assert shown.has_come.wait(30)
+    assert "Fetching: 3 of 46 (resolving scala, 0 s)" in shown.getvalue()
+
+
+def test_a_quick_step_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done within seconds needs no bar."""
+    monkeypatch.setattr(shown_progress, "SILENT_S", 1_000.0)
+    shown = _Output("Fetching")
+    with show_progress("Fetching", 46, Console(file=shown, force_terminal=True, width=100)) as advance:
+        advance("resolving", 1)
+    assert shown.getvalue() == ""
