@@ -227,10 +227,10 @@ class _DemoRun:
         # A service that ends for good ends the run: events until then are reported all the same.
         while not self._given_up and self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
-                screen.tell(text, self._elapsed_s)
+                screen.report(text, self._elapsed_s)
             self._show(screen, "running")
         if self._kills is not None and (text := self._kills.resume()):
-            screen.tell(text, self._elapsed_s)
+            screen.report(text, self._elapsed_s)
         # The controller goes first: it ends the transition under way, for which the brokers must still live.
         self._show(screen, "finishing the plan under way")
         self._stop(CONTROLLER)
@@ -292,12 +292,12 @@ class _DemoRun:
 
     def _show(self, screen: RunScreen, stage: str) -> None:
         for event in self._observer.refresh():
-            screen.tell(event.text, max(event.time_ms / 1000 - self._started_s, 0.0))
+            screen.report(event.text, max(event.time_ms / 1000 - self._started_s, 0.0))
         if not self._shift_told and self._observer.regime_change_ms is not None:
             self._shift_told = True
-            screen.tell("the interests shift", self._observer.regime_change_ms / 1000 - self._started_s)
+            screen.report("the interests shift", self._observer.regime_change_ms / 1000 - self._started_s)
         for time_ms, text in self._observer.outage_notes[self._outages_told :]:
-            screen.tell(str(text), max(int(str(time_ms)) / 1000 - self._started_s, 0.0))
+            screen.report(str(text), max(int(str(time_ms)) / 1000 - self._started_s, 0.0))
             self._outages_told += 1
         while self._events_told < len(self._events):
             self._tell_service(self._events[self._events_told], screen)
@@ -310,7 +310,7 @@ class _DemoRun:
             how = f"{event.service} ended with code {event.exit_code} and is not started again"
             self._given_up[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
         elif event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
-            screen.tell(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)
+            screen.report(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)
 
     def _record(self, stored: StoredRun, traffic_end_ms: int) -> RunRecord:
         observer = self._observer

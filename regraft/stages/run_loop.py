@@ -88,17 +88,19 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
             signal.signal(number, handler)
     if gave_up:
         log_file = settings.run.directory / "logs" / f"{gave_up[0].service}.log"
-        raise StageGaveUpError(f"{gave_up[0].service} ended for good (code {gave_up[0].exit_code}): see {log_file}.")
+        raise StageGaveUpError(f"{gave_up[0].service} gave up (exit code {gave_up[0].exit_code}): see {log_file}.")
 
 
 def prepare_orders(orders: OrderSettings) -> str:
     """Make keys for orders from this machine if none are configured, and print whose orders will be followed."""
     if orders.allow_unsigned:
-        return "Orders: from anybody who can write to Kafka, as orders.allow_unsigned is set."
+        return "Orders: accepted from anybody who can write to Kafka, as orders.allow_unsigned is set."
     if orders.trusted_keys_file is None and orders.directory is not None:
         is_new = make_local_keys(orders.directory, getpass.getuser(), LOCAL_KEYS_DAYS)
         made = f", made now for {LOCAL_KEYS_DAYS} days" if is_new else ""
-        return f"Orders: only with the keys in {orders.directory}{made}; commands with this run directory find them."
+        return (
+            f"Orders: only with the keys in {orders.directory}{made}; commands that use this run directory find them."
+        )
     return f"Orders: only with the keys that {orders.trusted_file} trusts."
 
 
@@ -114,7 +116,7 @@ def require_kafka(kafka: KafkaAccess) -> None:
     if is_kafka_ready(kafka, ANSWER_S_MAX):
         return
     found = check_kafka(kafka, timeout_s=ANSWER_S_MAX)
-    why = f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else "it was slow to. Try again."
+    why = f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else "it was slow to respond. Try again."
     raise KafkaAwayError(f"Kafka at {kafka.bootstrap} did not answer within {ANSWER_S_MAX:g} s: {why}")
 
 
@@ -123,7 +125,7 @@ def _watch(settings: Settings, console: Console, stop: threading.Event, supervis
     with RunScreen(console) as screen:
         while not stop.wait(TICK_S):
             for event in observer.refresh():
-                screen.tell(event.text, max(event.time_ms / 1000 - started_s, 0.0))
+                screen.report(event.text, max(event.time_ms / 1000 - started_s, 0.0))
             use = supervisor.rss_bytes_max
             services = tuple(ServiceUse(name, supervisor.restarts(name), size) for name, size in use.items())
             screen.show(observer.frame("running", time.time() - started_s, None, services))

@@ -1,6 +1,7 @@
 """Show a run in progress: a live view on a terminal, plain lines anywhere else.
 
-In: a Frame each second and events as they come. Out: text on the terminal. Collecting the values does not belong here.
+In: a Frame each second and events as they come. Out: text on the terminal. Collecting the values does not belong here,
+nor does putting plain lines in order (``order_lines``).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.text import Text
 
 from regraft.run_records.run_record import DeliveryLedger, HorizonUse, ServiceUse, WindowCost
 from regraft.schemas.sampled_blocks import share_text
+from regraft.stages.order_lines import LineOrder
 
 LINE_INTERVAL_S = 10.0
 CHART_HEIGHT = 8
@@ -82,16 +84,18 @@ class Frame:
 
 
 class RunScreen:
-    """The live view; use as a context manager, call ``show`` about once a second and ``tell`` for each event.
+    """The live view; use as a context manager, call ``show`` about once a second and ``report`` for each event.
 
-    If standard output is not a terminal, it prints one line about every 10 s and one for each event.
+    If standard output is not a terminal, it prints one line about every 10 s and one for each event, in the order of
+    their times.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
         self._quiet = quiet
         self._live: Live | None = None
-        self._lines: list[str] = []
+        self._newest: list[tuple[float, str]] = []
+        self._order = LineOrder()
         self._line_printed_s = float("-inf")
 
     def __enter__(self) -> Self:
@@ -106,37 +110,41 @@ class RunScreen:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        self._print(self._order.rest())
 
     def show(self, frame: Frame) -> None:
         """Show the present picture."""
         if self._quiet:
             return
         if self._live is not None:
-            self._live.update(draw_frame(frame, self._lines[-EVENTS_SHOWN:], self._console))
+            events = [f"{elapsed_s:6.1f} s  {text}" for elapsed_s, text in sorted(self._newest)]
+            self._live.update(draw_frame(frame, events, self._console))
             return
         now_s = time.monotonic()
         if now_s - self._line_printed_s >= LINE_INTERVAL_S:
             self._line_printed_s = now_s
-            self._print(frame_line(frame))
+            self._order.add(frame_text(frame), frame.elapsed_s)
+        self._print(self._order.due(frame.elapsed_s))
 
-    def tell(self, text: str, elapsed_s: float) -> None:
-        """Show one event."""
+    def report(self, text: str, elapsed_s: float) -> None:
+        """Show one event that happened this long after the start of the run."""
         if self._quiet:
             return
-        line = f"{elapsed_s:6.1f} s  {text}"
         if self._live is None:
-            self._print(line)
-        self._lines = [*self._lines, line][-EVENTS_SHOWN:]
+            self._order.add(text, elapsed_s)
+        else:
+            self._newest = [*self._newest, (elapsed_s, text)][-EVENTS_SHOWN:]
 
-    def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+    def _print(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def frame_line(frame: Frame) -> str:
-    """Return the present picture as one plain line."""
+def frame_text(frame: Frame) -> str:
+    """Return the present picture as one plain line, without its time."""
     ledger = frame.ledger
     parts = [
-        f"{frame.elapsed_s:6.1f} s  {frame.stage}",
+        frame.stage,
         f"{len(frame.windows)} windows ({frame.windows_incomplete} incomplete)",
         f"epoch {frame.epoch}",
         f"plans {frame.plans_completed} completed, {frame.plans_aborted} aborted",
@@ -234,7 +242,7 @@ def _count_table(frame: Frame) -> Table:
     table.add_row("lost / repeated / out of order", Text(verdict, style="green" if ledger.is_clean else "bold red"))
     if frame.horizon is not None:
         lifetime_s = frame.horizon.lifetime_s
-        lives = "too few ended" if lifetime_s is None else f"{lifetime_s:.1f} s"
+        lives = "too few have ended" if lifetime_s is None else f"{lifetime_s:.1f} s"
         table.add_row("a decision looks back (a subscription lives)", f"{frame.horizon.windows} windows ({lives})")
     for name, count in sorted((frame.refusals or {}).items(), key=lambda item: (-item[1], item[0]))[:4]:
         table.add_row(f"refused: {name.replace('_', ' ')}", str(count))

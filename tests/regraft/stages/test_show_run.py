@@ -4,7 +4,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from regraft.run_records.run_record import HorizonUse, ServiceUse
-from regraft.stages.show_run import Frame, RunScreen, draw_frame, frame_line, text_chart
+from regraft.stages.show_run import Frame, RunScreen, draw_frame, frame_text, text_chart
 from tests.regraft.canned_run import small_run
 
 
@@ -31,7 +31,7 @@ def test_without_a_terminal_the_view_is_plain_lines() -> None:
     with RunScreen(Console(file=output, width=80)) as screen:
         screen.show(_frame())
         screen.show(_frame())
-        screen.tell("plan-1 executed: [epoch 1] everywhere", 43.0)
+        screen.report("plan-1 executed: [epoch 1] everywhere", 43.0)
     lines = output.getvalue().splitlines()
     assert len(lines) == 2
     assert "14 windows (1 incomplete)" in lines[0]
@@ -40,12 +40,26 @@ def test_without_a_terminal_the_view_is_plain_lines() -> None:
     assert "\x1b" not in output.getvalue()
 
 
+def test_plain_lines_are_in_the_order_of_their_times() -> None:
+    """A controller's events are known a second after those of the demo itself, and a picture may come in between."""
+    output = io.StringIO()
+    with RunScreen(Console(file=output, width=80)) as screen:
+        screen.report("killed streaming", 41.5)
+        screen.show(_frame())
+        screen.report("plan-1 started", 41.0)
+        screen.show(replace(_frame(), elapsed_s=43.7))
+        printed = output.getvalue()
+        screen.report("plan-1 executed", 43.0)
+    assert [line[:8].strip() for line in printed.splitlines()] == ["41.0 s", "41.5 s"]
+    assert [line[:8].strip() for line in output.getvalue().splitlines()] == ["41.0 s", "41.5 s", "42.0 s", "43.0 s"]
+
+
 def test_a_quiet_view_prints_nothing() -> None:
     """With --json standard output belongs to the summary."""
     output = io.StringIO()
     with RunScreen(Console(file=output, force_terminal=True), quiet=True) as screen:
         screen.show(_frame())
-        screen.tell("anything", 1.0)
+        screen.report("anything", 1.0)
     assert output.getvalue() == ""
 
 
@@ -77,14 +91,14 @@ def test_the_chart_shows_the_newest_windows_that_fit() -> None:
 
 def test_a_line_before_the_first_window_claims_no_cost() -> None:
     """Nothing is shown that was not measured."""
-    assert "no window yet" in frame_line(Frame("starting", 0.0, 10.0))
+    assert "no window yet" in frame_text(Frame("starting", 0.0, 10.0))
 
 
 def test_one_line_says_what_a_shadow_planner_would_have_made_of_the_newest_window() -> None:
     """Nothing is said before the shadow has seen a window."""
     frame = replace(_frame(), shadow_plans={"swap_links_ci": 2}, horizon=HorizonUse(6, 20.25))
     assert frame.shadow_text == "swap_links_ci would cost 60/s, saved 33%, 2 plans"
-    assert frame.shadow_text in frame_line(frame)
+    assert frame.shadow_text in frame_text(frame)
     console = Console(file=io.StringIO(), width=160)
     console.print(draw_frame(frame, [], console))
     text = console.file.getvalue()  # type: ignore[attr-defined]
