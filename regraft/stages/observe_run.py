@@ -38,6 +38,7 @@ Document = Mapping[str, Any]
 EVENTS_MAX = 500
 USERS_CONNECT_MS = 10_000  # By then the initial users are connected; their arrival is not a change of interests.
 WINDOWS_MAX = 10_000
+NO_LEADER = "no controller leads at present: plans are those of the last one"
 CONGESTION_RULES = ("congestion", "link_congestion")  # As alerts/default_rules.toml has them.
 
 
@@ -48,7 +49,8 @@ class RunObserver:
         self._directory = directory
         self.emulator: Document = {}
         self.streaming: Document = {}
-        self.view: LiveView | None = None
+        self.view: LiveView | None = None  # Of the controller that leads, or led last.
+        self._has_leader = True
         self.windows: dict[int, WindowCost] = {}
         self.behind_ms_max = 0.0
         self.at_risk_per_s_max = 0.0  # Deliveries a second that had to cross dead brokers.
@@ -69,7 +71,8 @@ class RunObserver:
         view = None
         with suppress(LiveViewError):  # On a full disk, or from an earlier run: the next look may find another.
             view = read_view(self._directory / "controller.json")
-        if view is None:
+        self._has_leader = view is None or not view.is_standby
+        if view is None or view.is_standby:  # It knows no plans and no windows: what the last leader showed holds.
             return []
         self.at_risk_per_s_max = max(self.at_risk_per_s_max, view.members.traffic_at_risk_per_s or 0.0)
         return self._take_view(view)
@@ -226,7 +229,7 @@ class RunObserver:
             horizon=self.horizon,
             ledger=self.ledger,
             services=services,
-            note="" if view is None else _note(view),
+            note=NO_LEADER if not self._has_leader else "" if view is None else _note(view),
         )
 
     def _take_view(self, view: LiveView) -> list[AdaptationEvent]:

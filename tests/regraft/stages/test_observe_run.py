@@ -67,6 +67,22 @@ def test_a_restarted_controller_does_not_set_counts_back(tmp_path: Path) -> None
     assert observer.latencies_ms == {"plan-1": 2_300}
 
 
+def test_a_restarted_controller_that_stands_by_hides_no_plans(tmp_path: Path) -> None:
+    """Until it leads again it knows neither plans nor epoch; what the last leader showed holds, and that is said."""
+    observer = RunObserver(tmp_path)
+    _show(tmp_path, _view({}, window_count=1))
+    observer.refresh()
+    before = observer.frame("running", 1.0, None, ())
+    _show(tmp_path, _view({}, 0, is_standby=True, plans=(), plans_completed=0, events=()))
+    assert observer.refresh() == []
+    standing_by = observer.frame("running", 2.0, None, ())
+    assert (standing_by.plans, standing_by.plans_completed, standing_by.epoch) == (before.plans, 1, before.epoch)
+    assert "no controller leads" in standing_by.note
+    _show(tmp_path, _view({}, window_count=1))
+    observer.refresh()
+    assert observer.frame("running", 3.0, None, ()).note == before.note
+
+
 def test_a_broken_status_file_is_passed_over(tmp_path: Path) -> None:
     """A full disk may leave a status file empty; the last good picture stays."""
     observer = RunObserver(tmp_path)
