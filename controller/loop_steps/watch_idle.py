@@ -1,7 +1,7 @@
-"""Watch for brokers that serve nobody and could be taken out of the overlay: reported when the set changes.
+"""Watch for brokers that serve no clients and could be removed from the overlay: reported when the set changes.
 
-In: windows that know how many subscribers each broker has. Out: in the state the brokers that serve nobody, an event.
-Taking one out is a person's order (`regraft members drain`).
+In: windows that know how many subscribers each broker has. Out: in the state the brokers without clients, an event.
+Removing one is a person's order (`regraft members drain`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 SUBJECT = "brokers"
 WINDOWS_IDLE = 3  # In a row: subscribers come and go, and between two plans a broker may be empty for a moment.
-NAMED_MAX = 8
+NAMED_MAX = 3  # In a sentence; `regraft status` lists more.
 
 
 class WatchIdle:
@@ -58,8 +58,8 @@ class WatchIdle:
 def _event(closable: tuple[str, ...], now_ms: int) -> AdaptationEvent:
     named = ", ".join(closable[:NAMED_MAX]) + (f" and {len(closable) - NAMED_MAX} more" * (len(closable) > NAMED_MAX))
     text = (
-        f"{len(closable)} broker{'s serve' if len(closable) > 1 else ' serves'} nobody and could be closed: {named}; "
-        f"`regraft members drain {closable[0]}` takes one out of the overlay"
+        f"{len(closable)} broker{'s serve' if len(closable) > 1 else ' serves'} no clients and could be closed: "
+        f"{named}; `regraft members drain {closable[0]}` removes one from the overlay"
     )
     details = {"closable": ",".join(closable[:NAMED_MAX]), "count": str(len(closable))}
     return AdaptationEvent(SUBJECT, EventKind.BROKERS_CLOSABLE, Severity.INFO, now_ms, text, details=details)

@@ -1,4 +1,4 @@
-"""Brokers that serve nobody are reported once they have done so for some windows; nothing else makes a broker idle."""
+"""Brokers without clients are reported once they have done so for some windows; nothing else makes a broker idle."""
 
 from dataclasses import replace
 
@@ -40,8 +40,16 @@ def test_who_has_no_client_for_some_windows_is_told_once() -> None:
     state, told = idle_after(WINDOWS_IDLE + 3, COUNTS)
     assert state.closable == ("b03", "b04")
     (text,) = told
-    assert text.startswith("2 brokers serve nobody and could be closed: b03, b04")
+    assert text.startswith("2 brokers serve no clients and could be closed: b03, b04")
     assert "regraft members drain b03" in text
+
+
+def test_of_many_a_few_are_named() -> None:
+    """A line of a terminal holds three names; the rest are counted."""
+    everywhere = {"local_deliveries": {}, "homes": {}}
+    state, (text,) = idle_after(WINDOWS_IDLE, dict.fromkeys(INVENTORY.brokers, 0), **everywhere)
+    assert len(state.closable) == len(INVENTORY.brokers) == 5
+    assert ": b00, b01, b02 and 2 more; `regraft members drain b00`" in text
 
 
 @pytest.mark.parametrize(
