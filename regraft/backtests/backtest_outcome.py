@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-RECORDED, BOOTSTRAP, LEAST = "as recorded", "bootstrap overlay", "none costs less"
+RECORDED, BOOTSTRAP, LEAST = "as recorded", "bootstrap overlay", "lower bound"
 
 
 class Mode(StrEnum):
@@ -76,10 +76,10 @@ class DecisionTime(msgspec.Struct, frozen=True):
 class Outcome(msgspec.Struct, frozen=True):
     """The outcome of one planner, or of an overlay left as it was.
 
-    ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST, a bound. ``plans_taken_back`` of the ``plans``
-    made things worse and were undone. ``windows_unknown`` have an overlay that nothing recorded describes.
-    ``refusals`` is by verdict, ``faults`` counts decisions that raised. ``deliveries`` is None in an open loop, which
-    has no transitions. ``is_settled`` is False where a plan was still under way at the end.
+    ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST, a lower bound on any tree's cost.
+    ``plans_taken_back`` of the ``plans`` made things worse and were undone. ``windows_unknown`` have an overlay that
+    nothing recorded describes. ``refusals`` is by verdict, ``faults`` counts decisions that raised. ``deliveries`` is
+    None in an open loop, which has no transitions. ``is_settled`` is False where a plan was still under way at the end.
     ``links_corrected`` counts the links that cost at the end what round trips say instead of what the inventory says,
     ``changes_found_ms`` lists since when traffic was different, change by change.
     """

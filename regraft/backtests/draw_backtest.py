@@ -1,66 +1,124 @@
 """Draw the cost of each window of a backtest as SVG: a panel for each mode, a line for each planner.
 
-In: outcomes. Out: text, the same for the same outcomes. Numbers and page belong to ``show_backtest``.
+In: outcomes. Out: text, the same for the same outcomes. Each line has its own pair of colour and dashes, and at its end
+the number that the legend gives it. Numbers of the results and the page belong to ``show_backtest``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import cycle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.lines import Line2D
 
 from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RECORDED, Outcome, outcomes_by_mode
 from regraft.experiments.drawing_parts import STYLE, svg_text
 
 SECOND_MS = 1_000
-LABEL_LENGTH_MAX = 36  # Of three columns beside each other.
+LABEL_LENGTH_MAX = 36  # Of three columns next to each other.
+PANEL_INCHES = 3.4
+INCHES_PER_LINE = 0.13  # What the number at the end of a line takes.
+# Each contrasts with a light and with a dark page by 3 to 1 at least, as WCAG 2.2 asks of lines.
+COLOURS = ("#2878c8", "#1b9250", "#c2528b", "#a87800", "#00899b", "#8a63d2", "#d43d51", "#7a7a3c")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2, 3, 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class LineLook:
+    """How one planner is drawn in every panel; ``number`` is at the end of its line and in the legend."""
+
+    number: int
+    colour: str
+    dashes: Any
+
+
 YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--"), LEAST: ("#777777", ":")}
-PLANNER_LOOKS: tuple[tuple[str, Any], ...] = (
-    ("#0072b2", "-"),
-    ("#009e73", "-."),
-    ("#cc79a7", (0, (4, 1, 1, 1))),
-    ("#e69f00", (0, (5, 2))),
-    ("#56b4e9", (0, (1, 1))),
-)
+
+
+def line_looks(names: Sequence[str]) -> dict[str, LineLook]:
+    """Return a look for each name, no two alike; yardsticks always have theirs."""
+    looks: dict[str, LineLook] = {}
+    planners = 0
+    for number, name in enumerate(dict.fromkeys(names), start=1):
+        if name in YARDSTICK_LOOKS:
+            looks[name] = LineLook(number, *YARDSTICK_LOOKS[name])
+        else:
+            turn, place = divmod(planners, len(COLOURS))
+            looks[name] = LineLook(number, COLOURS[place], DASHES[(turn + place) % len(DASHES)])
+            planners += 1
+    return looks
 
 
 def draw_costs(outcomes: Sequence[Outcome]) -> str:
     """Return the cost of each window over time, a panel for each mode; plans are marked on their planner's line."""
     panels = [(mode, [outcome for outcome in shown if outcome.points]) for mode, shown in outcomes_by_mode(outcomes)]
+    looks = line_looks([outcome.planner for _, shown in panels for outcome in shown])
+    columns = 2 if max(map(len, looks), default=0) > LABEL_LENGTH_MAX else 3
+    legend_inches = 0.2 * -(-len(looks) // columns) + 0.2
+    panel_inches = max(PANEL_INCHES, 1.0 + INCHES_PER_LINE * len(looks))
     with mpl.rc_context(STYLE):
-        canvas = Canvas(figsize=(9.6, 0.8 + 3.4 * len(panels)), layout="constrained")
+        canvas = Canvas(figsize=(9.6, legend_inches + panel_inches * len(panels)), layout="constrained")
         all_axes = canvas.subplots(len(panels), 1, squeeze=False)[:, 0]
         for axes, (mode, shown) in zip(all_axes, panels, strict=True):
             if shown:
-                _draw_panel(axes, shown)
+                _draw_panel(axes, shown, looks)
+                _number_ends(axes, shown, looks)
             axes.set_title(MODE_TITLES[mode], fontsize=10, loc="left")
-        handles, labels = all_axes[0].get_legend_handles_labels()
-        columns = 2 if max(map(len, labels), default=0) > LABEL_LENGTH_MAX else 3
-        canvas.legend(handles, labels, loc="outside upper center", ncols=columns, frameon=False)
+        handles = [
+            Line2D([], [], color=look.colour, linestyle=look.dashes, linewidth=1.6, label=f"{look.number}  {name}")
+            for name, look in looks.items()
+        ]
+        canvas.legend(handles=handles, loc="outside upper center", ncols=columns, frameon=False, handlelength=4)
         return svg_text(canvas)
 
 
-def _draw_panel(axes: Axes, outcomes: Sequence[Outcome]) -> None:
+def _draw_panel(axes: Axes, outcomes: Sequence[Outcome], looks: Mapping[str, LineLook]) -> None:
     start_ms = min(outcome.points[0].end_ms for outcome in outcomes)
-    looks = cycle(PLANNER_LOOKS)
     for outcome in outcomes:
-        colour, line = YARDSTICK_LOOKS.get(outcome.planner) or next(looks)
+        look = looks[outcome.planner]
         ends = [(point.end_ms - start_ms) / SECOND_MS for point in outcome.points]
         costs = [point.cost_per_s for point in outcome.points]
-        axes.plot(
-            ends, costs, color=colour, linestyle=line, linewidth=1.4, label=outcome.planner, drawstyle="steps-pre"
-        )
+        axes.plot(ends, costs, color=look.colour, linestyle=look.dashes, linewidth=1.4, drawstyle="steps-pre")
         if not outcome.is_yardstick:
             marks = [(plan.time_ms - start_ms) / SECOND_MS for plan in outcome.plans]
             heights = [_cost_at(outcome, plan.time_ms) for plan in outcome.plans]
-            axes.plot(marks, heights, "v", color=colour, markersize=5, linestyle="none")
+            axes.plot(marks, heights, "v", color=look.colour, markersize=5, linestyle="none")
     axes.set_xlabel("time since the first window, s; a triangle is a plan")
     axes.set_ylabel("cost per second")
     axes.set_ylim(bottom=0)
+    axes.margins(x=0.01)
+
+
+def _number_ends(axes: Axes, outcomes: Sequence[Outcome], looks: Mapping[str, LineLook]) -> None:
+    """Put each line's number to the right of its end, spread so that none covers another."""
+    start_ms = min(outcome.points[0].end_ms for outcome in outcomes)
+    ends = sorted(outcomes, key=lambda outcome: (outcome.points[-1].cost_per_s, looks[outcome.planner].number))
+    top = axes.get_ylim()[1]
+    places = spread([outcome.points[-1].cost_per_s for outcome in ends], top / (len(looks) + 4), top)
+    for outcome, place in zip(ends, places, strict=True):
+        look, last = looks[outcome.planner], outcome.points[-1]
+        axes.annotate(
+            str(look.number), xy=((last.end_ms - start_ms) / SECOND_MS, last.cost_per_s),
+            xytext=(1.03, place), textcoords=axes.get_yaxis_transform(), fontsize=8, va="center",
+            arrowprops={"arrowstyle": "-", "color": look.colour, "linewidth": 0.7, "shrinkA": 1, "shrinkB": 0},
+            annotation_clip=False,
+        )  # fmt: skip
+
+
+def spread(values: Sequence[float], gap: float, top: float) -> list[float]:
+    """Return places for ascending values, as near to them as a gap between neighbours and the top allow."""
+    places: list[float] = []
+    for value in values:
+        places.append(max(value, places[-1] + gap) if places else value)
+    bound = top
+    for position in range(len(places) - 1, -1, -1):
+        places[position] = min(places[position], bound)
+        bound = places[position] - gap
+    return places
 
 
 def _cost_at(outcome: Outcome, time_ms: int) -> float:
