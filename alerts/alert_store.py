@@ -61,7 +61,7 @@ class AlertStore:
         try:
             messages = read_to_end(self._kafka, self._topic)
         except KafkaException as error:
-            log.warning("alerts_not_read", reason=str(error))
+            log.warning("stored_alerts_unreadable", reason=str(error))
             messages = None
         if messages is None:
             self._unread_count += 1
@@ -76,7 +76,7 @@ class AlertStore:
                 alerts[key] = decode(value, Alert)
             except UndecodableRecordError as fault:
                 self.undecodable += 1
-                log.warning("alert_not_readable", key=key, offset=message.offset(), reason=str(fault))
+                log.warning("stored_alert_unreadable", key=key, offset=message.offset(), reason=str(fault))
         return list(alerts.values())
 
     def commit(self, batch: DeskBatch, positions: Sequence[TopicPartition], group: Any) -> bool:

@@ -268,7 +268,7 @@ class InputReader:
     def _tell(self, reason: str) -> None:
         self.faults += 1
         if self.faults & (self.faults - 1) == 0:
-            log.warning("alerts_reading_fails", reason=reason, count=self.faults)
+            log.warning("alerts_read_failed", reason=reason, count=self.faults)
 
 
 def _note_of(stored: TopicPartition) -> dict[str, int]:

@@ -68,7 +68,7 @@ def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
             try:
                 _run_once(settings, rules, metrics, health, stop)
             except (WriterLostError, TrustedKeysChangedError) as error:
-                log.warning("alerts_begin_anew", reason=str(error))
+                log.warning("alerts_start_over", reason=str(error))
 
 
 def _run_once(

@@ -93,7 +93,7 @@ def run_controller(settings: ControllerSettings, stop: threading.Event) -> None:
             try:
                 _lead(seat, held_term, settings, inventory, metrics, health, stop)
             except DeposedError as error:
-                log.warning("lead_lost", term=held_term.term.term, reason=str(error))
+                log.warning("leadership_lost", term=held_term.term.term, reason=str(error))
                 metrics.depositions.inc()
 
 
@@ -142,7 +142,7 @@ def _lead(
 ) -> None:
     """Run the control loop for one term. Raises DeposedError when another controller takes over."""
     term = held_term.term
-    log.info("lead_taken", term=term.term, leader=term.leader)
+    log.info("leadership_acquired", term=term.term, leader=term.leader)
     metrics.leads.set(1)
     metrics.term.set(term.term)
     links = KafkaLinks(settings, settings.clock.now_ms(), held_term.plans)

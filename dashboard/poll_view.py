@@ -113,7 +113,7 @@ class ViewPoller:
         self._metrics.failures.inc()
         reason = str(error) or type(error).__name__
         if self.state != AWAY:
-            log.warning("live_view_is_away", reason=reason)
+            log.warning("live_view_unreachable", reason=reason)
         if isinstance(error, TimeoutError):
             reason = f"no answer within {self._settings.answer_ms_max} ms"
         self._enter(AWAY, reason)
@@ -122,7 +122,7 @@ class ViewPoller:
     def _enter(self, state: str, reason: str = "") -> None:
         if state != self.state:
             if self.state == AWAY:
-                log.info("live_view_is_back", away_ms=self._now_ms() - self._since_ms)
+                log.info("live_view_restored", away_ms=self._now_ms() - self._since_ms)
             self.state, self._since_ms = state, self._now_ms()
         self._reason = reason
 

@@ -150,7 +150,7 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
     thread = threading.Thread(target=serve, name="dashboard")
     thread.start()
     parts: DashboardParts = app.state.parts
-    log.info("dashboard_served", url=url, can_order=parts.access.can_order)
+    log.info("dashboard_listening", url=url, can_order=parts.access.can_order)
     status = StatusFile(settings.status_file) if settings.status_file is not None else None
     try:
         while thread.is_alive() and not stop.is_set():

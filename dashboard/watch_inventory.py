@@ -53,12 +53,12 @@ class InventoryWatcher:
             await self._tell_fault(str(error))
             return
         self._mark, self._reason = mark, ""
-        log.info("brokers_placed_on_the_map", brokers=len(part["places"]), source=part["source"])
+        log.info("broker_positions_read", brokers=len(part["places"]), source=part["source"])
         await self._board.replace({"map": part})
 
     async def _tell_fault(self, reason: str) -> None:
         if reason != self._reason:
-            log.warning("brokers_without_places", reason=reason)
+            log.warning("broker_positions_unknown", reason=reason)
             self._reason = reason
         if self._mark is None:
             await self._board.replace({"map": {"source": "none", "reason": reason, "places": {}}})

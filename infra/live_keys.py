@@ -46,13 +46,13 @@ class LiveKeys:
             self._on_failure(error, now_ms)
             return
         if self._silent_until_ms is not None:
-            log.info("live_keys_are_back", view=self._name, failures=self.failures)
+            log.info("live_keys_restored", view=self._name, failures=self.failures)
         self._silent_until_ms = None
         self._pause_ms = PAUSE_MS_MIN
 
     def _on_failure(self, error: Exception, now_ms: int) -> None:
         self.failures += 1
         if self._silent_until_ms is None:
-            log.warning("live_keys_are_away", view=self._name, reason=str(error), next_attempt_ms=self._pause_ms)
+            log.warning("live_keys_unreachable", view=self._name, reason=str(error), next_attempt_ms=self._pause_ms)
         self._silent_until_ms = now_ms + self._pause_ms
         self._pause_ms = min(self._pause_ms * 2, PAUSE_MS_MAX)

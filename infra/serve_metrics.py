@@ -109,7 +109,7 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int, health: Cal
             "metrics_port or metrics_host."
         ) from error
     server.set_app(_application(registry, health))
-    log.info("metrics_served", host=host, port=server.server_address[1])
+    log.info("metrics_listening", host=host, port=server.server_address[1])
     return MetricsServer(server)
 
 

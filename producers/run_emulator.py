@@ -94,7 +94,7 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
         if withdrawn:
             log.info("earlier_clients_withdrawn", count=withdrawn)
         start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))
-        log.info("brokers_begin", epoch=start.configuration.epoch, plan=start.plan, homes=len(start.homes))
+        log.info("brokers_started", epoch=start.configuration.epoch, plan=start.plan, homes=len(start.homes))
         emulator = WallClockEmulator(settings, inventory, ports, metrics, health, start)
         emulator.run(stop)
         unsent = ports.flush(FLUSH_S_MAX)
@@ -212,7 +212,7 @@ class WallClockEmulator:
         while not self.overlay.is_quiet and self._env.now < deadline_ms:
             self._turn()
         if not self.overlay.is_quiet:
-            log.error("account_not_final", waited_s=self._settings.drain_s_max)
+            log.error("ledger_not_final", waited_s=self._settings.drain_s_max)
         self._emitter.flush_all()
         self._health.is_running = False
 

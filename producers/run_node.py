@@ -92,7 +92,7 @@ def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: K
     start = starting_point(inventory, ports.read_plans(CONNECT_S_MAX, UNDECIDED_S_MAX))
     boot_ms = int(time.time() * SECOND_MS)
     is_outside = has_begun_before(settings)
-    log.info("node_begins", broker=broker, epoch=start.configuration.epoch, plan=start.plan, is_outside=is_outside)
+    log.info("node_started", broker=broker, epoch=start.configuration.epoch, plan=start.plan, is_outside=is_outside)
     return start.outsider(broker, boot_ms) if is_outside else start.core_of(broker, boot_ms)
 
 
@@ -176,9 +176,9 @@ class _NodeRun:
                 self._addresses[broker] = address_of(text)
             except ValueError as error:
                 self._addresses_useless.add(text)
-                log.warning("address_useless", broker=broker, reason=str(error))
+                log.warning("address_unusable", broker=broker, reason=str(error))
                 continue
-            log.info("peer_learnt", broker=broker, address=text)
+            log.info("peer_discovered", broker=broker, address=text)
             self._guarded(self._node.add_candidate)(broker)
 
     async def _go_on(self, stop: threading.Event) -> None:

@@ -187,7 +187,7 @@ class RealFleet:
             until_ms = _now_ms() + self._settings.drain_s_max * SECOND_MS
             await self._go_on(lambda: not len(self._clients.ledger) or _now_ms() > until_ms)
             if len(self._clients.ledger):
-                log.error("notifications_not_arrived", waited_s=self._settings.drain_s_max)
+                log.error("notifications_outstanding", waited_s=self._settings.drain_s_max)
                 self._clients.ledger.give_up(_now_ms())
             self._phase = "ended"
             self._nodes.flush(is_last=True)

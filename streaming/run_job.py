@@ -364,9 +364,9 @@ def _check_topics(settings: StreamingSettings) -> None:
     if anew := topics_anew(settings.kafka, topics, next_offsets):
         aside = set_aside(settings)
         read_until = {f"{topic}-{partition}": offset for (topic, partition), offset in next_offsets.items()}
-        log.error("telemetry_topic_made_anew", topics=anew, read_until=read_until, checkpoint=aside)
+        log.error("telemetry_topic_recreated", topics=anew, read_until=read_until, checkpoint=aside)
         return
     before = topics_of(next_offsets)
     come, gone = sorted(set(topics) - set(before)), sorted(set(before) - set(topics))
     if before and (come or gone):
-        log.warning("telemetry_topics_changed", come=come, gone=gone)
+        log.warning("telemetry_topics_changed", added=come, removed=gone)

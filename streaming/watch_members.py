@@ -131,7 +131,7 @@ class MemberWatcher:
         if known == before:
             return False
         log.info(
-            "members_changed", come=sorted(known.keys() - before.keys()), gone=sorted(before.keys() - known.keys())
+            "members_changed", added=sorted(known.keys() - before.keys()), removed=sorted(before.keys() - known.keys())
         )
         return True
 

@@ -115,7 +115,7 @@ class KafkaClientRegister:
         self._is_too_large = True
         self._clients = RegisteredClients()
         log.warning(
-            "register_let_go",
+            "register_dropped",
             reason=f"{self.fault}: nothing is decided on a ring; on a tree give their lifetime, "
             "controller.subscription_lifetime_s",
         )

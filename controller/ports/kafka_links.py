@@ -222,7 +222,7 @@ class TopicReader(Generic[Record]):
     def _tell_fault(self, reason: str) -> None:
         self._faults += 1
         if self._faults & (self._faults - 1) == 0:
-            log.warning("kafka_reading_fails", topics=list(self.record_types), reason=reason, count=self._faults)
+            log.warning("kafka_read_failed", topics=list(self.record_types), reason=reason, count=self._faults)
 
 
 def _consumer(kafka: KafkaAccess) -> Consumer:

@@ -87,7 +87,7 @@ class Leadership:
         try:
             messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
         except KafkaException as failure:
-            log.warning("leadership_not_known", reason=str(failure))
+            log.warning("leadership_unknown", reason=str(failure))
             return
         for message in messages:
             if (error := message.error()) is not None:
@@ -129,7 +129,7 @@ class Leadership:
                 self.newest = term
                 return HeldTerm(term, store)
         except DeposedError as error:
-            log.info("term_not_begun", reason=str(error))
+            log.info("term_not_started", reason=str(error))
         self._store = None
         store.close()
         return None
@@ -179,7 +179,7 @@ class Leadership:
                 f"Kafka does not grant a session of {self._session_ms} ms: set controller.session_ms between its "
                 "group.min.session.timeout.ms (6000 unless set) and group.max.session.timeout.ms."
             )
-        log.warning("leadership_not_known", reason=error.str())
+        log.warning("leadership_unknown", reason=error.str())
 
 
 def _drop(_: DeadLetter) -> None:

@@ -34,7 +34,7 @@ class TransitionLog:
         self._plan = command.plan
         self._over.clear()
         bind_contextvars(plan=command.plan, epoch=command.epoch_to)
-        log.info("transition_begins_at_brokers", moves=len(command.moves), links=len(command.links_added))
+        log.info("transition_started_at_brokers", moves=len(command.moves), links=len(command.links_added))
 
     def on_result(self, result: CommandResult) -> None:
         """Note an answer."""
@@ -51,7 +51,7 @@ class TransitionLog:
             return
         self._over.add(result.broker)
         if len(self._over) == self._broker_count:
-            log.info("transition_over_at_brokers", outcome=result.outcome)
+            log.info("transition_ended_at_brokers", outcome=result.outcome)
             unbind_contextvars("plan", "epoch")
             self._plan = ""
             self._over.clear()

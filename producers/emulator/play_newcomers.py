@@ -52,7 +52,7 @@ class NewcomerPlayer:
         core = overlay.start.outsider(name, int(overlay.env.now))
         broker = overlay.brokers[name] = EmulatedBroker(core, overlay.cells.new_cells())
         broker.is_outside = True
-        log.info("broker_comes", broker=name)
+        log.info("broker_joining", broker=name)
         self._look(event)
 
     def _look(self, event: simpy.Event) -> None:

@@ -249,7 +249,7 @@ class AmqpDoor:
             await events.ask(events.channel.queue_bind, queue=queue, exchange=EVENTS, routing_key="binding.*")
             await events.ask(events.channel.basic_consume, queue=queue, on_message_callback=self._hear, auto_ack=True)
         except OverError as error:
-            log.info("door_events_silent", broker=self._name, reason=str(error))
+            log.info("door_events_unavailable", broker=self._name, reason=str(error))
             return False
         return True
 
@@ -262,7 +262,7 @@ class AmqpDoor:
         try:
             return await loop.run_in_executor(None, bindings_of, api, self._vhost, self._place.exchange)
         except NoAnswerError as error:
-            log.warning("bindings_not_told", broker=self._name, reason=str(error))
+            log.warning("bindings_not_reported", broker=self._name, reason=str(error))
             return None
 
     def _check_told(self, has_events: bool, has_bindings: bool) -> None:

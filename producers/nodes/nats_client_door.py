@@ -121,7 +121,7 @@ class NatsClientDoor:
             try:
                 await self._poll()
             except NoAnswerError as error:
-                log.warning("interest_not_told", broker=self._name, reason=str(error))
+                log.warning("interest_not_reported", broker=self._name, reason=str(error))
 
     async def _poll(self) -> None:
         """Report changes of what is wanted, new wants first."""

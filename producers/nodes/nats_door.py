@@ -312,7 +312,7 @@ class _Leaf(asyncio.Protocol):
                 self._hear(self, said)
         except DoorError as error:
             self.reason = str(error)
-            log.warning("door_fails", reason=self.reason)
+            log.warning("door_call_failed", reason=self.reason)
             self.end()
 
     def introduce(self, words: bytes, tls: ssl.SSLContext | None, host: str) -> None:

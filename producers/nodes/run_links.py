@@ -240,7 +240,7 @@ class Links:
             former.end("the peer has called again")
         if peer.session.greet(hello):
             self.counts["new_lives"] += 1
-            log.warning("peer_began_anew", broker=self.broker, peer=hello.broker, life=hello.life)
+            log.warning("peer_restarted", broker=self.broker, peer=hello.broker, life=hello.life)
             self._on_new_life(hello.broker)
         peer.connection, connection.peer = connection, hello.broker
         self.counts["connected"] += 1

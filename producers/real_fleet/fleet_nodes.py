@@ -104,7 +104,7 @@ class FleetNodes:
         self._guarded(node.begin, broker)()
         await door.start(self._guarded(node.note_interest, broker), self._guarded(node.note_message, broker))
         self.nodes[broker] = node
-        log.info("node_begins", broker=broker, epoch=core.epoch, is_outside=is_outside)
+        log.info("node_started", broker=broker, epoch=core.epoch, is_outside=is_outside)
 
     async def kill(self, broker: str) -> Death:
         """End a node at once: what it held is gone. Return which parts of the overlay are left."""

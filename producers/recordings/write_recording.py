@@ -209,7 +209,7 @@ class RecordingWriter:
             self.counts.unread[form.suffix] += 1
             count = self.counts.unread[form.suffix]
             if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...
-                log.warning("record_kept_unread", topic=form.suffix, reason=str(reason), count=count)
+                log.warning("record_kept_undecoded", topic=form.suffix, reason=str(reason), count=count)
             kept = value[:RECORD_BYTES_MAX]  # What is longer, nobody reads, and its block could not be read either.
             return UNREAD_BRANCH, varint(len(kept)) + kept
 

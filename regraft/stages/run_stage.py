@@ -48,7 +48,7 @@ def emulate(settings: Settings, stop: threading.Event) -> int:
     try:
         run(settings.emulator, stop)
     except KafkaUnreachableError as error:
-        log.error("stage_cannot_run", stage="emulate", reason=str(error))
+        log.error("stage_cannot_start", stage="emulate", reason=str(error))
         return EXIT_FAILED
     return EXIT_OK
 
@@ -76,7 +76,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
             check_timestamps(settings.streaming)
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
-        log.error("stage_cannot_go_on", stage="stream", reason=str(error))
+        log.error("stage_cannot_continue", stage="stream", reason=str(error))
         return error.exit_code
     finally:
         end_session(spark)
@@ -142,17 +142,17 @@ def run_stage(name: str, settings: Settings) -> int:
         check_topics(settings.kafka.access, settings.kafka.namespace, agents, is_replay=is_replay)
         code = STAGES[name](settings, stop)
     except (StackError, RegistryError, InventoryError, NotATreeError, RingError) as error:
-        log.error("stage_cannot_run", stage=name, reason=str(error))
+        log.error("stage_cannot_start", stage=name, reason=str(error))
         return EXIT_FAILED
     except OSError as error:
-        log.error("stage_cannot_run", stage=name, reason=tell_disk_full(error) if is_disk_full(error) else str(error))
+        log.error("stage_cannot_start", stage=name, reason=tell_disk_full(error) if is_disk_full(error) else str(error))
         return EXIT_FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception:
         log.exception("stage_failed", stage=name)
         return EXIT_FAILED
-    log.info("stage_ended", stage=name, asked=stop.is_set(), code=code)
+    log.info("stage_ended", stage=name, requested=stop.is_set(), code=code)
     return code
 
 

@@ -95,10 +95,10 @@ def _await_executor(session: SparkSession, spark: SparkSettings, stop: threading
     deadline_s = time.monotonic() + EXECUTOR_S_MAX
     while not stop.is_set() and time.monotonic() < deadline_s:
         if (count := jvm_context.sc().getExecutorMemoryStatus().size() - 1) > 0:  # The driver counts as one.
-            log.info("executors_there", count=count, master=spark.master)
+            log.info("executors_ready", count=count, master=spark.master)
             return
         stop.wait(POLL_S)
     if not stop.is_set():
         advice = "the job waits; check that a worker has this many cores and this much memory to offer, and its log"
         cores, memory = spark.executor_cores or 1, session.conf.get("spark.executor.memory")
-        log.warning("no_executor", master=spark.master, cores_min=cores, memory=memory, advice=advice)
+        log.warning("executors_missing", master=spark.master, cores_min=cores, memory=memory, advice=advice)

@@ -44,7 +44,7 @@ class RestartTeller:
             self._producer.produce(self._topic, encode(told), told.subject.encode(), on_delivery=_tell_lost)
             self._producer.poll(0)
         except (BufferError, KafkaException) as error:
-            log.warning("restart_not_told", service=event.service, reason=str(error))
+            log.warning("restart_not_reported", service=event.service, reason=str(error))
 
     def close(self) -> None:
         """Give pending events some seconds to reach Kafka, and close the connection."""
@@ -71,7 +71,7 @@ def tell_restarts(kafka: KafkaAccess, namespace: str) -> Iterator[RestartTeller]
 
 def _tell_lost(error: KafkaError | None, _: Message) -> None:
     if error is not None:
-        log.warning("restart_not_told", reason=error.str())
+        log.warning("restart_not_reported", reason=error.str())
 
 
 def _ended(exit_code: int) -> str:

@@ -77,7 +77,7 @@ def test_a_cluster_gives_the_same_windows_whatever_is_killed_of_it(job: Streamin
             log = (run_dir / "log").read_text()
             assert process.wait(30) == 0, log
     assert (status["late_rows"], status["dead_letters"], status["windows"]) == (0, 0, sent - 1)
-    assert '"event": "executors_there"' in log
+    assert '"event": "executors_ready"' in log
     check_windows(job, sent - 1)
 
 

@@ -38,9 +38,9 @@ def test_a_transition_begins_and_ends_once(lines: list[Any]) -> None:
     structlog.get_logger().info("after")
     told = [(line["event"], line.get("plan"), line.get("epoch")) for line in lines]
     assert told == [
-        ("transition_begins_at_brokers", "plan-4", 4),
+        ("transition_started_at_brokers", "plan-4", 4),
         ("in between", "plan-4", 4),
-        ("transition_over_at_brokers", "plan-4", 4),
+        ("transition_ended_at_brokers", "plan-4", 4),
         ("after", None, None),
     ]
 
