@@ -19,7 +19,7 @@ from regraft.schemas.plan import PlanPhase
 def planner_part(record: RunRecord) -> str:
     """Return the section: one row for each planner, and what a reader must know of them."""
     if not record.shadows:
-        return "<p>No planner looked on in this run: name some with --shadow.</p>"
+        return "<p>There was no shadow planner in this run: add some with --shadow.</p>"
     comparison, page = record.comparison, page_of(record)
     final = (None, None) if comparison is None else (comparison.before.total_per_s, comparison.after.total_per_s)
     means = _mean_costs(record)
@@ -53,8 +53,8 @@ def planner_part(record: RunRecord) -> str:
              "links exchanged", *movers, "refusals", "decision, ms mean", "max")  # fmt: skip
     return (
         "<p>A shadow planner decides on the same windows, by the same rules, on an overlay that exists only in the "
-        f"controller. {page.exact_text} "
-        "Its plans hold at once and cost no messages, so it is at least as quick as it would be at work.</p>"
+        f"controller. {page.exact_text} Its plans take effect immediately and cost no messages, so it is at least as "
+        "fast as if it acted.</p>"
         + html_table(heads, rows, text=2)
         + "".join(f"<p>{escape(line)}</p>" for line in _shadow_notes(record))
     )
@@ -98,7 +98,7 @@ def _shadow_notes(record: RunRecord) -> list[str]:
     starts = max(shadow.starts for shadow in record.shadows)
     if starts > 1:
         notes.append(
-            f"The controller was started {starts} times; each time the shadow planners began again at the overlay then "
-            "in force, so their figures are partly those of the acting planner."
+            f"The controller was started {starts} times; each time the shadow planners restarted from the overlay then "
+            "in force, so their figures partly reflect the acting planner."
         )
     return notes
