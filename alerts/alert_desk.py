@@ -145,7 +145,7 @@ class AlertDesk:
         self.batch.alerts[alert.key] = alert
 
     def _bury(self, report: DeliveryReport, now_ms: int) -> None:
-        reason = f"{report.target} did not get the message: {report.reason}"
+        reason = f"{report.target} did not receive the message: {report.reason}"
         log.warning("alert_not_delivered", target=report.target, title=report.message.title, reason=report.reason)
         value = report.message.encoded(self._source)
         self.batch.letters.append(dead_letter(self._topic, 0, -1, reason, value, now_ms))

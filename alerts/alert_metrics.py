@@ -14,16 +14,16 @@ class AlertMetrics:
     def __init__(self) -> None:
         self.stage = stage = StageMetrics("alerts")
         self.registry = stage.registry
-        self.active = stage.gauge("active", "Alerts that stand, by rule and severity.", ["rule", "severity"])
-        self.silenced = stage.gauge("silenced", "Alerts that stand and are kept back.")
+        self.active = stage.gauge("active", "Active alerts, by rule and severity.", ["rule", "severity"])
+        self.silenced = stage.gauge("silenced", "Active alerts that are kept back.")
         self.changes = stage.counter("changes", "Alerts raised and cleared, by rule.", ["rule", "status"])
         self.messages = stage.counter("messages", "Messages sent, by status.", ["status"])
-        self.deliveries = stage.counter("deliveries", "Ends of deliveries, by target and state.", ["target", "state"])
+        self.deliveries = stage.counter("deliveries", "Finished deliveries, by target and state.", ["target", "state"])
         self.waiting = stage.gauge("waiting_messages", "Messages that wait for a target.", ["target"])
         self.records = stage.counter("records", "Records read, by kind.", ["record"])
         self.windows = stage.counter("windows", "Windows judged.")
         self.window_age_ms = stage.gauge("window_age_ms", "Time since the end of the newest window judged, in ms.")
-        self.faults = stage.gauge("faults", "What went wrong on the borders since the start.", ["what"])
+        self.faults = stage.gauge("faults", "Faults at the edges of the process since it started, by kind.", ["what"])
         self.step_ms = stage.histogram("step_ms", "How long one step of the loop takes, storing included, in ms.")
 
 

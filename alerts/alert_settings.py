@@ -38,10 +38,10 @@ class AlertSettings:
     in some 15 s: a target that is unreachable for longer gets the next alerts, and the dead letter shows what it
     missed.
     ``queue_max``: messages that may wait for one target; more are dead letters at once.
-    ``resend_uncertain``: whether a message is sent again whose sending was under way when the stage was killed; false,
-    so nothing is sent twice, or true for receivers that know a message by its Idempotency-Key, so none is missed.
+    ``resend_uncertain``: whether to resend a message that was being sent when the stage was killed: false, so that
+    nothing is sent twice, or true for receivers that recognise its Idempotency-Key, so that none is missed.
     ``resume_ms_max``: how far back windows are read that closed while the stage was down. Default 1 hour: older ones
-    are no news, and reading them all would take long.
+    are not news, and reading them all would take long.
     ``tick_ms``: pace of the loop. ``status_ms``: pace of status file and live view.
     ``stop_ms_max``: how long a stage that is asked to stop waits for messages being sent. Default 15 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape; none opens no port, the default host is this one.

@@ -25,12 +25,12 @@ def template_fault(template: str) -> str:
     unknown = [name for name in fields if name not in TEXT_FIELDS]
     if unknown:
         known = ", ".join(f"{{{name}}}" for name in TEXT_FIELDS)
-        return f"is {template!r}: {{{unknown[0]}}} is not known, known are {known}"
+        return f"is {template!r}: {{{unknown[0]}}} is unknown: use one of {known}"
     try:
         template.format(**SAMPLE)
     except (ValueError, KeyError, IndexError) as error:
         return f"is {template!r}: {error}"
-    return "" if template.strip() else "is empty: say what an operator should know"
+    return "" if template.strip() else "is empty: write what an operator should know"
 
 
 def at_least_one(rule: object, *names: str) -> list[str]:
@@ -39,12 +39,12 @@ def at_least_one(rule: object, *names: str) -> list[str]:
 
 
 def above_0(rule: object, *names: str) -> list[str]:
-    """Return a sentence for each of these parameters that is no finite number above 0."""
+    """Return a sentence for each of these parameters that is not a finite number above 0."""
     values = {name: getattr(rule, name) for name in names}
     return [f"{name} is {value:g}: above 0" for name, value in values.items() if not 0 < value < math.inf]
 
 
 def finite(rule: object, *names: str) -> list[str]:
-    """Return a sentence for each of these parameters that is no finite number."""
+    """Return a sentence for each of these parameters that is not a finite number."""
     values = {name: getattr(rule, name) for name in names}
-    return [f"{name} is {value}: a number is wanted" for name, value in values.items() if not math.isfinite(value)]
+    return [f"{name} is {value}: write a number" for name, value in values.items() if not math.isfinite(value)]

@@ -72,12 +72,14 @@ class MessageDelivery:
         """Queue a message for a target; a target with too many waiting reports FAILED at once."""
         worker = self._workers.get(target)
         if worker is None:
-            self._reports.put(DeliveryReport(message, target, DeliveryState.FAILED, "the target is not set any more"))
+            self._reports.put(
+                DeliveryReport(message, target, DeliveryState.FAILED, "the target is no longer configured")
+            )
             return
         try:
             worker.jobs.put_nowait(_Job(message))
         except queue.Full:
-            reason = f"{self._limits.queue_max} messages wait for it already"
+            reason = f"{self._limits.queue_max} messages are already waiting for it"
             self._reports.put(DeliveryReport(message, target, DeliveryState.FAILED, reason))
 
     def grant(self, message: AlertMessage, target: str) -> None:

@@ -49,7 +49,7 @@ class _Marker:
 
 
 class WindowGatherer:
-    """Windows that are not whole yet; at most OPEN_WINDOWS_MAX, ``dropped`` counts what was more, by reason."""
+    """Windows that are not repaired yet; at most OPEN_WINDOWS_MAX, ``dropped`` counts what was more, by reason."""
 
     def __init__(self, rows_wait_ms: float = ROWS_WAIT_MS) -> None:
         self._rows_wait_ms = rows_wait_ms
@@ -74,12 +74,12 @@ class WindowGatherer:
         rows[row.entity] = row.queue
         if len(self._rows) > OPEN_WINDOWS_MAX:
             self._rows.pop(min(self._rows))
-            self.dropped["rows of a window without a marker"] += 1
+            self.dropped["rows without a window marker"] += 1
 
     def take_marker(self, marker: WindowClosed, written_ms: int, now_ms: int, *, is_known: bool) -> None:
         """Take a marker; of a window that was handed out already it changes nothing."""
         if marker.window_end_ms <= self._closed_until_ms:
-            self.dropped["marker that came again or too late"] += 1
+            self.dropped["duplicate or late marker"] += 1
             return
         self._markers.setdefault(marker.window_start_ms, _Marker(marker, written_ms, now_ms, is_known))
 

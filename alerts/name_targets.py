@@ -59,7 +59,8 @@ def target_faults(urls: Iterable[str]) -> list[str]:
     for place, url in enumerate(urls):
         if load_apprise().instantiate(url) is None:
             found.append(
-                f"targets[{place}] ({name_target(url)}) is no URL that apprise can use: see its list of services, and "
+                f"targets[{place}] ({name_target(url)}) is not a URL that apprise can use: see its list of "
+                "services, and "
                 "put http and https addresses into webhooks"
             )
     return found
@@ -75,7 +76,7 @@ def webhook_faults(urls: Iterable[str]) -> list[str]:
         except ValueError:
             is_usable = False
         if not is_usable:
-            found.append(f"webhooks[{place}] ({name_webhook(url)}) is no address: write http(s)://host[:port]/path")
+            found.append(f"webhooks[{place}] ({name_webhook(url)}) is not an address: write http(s)://host[:port]/path")
     return found
 
 

@@ -57,15 +57,15 @@ class WebhookSender:
         if isinstance(error, ReadTimeoutError):
             return SendError(f"no answer within {self._timeout_s:g} s", is_uncertain=True)
         if isinstance(error, NewConnectionError):
-            return SendError("no connection: is it up, and is the address right?")
+            return SendError("no connection: check that it runs and that the address is right")
         if isinstance(error, SSLError):
-            return SendError("no secure connection: is its certificate valid?")
+            return SendError("no secure connection: check that its certificate is valid")
         return SendError(f"the connection broke ({type(error).__name__})", is_uncertain=True)
 
 
 def _refusal(status: int, headers: Mapping[str, str]) -> SendError:
     if 300 <= status < 400:
-        return SendError(f"it answered HTTP {status}, a redirect: name the address it leads to", can_retry=False)
+        return SendError(f"it answered HTTP {status}, a redirect: use the address it points to", can_retry=False)
     can_retry = status >= 500 or status in RETRIED_STATUSES
     asked = headers.get("Retry-After", "")
     return SendError(

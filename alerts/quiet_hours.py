@@ -47,11 +47,11 @@ def parse_quiet_hours(text: str) -> QuietHours:
     except ValueError as error:
         raise QuietHoursError(f"is {text!r}: {error}") from error
     if begin == end:
-        raise QuietHoursError(f"is {text!r}: begin and end are the same, leave it out for no quiet hours")
+        raise QuietHoursError(f"is {text!r}: start and end are the same; for no quiet hours leave it out")
     try:
         zone = ZoneInfo(found[5])
     except (KeyError, ValueError, OSError) as error:
         raise QuietHoursError(
-            f"is {text!r}: the time zone {found[5]!r} is not known here, take one like Europe/Berlin or UTC"
+            f"is {text!r}: the time zone {found[5]!r} is unknown here: use one like Europe/Berlin or UTC"
         ) from error
     return QuietHours(begin, end, zone)

@@ -197,7 +197,9 @@ class InputReader:
             else:
                 self._tell(error.str())
                 if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise InputGoneError(f"Topic {place[0]} was deleted under the alert stage: start it again.")
+                    raise InputGoneError(
+                        f"Topic {place[0]} was deleted while the alert stage was reading it: restart the stage."
+                    )
             return None
         offset, written_ms, value = message.offset() or 0, message.timestamp()[1], message.value()
         self._next[place] = max(offset + 1, self._next[place])  # What is read again to remember by was judged before.

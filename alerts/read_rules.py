@@ -75,14 +75,12 @@ def parse_rules(text: str, source: str = "the text") -> RuleBook:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RulesError(source, [f"it is not TOML: {error}"]) from error
-    faults = [
-        f"{name!r} is not known here: a file of rules holds [[rule]] tables only" for name in document if name != "rule"
-    ]
+    faults = [f"{name!r} is unknown: a rules file holds only [[rule]] tables" for name in document if name != "rule"]
     tables = document.get("rule", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise RulesError(source, [*faults, "rule is no list of tables: begin each rule with [[rule]]"])
+        raise RulesError(source, [*faults, "rule is not a list of tables: start each rule with [[rule]]"])
     if not tables:
-        faults.append("there is no rule: begin each one with [[rule]]")
+        faults.append("there are no rules: start each one with [[rule]]")
     if len(tables) > RULES_MAX:
         faults.append(f"there are {len(tables)} rules, at most {RULES_MAX} are read")
     lines = _Lines(text)
@@ -107,7 +105,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
     if kind is None:
         near = difflib.get_close_matches(str(on), KIND_OF, n=1)
         way_out = f"did you mean {near[0]}?" if near else f"known are {', '.join(KIND_OF)}"
-        return None, [("on", f"on is {on!r}, which no rule can look at: {way_out}")]
+        return None, [("on", f"on is {on!r}, which no rule can watch: {way_out}")]
     hints = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     faults: list[tuple[str, str]] = []
@@ -116,7 +114,7 @@ def _read_rule(table: Mapping[str, Any]) -> tuple[Rule | None, list[tuple[str, s
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
             way_out = f"did you mean {near[0]}?" if near else f"known are {', '.join(fields)}"
-            faults.append((key, f"{key} is no parameter of a rule on {on}: {way_out}"))
+            faults.append((key, f"{key} is not a parameter of a rule on {on}: {way_out}"))
             continue
         value, fault = _typed(given, hints[key])
         if fault:
@@ -147,17 +145,17 @@ def _typed(given: object, wanted: Any) -> tuple[Any, str]:
         return float(given), ""
     if type(given) is wanted:
         return given, ""
-    return None, f"{TYPE_WORDS[wanted]} is wanted"
+    return None, f"write {TYPE_WORDS[wanted]}"
 
 
 def _faults_between(rules: Sequence[Rule]) -> list[str]:
     names = Counter(rule.name for rule in rules)
     found = [
-        f"the name {name!r} is given to {count} rules: each needs its own" for name, count in names.items() if count > 1
+        f"the name {name!r} is used by {count} rules: give each its own" for name, count in names.items() if count > 1
     ]
     blasts = [rule.name for rule in rules if isinstance(rule, BlastRule)]
     if len(blasts) > 1:
-        found.append(f"{', '.join(blasts)} all look at the blast radius: one rule may")
+        found.append(f"{', '.join(blasts)} all watch the blast radius: only one rule may")
     return found
 
 

@@ -69,7 +69,9 @@ class Rule:
         """Return what is wrong with the parameters, one sentence each."""
         found = []
         if not self.name or set(self.name) - set(string.ascii_lowercase + string.digits + "_-."):
-            found.append(f"name is {self.name!r}: small letters, digits, _, - and . only, it is part of a key")
+            found.append(
+                f"name is {self.name!r}: use only lower-case letters, digits, _, - and ., as it is part of a key"
+            )
         for field, template in (("text", self.text), ("text_cleared", self.text_cleared)):
             fault = template_fault(template)
             if fault:
@@ -127,9 +129,11 @@ class LevelRule(Rule):
         if self.above < 0:
             found.append(f"above is {self.above:g}: at least 0")
         if self.clear_below > self.above:
-            found.append(f"clear_below is {self.clear_below:g}, above {self.above:g}: it must not be the larger one")
+            found.append(
+                f"clear_below is {self.clear_below:g}, above {self.above:g}: it must not be the larger of the two"
+            )
         if self.of != "both" and not self.on.startswith("queue."):
-            found.append(f"of is {self.of!r}: only queues are of brokers or links, leave it out")
+            found.append(f"of is {self.of!r}: only queues belong to brokers or links: leave it out")
         return found
 
 

@@ -58,7 +58,7 @@ def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
     """
     faults = settings.faults()
     if faults:
-        raise AlertSettingsError("The settings of alerts cannot be used:\n- " + "\n- ".join(faults))
+        raise AlertSettingsError("The alert settings cannot be used:\n- " + "\n- ".join(faults))
     rules = load_rules(settings.rules_file)
     metrics, health = AlertMetrics(), AlertHealth()
     with ExitStack() as held:

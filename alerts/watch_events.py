@@ -191,7 +191,7 @@ def _buried(record: msgspec.Struct) -> Happening | None:
 
 
 def _newer(record: msgspec.Struct) -> Happening | None:
-    """A dead letter that is no garbage: what refused it is older than what wrote it."""
+    """A dead letter that is not garbage: what refused it is older than what wrote it."""
     if not isinstance(record, DeadLetter) or NEWER not in record.reason:
         return None
     return Happening(record.topic, record.time_ms, record.reason)

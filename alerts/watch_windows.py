@@ -19,7 +19,7 @@ from regraft.schemas.clock_offsets import clock_offsets_ms, offset_text
 from regraft.schemas.state import QueueState
 
 ALL_WINDOWS = "windows"  # The subject of alerts that concern windows as such.
-GONE = "It is not reported any more."
+GONE = "It is no longer reported."
 LINK_SIGN = ">"
 BROKERS_MAX = 10_000  # Brokers whose silence is noticed.
 
@@ -107,7 +107,7 @@ class LevelWatcher:
         short = sorted(broker for broker, share in missing.items() if share > self._rule.clear_below)
         detail = name_some(short)
         if window.rows_missing:
-            detail = f"{detail}, {window.rows_missing} rows did not come".removeprefix(", ")
+            detail = f"{detail}, {window.rows_missing} rows are missing".removeprefix(", ")
         worst = max(missing.values(), default=0.0)
         if window.rows_missing:
             promised = window.rows_missing + len(window.queues)
@@ -176,7 +176,7 @@ class SilentWatcher:
             readings[broker] = Reading(float(self._missed[broker]), not is_here, is_here, (broker,))
         forgotten = raised.subjects(self._rule.name) - readings.keys()
         findings = [each for each in self._streaks.take(readings, window, raised) if each.subject not in forgotten]
-        gone = Reading(0.0, is_above=False, is_below=True, detail="It is taken to have left for good.")
+        gone = Reading(0.0, is_above=False, is_below=True, detail="It is considered gone for good.")
         left = [_finding(self._rule, broker, AlertStatus.CLEARED, window.end_ms, gone) for broker in sorted(forgotten)]
         return findings + left
 

@@ -169,7 +169,7 @@ class ClientRegister(Protocol):
 
     @property
     def unplaced(self) -> int:
-        """How many users the last answer of :meth:`interests` left out, as their home is no broker of the overlay."""
+        """How many users the last answer of :meth:`interests` left out, as their home is not in the overlay."""
         ...
 
 

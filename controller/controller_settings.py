@@ -31,7 +31,8 @@ TERM_FIRST = 1  # Of the first leader; 0 is what controllers send that know of n
 class AssemblyLimits:
     """How long a window waits to be whole, and how much may wait.
 
-    ``completeness_share_min``: share of a broker's batches that must have come, or the window is not decided on.
+    ``completeness_share_min``: share of a broker's batches that must have arrived, or no decision is based on the
+    window.
     ``rows_wait_ms``: how long a window waits for its rows after its marker, and for an earlier window's marker.
     ``windows_pending_max``: windows that may wait; beyond it the oldest is dropped.
     ``rows_per_window_max``: rows kept of one window; further ones are refused, so the window is incomplete.
@@ -52,10 +53,10 @@ class TransitionLimits:
     What is activated cannot be undone, so only the first limit ends in an abort; the others end in one PLAN_STALLED
     event, and the plan continues.
 
-    ``prepare_ms``: until every broker is prepared, or the plan is aborted without trace.
+    ``prepare_ms``: until every broker is prepared, or the plan is aborted and nothing has changed.
     ``activate_ms``: until every broker works with both configurations.
-    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest, it waits for
-    queues.
+    ``drain_ms``: until no broker sees a notification of the old configuration any more; the longest phase, as it waits
+    for queues.
     ``retire_ms``: until every broker has dropped the old configuration, and until an abort is answered.
     ``resend_ms``: pause after which an unanswered command is sent again.
     """
@@ -77,7 +78,7 @@ class LinkSettings:
     """How measured round trips correct what links cost by the inventory.
 
     ``cost_per_ms``: what a millisecond of one-way delay costs in the inventory's unit. Default 1: costs are such
-    milliseconds. 0 where costs are no delays: then links cost what the inventory says, whatever is measured.
+    milliseconds. 0 where costs are not delays: then links cost what the inventory says, whatever is measured.
     ``correction_share_min``: a link's cost is corrected when it differs by more than this share of the one in use.
     Default 0.25, so that costs and plans do not follow every wind of the network.
     ``drift_share_max``: by what share the messages that brokers count, at measured delays, may cost more or less than
@@ -136,8 +137,8 @@ class ControllerSettings:
     that is not named has its own defaults. ``lookback_ms``: how much of the state topics a restarted controller reads
     again. Default 5 minutes. ``stop_ms_max``: how long a controller that is asked to stop works on the transition under
     way. Default 15 s, in which a transition is over unless a broker is ill. ``session_ms``: after this time without a
-    word from the controller that leads, another one of the same namespace takes over. Default 6 s, the least that Kafka
-    grants unless its group.min.session.timeout.ms is set. ``instance``: what people call this controller among several.
+    sign of life from the leader, another controller of the same namespace takes over. Default 6 s, the least that Kafka
+    grants unless its group.min.session.timeout.ms is set. ``instance``: the name of this controller among several.
     Default empty: host and process id. ``tick_ms``: pace of the loop. Default 100 ms, small against any window.
     ``status_file``: JSON for people and reports; None writes none. ``status_ms``: its pace, default 1 s.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
@@ -228,11 +229,11 @@ class ControllerSettings:
         if not SESSION_MS_MIN <= self.session_ms <= SESSION_MS_MAX:
             found.append(
                 f"session_ms is {self.session_ms}: from {SESSION_MS_MIN}, or any pause looks like a death, "
-                f"to {SESSION_MS_MAX}, since nobody leads for that long"
+                f"to {SESSION_MS_MAX}, since no controller leads for that long"
             )
         if len(self.instance) > NAME_LENGTH_MAX or UNCLEAN_ANYWHERE.search(self.instance):
             found.append(
-                f"instance is {self.instance[:NAME_LENGTH_MAX]!r}: a name that people can read, of at most "
+                f"instance is {self.instance[:NAME_LENGTH_MAX]!r}: a readable name of at most "
                 f"{NAME_LENGTH_MAX} characters"
             )
         if not 0 < self.assembly.completeness_share_min <= 1:
@@ -261,10 +262,12 @@ class ControllerSettings:
         if len(set(self.shadow_planners)) < len(self.shadow_planners):
             found.append(f"shadow_planners are {', '.join(self.shadow_planners)}: name each once")
         if not 0 < self.horizon_lifetimes < math.inf:
-            found.append(f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs something to see")
+            found.append(
+                f"horizon_lifetimes is {self.horizon_lifetimes}: above 0, a decision needs some traffic to judge by"
+            )
         if not 0 <= self.recent_lifetimes < math.inf:
             found.append(
-                f"recent_lifetimes is {self.recent_lifetimes}: at least 0, which looks at the whole horizon at once"
+                f"recent_lifetimes is {self.recent_lifetimes}: at least 0, which uses the whole horizon at once"
             )
         if self.subscription_lifetime_s is not None and not 0 < self.subscription_lifetime_s < math.inf:
             found.append(

@@ -25,11 +25,11 @@ class DecisionSettings:
     again only for a gain that exceeds luck by itself. Default 2.
     ``noise_factor``: the best of all worthless changes makes a plan at most as often as a normal variable exceeds this
     many standard deviations; 0 turns the test off. Default 2, one decision in 44. ``change_noise_factor``: the same for
-    each change of a plan, as if nobody had picked it. Default 1: with 2, changes that are worth it by far had to wait
-    for more windows (docs/decisions.md).
+    each change of a plan, as if it had not been selected for its gain. Default 1: with 2, changes that are worth it by
+    far had to wait for more windows (docs/decisions.md).
     ``gain_share_min``: a plan must save more than this share of the present cost regardless of noise, or the overlay
-    would be rebuilt for trifles. Default 0.01. ``change_share_min``: the same for each change, be it of links, ring IDs
-    or homes. Default 0.0005: a plan takes its small changes along.
+    would be rebuilt for negligible gains. Default 0.01. ``change_share_min``: the same for each change, be it of links,
+    ring IDs or homes. Default 0.0005: a plan takes its small changes along.
     ``frailty_weight``: what it counts against a change, as a share of the present cost, when the worst single death
     would cut off all deliveries where it cut off none before; less for less. 0 looks at the cost alone. Default 0.3:
     it keeps the worst death from cutting off some 4 % more of all deliveries, for some 1.5 % of cost
@@ -43,7 +43,7 @@ class DecisionSettings:
     ``cool_down_windows``: windows that must close after a plan before the next. Default 0: verification looks at later
     windows without blocking, and waiting for two raised the regret after a sudden change from 17.9 to 20.6 %.
     ``window_age_ms_max``: a state whose newest window ended longer ago is stale. Default 60 s, several windows.
-    ``mute_ms``: how long a planner is not heard after one of its plans had to be undone. Default 5 minutes.
+    ``mute_ms``: how long a planner is ignored after one of its plans had to be undone. Default 5 minutes.
     """
 
     changes_per_plan_max: int = 12

@@ -41,7 +41,7 @@ class LoopState:
     is the situation on which they have still to decide. ``decided_until_ms`` is the end of the newest window on which
     the acting planner has decided. ``changed_since_ms`` is since when traffic has been as it is, None while no change
     is known. ``is_changed`` says that there is something new since the state was shown at ``shown_ms``.
-    ``closable`` are the brokers that serve nobody. ``bill_first`` and ``bill`` are what traffic costs in money by the
+    ``closable`` are the brokers without clients. ``bill_first`` and ``bill`` are what traffic costs in money by the
     last complete window of the overlay that it began with, and by the newest; None where it is not charged.
     ``announced`` are the brokers that ask to join, by name. ``passed_per_s`` is how many notifications a second passed
     each broker when it was last heard. ``asked`` is how much brokers are to report. ``decision_times`` are by role and

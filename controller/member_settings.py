@@ -11,8 +11,8 @@ from regraft.controller.decision_settings import MINUTE_MS, values_below
 class MemberSettings:
     """When brokers are declared dead, come back, join and leave.
 
-    ``silence_ms``: after this time without telemetry, by the windows that have closed meanwhile, a broker is dead.
-    Default 10 s, two windows: one may be lost to a pause.
+    ``silence_ms``: after this time without telemetry, measured by closed windows, a broker is dead. Default 10 s, two
+    windows: one may be lost to a pause.
     ``deaths_share_max``: when more than this share of the brokers in service falls silent or starts again at once, none
     is declared dead: it is more likely that monitoring has failed. Default 0.5. A person may say so all the same
     (`regraft members dead`).
@@ -23,11 +23,11 @@ class MemberSettings:
     moved by ordinary plans. Default 10 minutes.
     ``retry_ms``: pause after a repair, join or leave that was aborted, doubled with each; a further death ends it.
     Default 5 s, ``retry_ms_max`` bounds it, default 2 minutes.
-    ``admit_announced``: a broker that its agent announces becomes a member by that, without a person's order. Default
-    false: it is reported and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one
-    agent may wait for that, and how many may be joining before another one is let in unasked. Default 20.
-    ``come_ms_max``: a broker admitted without an order that no window hears for that long loses its place: it left.
-    Default 10 minutes.
+    ``admit_announced``: a broker that its agent announces becomes a member without a person's order. Default false: it
+    is reported and listed, and waits for `regraft members add`. ``announced_max``: how many brokers of one agent may
+    wait for that, and how many may be joining before another one is admitted automatically. Default 20.
+    ``come_ms_max``: a broker that was admitted without an order and appears in no window for this long has left and
+    loses its place. Default 10 minutes.
     """
 
     silence_ms: int = 10_000
@@ -57,5 +57,8 @@ class MemberSettings:
         }
         found = values_below(self, least)
         if not 0 < self.deaths_share_max <= 1:
-            found.append(f"deaths_share_max is {self.deaths_share_max}: above 0, or nobody could die, and at most 1")
+            found.append(
+                f"deaths_share_max is {self.deaths_share_max}: above 0, or no broker could be declared dead, "
+                "and at most 1"
+            )
         return found

@@ -66,7 +66,7 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
             seat.note_term(heard)
         plan = recovered_plan(PlanLog(inventory, stored), fleet, reports, settings.clock.now_ms(), term.term.term)
         if plan is not None and is_written and not _store(term, plan):
-            raise RecoveryRefusedError("Kafka has not taken the plan: try again when it is healthy.")
+            raise RecoveryRefusedError("Kafka has not stored the plan: try again once it is healthy.")
         return plan
 
 
@@ -115,7 +115,7 @@ def held_overlay(report: CommandResult, fleet: FleetView) -> OverlayConfiguratio
     """Return the overlay that a broker reports. Raises ValueError when that is none over known brokers."""
     strangers = sorted(set(_brokers_held(report)) - fleet.members.keys())
     if strangers:
-        raise ValueError(f"nobody knows {_named(strangers)}")
+        raise ValueError(f"no broker or inventory lists {_named(strangers)}")
     return fleet.first_fill.bootstrap.target_of(_held_plan(report))
 
 
@@ -179,7 +179,8 @@ def _take_term(seat: Leadership, settings: ControllerSettings) -> HeldTerm:
             return held
         time.sleep(TURN_S)
     raise RecoveryRefusedError(
-        f"The lead could not be had in {LEAD_S_MAX:g} s: {seat.newest.leader or 'nobody that is known'} had it last. "
+        f"Leadership was not acquired within {LEAD_S_MAX:g} s: "
+        f"{seat.newest.leader or 'no known controller'} had it last. "
         "Stop all controllers of the namespace first, and check that Kafka is healthy."
     )
 

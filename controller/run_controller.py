@@ -195,7 +195,7 @@ def _turn(
 
 def _check(faults: list[str]) -> None:
     if faults:
-        raise ControllerSettingsError("the controller's settings cannot be used:\n- " + "\n- ".join(faults))
+        raise ControllerSettingsError("The controller settings cannot be used:\n- " + "\n- ".join(faults))
 
 
 class KafkaLinks:

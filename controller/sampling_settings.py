@@ -13,13 +13,13 @@ from regraft.schemas.sampled_blocks import power_of, share_fault
 class SamplingSettings:
     """How the share of notifications that brokers report in full follows the load (docs/sampling.md).
 
-    ``share_min``: the least share that is asked for, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report
-    what their own settings say. ``delay_windows_max``: half as much is asked for when windows come later after their
-    end than this many window lengths, and do not catch up. Default 3: 15 s of windows of 5 s.
-    ``deliveries_max``: the share is lowered until windows list no more deliveries than this one by one, each of a
-    notification at a broker. Default 0: no such limit. ``calm_windows``: twice as much is asked for after this many
-    windows without either, and twice as many after each time that this was too much. Default 12, a minute; at most 64
-    times that.
+    ``share_min``: the lowest share that is requested, 1, 0.5, 0.25 and so on. Default 1: none is, all brokers report
+    what their own settings say. ``delay_windows_max``: the share is halved when windows arrive more than this many
+    window lengths after their end and do not catch up. Default 3: 15 s of windows of 5 s.
+    ``deliveries_max``: the share is lowered until windows list no more than this many deliveries one by one, each of a
+    notification at a broker. Default 0: no such limit. ``calm_windows``: the share is doubled after this many windows
+    without either, and after twice as many each time that this proved too much. Default 12, a minute; at most 64 times
+    that.
     """
 
     share_min: float = 1.0

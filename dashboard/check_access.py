@@ -39,7 +39,7 @@ class AccessCheck:
 
     def holder(self, authorization: str | None) -> Operator:
         """Return who signs in by an Authorization header, to order or to read. Raises as ``operator``."""
-        return self._holder(_bearer(authorization), "To sign in takes a token", (SCOPE, READ_SCOPE))
+        return self._holder(_bearer(authorization), "Signing in needs a token", (SCOPE, READ_SCOPE))
 
     def reader(self, authorization: str | None, cookie: str | None) -> Operator | None:
         """Return who reads, by header or cookie; None where anybody may. Raises as ``operator``.

@@ -15,11 +15,13 @@ class DashboardMetrics:
         self.clients_refused = stage.counter("clients_refused", "Pages refused because too many were open.")
         self.sent = stage.counter("events_sent", "Events sent to pages, by kind.", ["kind"])
         self.sent_bytes = stage.counter("sent_bytes", "Bytes of the events sent to pages.")
-        self.skipped = stage.counter("states_skipped", "States that a slow page never got, as a newer one was there.")
-        self.failures = stage.counter("view_failures", "Looks at the live view that failed.")
-        self.undecodable = stage.gauge("undecodable", "Parts of the live view that cannot be read now.")
-        self.poll_ms = stage.histogram("poll_ms", "How long one look at the live view took, failures included.")
+        self.skipped = stage.counter(
+            "states_skipped", "States skipped for slow pages because a newer one was available."
+        )
+        self.failures = stage.counter("view_failures", "Failed reads of the live view.")
+        self.undecodable = stage.gauge("undecodable", "Parts of the live view that cannot be read at present.")
+        self.poll_ms = stage.histogram("poll_ms", "How long one read of the live view took, failures included.")
         self.orders = stage.counter(
             "orders", "Orders by kind and outcome here: stored, refused or failed.", ["kind", "outcome"]
         )
-        self.strangers = stage.counter("tokens_refused", "Calls refused for their token.", ["why"])
+        self.strangers = stage.counter("tokens_refused", "Requests refused because of their token.", ["why"])

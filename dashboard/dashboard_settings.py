@@ -108,7 +108,9 @@ class DashboardSettings:
         if not self.host_names:
             found.append('host_names is empty: name at least one, or "*" for any')
         if self.stale_ms < 2 * self.poll_ms:
-            found.append(f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or all is always stale")
+            found.append(
+                f"stale_ms is {self.stale_ms}: at least twice poll_ms, {self.poll_ms}, or every state is always stale"
+            )
         if not 0 < self.token_hours_max <= HOURS_PER_MONTH:
             found.append(f"token_hours_max is {self.token_hours_max:g}: above 0, at most {HOURS_PER_MONTH}, a month")
         if (self.certificate_file is None) != (self.key_file is None):

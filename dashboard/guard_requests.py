@@ -52,11 +52,11 @@ class RequestGuard:
         headers = Headers(scope=scope)
         host = _name_of(headers.get("host", ""))
         if "*" not in self._host_names and host not in self._host_names:
-            text = f"This dashboard does not answer under the name {host!r}: add it to dashboard.host_names."
+            text = f"This dashboard does not serve the host name {host!r}: add it to dashboard.host_names."
             await JSONResponse({"error": "host_name", "text": text}, 400)(scope, receive, send_guarded)
             return
         if _body_bytes(headers) > BODY_BYTES_MAX:
-            text = f"The body is larger than {BODY_BYTES_MAX} bytes, or does not say how large it is."
+            text = f"The body is larger than {BODY_BYTES_MAX} bytes, or does not state its size."
             await JSONResponse({"error": "body_too_large", "text": text}, 413)(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)

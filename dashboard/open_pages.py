@@ -30,10 +30,10 @@ class OpenPages:
         """Count a page while it is open; raise HTTPException where there is no place for it."""
         address = site_of(request.client.host if request.client else "")
         if self._open.total() >= self._pages_max:
-            self._refuse(503, f"{self._pages_max} pages are open already (dashboard.clients_max)")
+            self._refuse(503, f"{self._pages_max} pages are already open (dashboard.clients_max)")
         if self._open[address] >= self._pages_per_address_max:
             most = self._pages_per_address_max
-            self._refuse(429, f"{most} pages are open from {address} already (dashboard.clients_per_address_max)")
+            self._refuse(429, f"{most} pages are already open from {address} (dashboard.clients_per_address_max)")
         self._open[address] += 1
         self._metrics.clients.set(self._open.total())
         try:

@@ -72,7 +72,9 @@ def make_token(
     """Return a token for ``name``. Raises TokenSecretError for a name or a time that is no good."""
     name = name.strip()
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
-        raise TokenSecretError(f"A token is for somebody: give a name of 1 to {NAME_LENGTH_MAX} printable characters.")
+        raise TokenSecretError(
+            f"A token belongs to a person: give a name of 1 to {NAME_LENGTH_MAX} printable characters."
+        )
     if not 0 < hours <= hours_max:
         raise TokenSecretError(
             f"A token of {hours:g} hours: above 0 and at most {hours_max:g} (dashboard.token_hours_max)."
@@ -96,10 +98,10 @@ def id_of(text: str) -> str:
         try:
             found = str(jwt.decode(found, options={"verify_signature": False}).get("jti"))
         except jwt.InvalidTokenError as error:
-            raise TokenSecretError(f"This is no token ({error}): give a token, or the id of one.") from error
+            raise TokenSecretError(f"This is not a token ({error}): give a token, or the id of one.") from error
     if ID_FORM.fullmatch(found) is None:
         raise TokenSecretError(
-            f"A token's id has {2 * ID_BYTES} digits of 0-9 and a-f: give one as printed by `regraft "
+            f"A token's id has {2 * ID_BYTES} hexadecimal digits: give one as printed by `regraft "
             f"dashboard token`, or the token itself."
         )
     return found
@@ -131,7 +133,7 @@ def check_token(
             options={"require": ["exp", "iat", "sub", "scope", "aud", "iss", "jti"]},
         )
     except jwt.ExpiredSignatureError as error:
-        raise TokenRefusedError(401, "expired", "The token has expired: ask for another one.") from error
+        raise TokenRefusedError(401, "expired", "The token has expired: ask for a new one.") from error
     except jwt.InvalidAudienceError as error:
         raise TokenRefusedError(403, "namespace", f"The token is not for the namespace {namespace}.") from error
     except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError) as error:
@@ -140,13 +142,15 @@ def check_token(
         raise TokenRefusedError(401, "malformed", f"The token cannot be used: {error}.") from error
     name, scope = claims["sub"], claims["scope"]
     if scope not in scopes:
-        raise TokenRefusedError(403, "scope", f"The token is for {scope!r}, orders need {SCOPE!r}.")
+        raise TokenRefusedError(403, "scope", f"The token is for {scope!r}, but orders need {SCOPE!r}.")
     if claims["exp"] - claims["iat"] > hours_max * 3600 + 1:
         raise TokenRefusedError(
-            403, "lifetime", f"The token lives longer than the {hours_max:g} hours that tokens may (token_hours_max)."
+            403,
+            "lifetime",
+            f"The token is valid for longer than the {hours_max:g} hours that tokens may (token_hours_max).",
         )
     if claims["jti"] in revoked:
-        raise TokenRefusedError(401, "revoked", "The token was revoked: ask for another one.")
+        raise TokenRefusedError(401, "revoked", "The token was revoked: ask for a new one.")
     return Operator(name, claims["exp"] * 1000, claims["jti"], can_order=scope == SCOPE)
 
 
@@ -154,7 +158,7 @@ def _read_file(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise TokenSecretError(
             f"dashboard.secret_file {path} cannot be read ({reason}): check its name and permissions, "
             "or leave it out for a read-only dashboard."

@@ -65,7 +65,7 @@ class ViewReader:
             try:
                 fresh[part] = _alerts(text) if part == ALERTS else decode_key(part, text)
             except (LiveViewError, msgspec.DecodeError, UnicodeDecodeError) as error:
-                self.faults[part] = f"{part} of the live view cannot be read ({error}): what is shown of it is older"
+                self.faults[part] = f"{part} of the live view cannot be read ({error}): an older state of it is shown"
             else:
                 self.faults.pop(part, None)
         self._values |= fresh

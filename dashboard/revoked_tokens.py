@@ -43,7 +43,7 @@ class RevokedTokens:
             if found.st_size > REVOKED_BYTES_MAX:
                 raise RevokedFileError(
                     f"{file} has {found.st_size} bytes, at most {REVOKED_BYTES_MAX} are read: "
-                    "take out the lines of tokens that ended long ago."
+                    "delete the lines of tokens that expired long ago."
                 )
             lines = file.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:

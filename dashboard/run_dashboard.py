@@ -46,8 +46,7 @@ def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     """
     if settings.redis is None:
         raise DashboardError(
-            "The dashboard shows the live view, and none is named: give redis.url or REGRAFT_REDIS_URL, "
-            "the same as the controller has."
+            "The dashboard has no live view to show: set redis.url or REGRAFT_REDIS_URL to what the controller uses."
         )
     _check_certificate(settings)
     listener = _listen(settings.host, settings.port)
@@ -72,7 +71,7 @@ def _check_certificate(settings: DashboardSettings) -> None:
     try:
         for file in (settings.certificate_file, settings.key_file):
             if "-----BEGIN " not in file.read_text(encoding="utf-8", errors="replace"):
-                raise DashboardError(f"The dashboard cannot be served over TLS: {file} is no PEM file.")
+                raise DashboardError(f"The dashboard cannot be served over TLS: {file} is not a PEM file.")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=_no_passphrase)
     except OSError as error:  # An SSLError is one, too.
@@ -82,7 +81,7 @@ def _check_certificate(settings: DashboardSettings) -> None:
 
 def _no_passphrase() -> str:
     raise DashboardError(
-        "The dashboard cannot be served over TLS: its key is locked by a passphrase. Give one without "
+        "The dashboard cannot be served over TLS: its key has a passphrase. Give one without "
         "that nobody else can read (`openssl pkey -in KEY -out NEW`)."
     )
 
@@ -109,8 +108,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.listen()
     except OSError as error:
         raise DashboardError(
-            f"The dashboard cannot be served on {host}:{port} ({error.strerror}): stop what listens there, or choose "
-            "another with --port and --host."
+            f"The dashboard cannot be served on {host}:{port} ({error.strerror}): stop the process that "
+            "listens there, or choose another address with --port and --host."
         ) from error
     return listener
 

@@ -74,7 +74,9 @@ class OrderDesk:
         """
         digest = self._check(request)
         if self._waiting >= ORDERS_AT_ONCE_MAX:
-            raise OrderRefusedError(429, f"{self._waiting} orders wait for Kafka already: try again in a moment.")
+            raise OrderRefusedError(
+                429, f"{self._waiting} orders are already waiting for Kafka: try again in a moment."
+            )
         now_ms = self._now_ms()
         until_ms = 0 if request.minutes is None else now_ms + int(request.minutes * MINUTE_MS)
         order = Order(
@@ -96,7 +98,7 @@ class OrderDesk:
         if kind.scope == "adaptation" and subject != WHOLE_OVERLAY:
             raise OrderRefusedError(422, f"{kind} concerns the whole overlay: leave the subject out, not {subject!r}.")
         if request.minutes is not None and kind not in MAY_END:
-            raise OrderRefusedError(422, f"{kind} does not end by itself: leave minutes out.")
+            raise OrderRefusedError(422, f"{kind} does not expire: leave minutes out.")
         if request.evacuate and kind is not OrderKind.MAINTAIN:
             raise OrderRefusedError(422, f"Only {OrderKind.MAINTAIN} evacuates, not {kind}.")
         if kind.scope == "plan":
@@ -106,7 +108,7 @@ class OrderDesk:
         if kind.scope == "broker":
             configuration: ShownConfiguration | None = self._board.value("configuration")
             if configuration is None or subject not in configuration.brokers:
-                raise OrderRefusedError(409, f"There is no broker {subject!r} in the overlay that is shown.")
+                raise OrderRefusedError(409, f"There is no broker {subject!r} in the overlay shown.")
         return ""
 
     def _check_member(self, kind: OrderKind, broker: str) -> None:
@@ -129,9 +131,9 @@ class OrderDesk:
         plans: Sequence[ShownPlan] = self._board.value("plans") or ()
         found = next((plan for plan in reversed(plans) if plan.plan == subject), None)
         if found is None:
-            raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} that are shown.")
+            raise OrderRefusedError(409, f"There is no plan {subject!r} among the {len(plans)} shown.")
         if against := against_order(kind, subject, found.phase):
             raise OrderRefusedError(409, f"{against}.")
         if request.plan_digest not in ("", found.digest):
-            raise OrderRefusedError(409, f"{subject} is not the plan that you were shown: review it again.")
+            raise OrderRefusedError(409, f"{subject} is no longer the plan that you were shown: review it again.")
         return found.digest

@@ -42,7 +42,7 @@ class InventoryWatcher:
         """Read the file if it is another one than at the last look."""
         mark = _mark_of(self._path)
         if mark is None:
-            await self._tell_fault(f"there is no inventory at {self._path} yet")
+            await self._tell_fault(f"no inventory exists at {self._path} yet")
             return
         if mark == self._mark:
             return

@@ -163,7 +163,7 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
             raise
         metrics.orders.labels(request.kind, "stored").inc()
         told = {name: value for name, value in msgspec.to_builtins(order).items() if name != "signature"}
-        return {"order": told, "text": "Stored for the controller, which decides what follows."}
+        return {"order": told, "text": "Stored; the controller decides what follows."}
 
     @app.exception_handler(TokenRefusedError)
     async def refuse_token(_: Request, error: TokenRefusedError) -> JSONResponse:

@@ -97,9 +97,10 @@ def create_access_rules(kafka: KafkaAccess, rules: Sequence[AccessRule]) -> None
         except KafkaException as error:
             rule = wanted[binding]
             raise AccessRulesError(
-                f"{rule.principal} could not be given {rule.operation} of {rule.name} at "
-                f"{kafka.bootstrap} ({error.args[0].str()}): has Kafka an authorizer (authorizer.class.name), and may "
-                "this principal alter the cluster?"
+                f"{rule.principal} could not be granted {rule.operation} on {rule.name} at "
+                f"{kafka.bootstrap} ({error.args[0].str()}): check that Kafka has an authorizer "
+                "(authorizer.class.name) "
+                "and that this principal may alter the cluster."
             ) from error
     _wait_seen(admin, kafka, set(wanted))
 
@@ -110,8 +111,8 @@ def _wait_seen(admin: AdminClient, kafka: KafkaAccess, bindings: set[AclBinding]
     while missing := bindings - set(admin.describe_acls(EVERY_RULE, request_timeout=TIMEOUT_S).result()):
         if time.monotonic() > deadline_s:
             raise AccessRulesError(
-                f"Kafka at {kafka.bootstrap} does not go by {len(missing)} of {len(bindings)} rights after "
-                f"{SEEN_S_MAX:g} s: ask its log."
+                f"Kafka at {kafka.bootstrap} has not applied {len(missing)} of {len(bindings)} rights after "
+                f"{SEEN_S_MAX:g} s: see its log."
             )
         time.sleep(SEEN_POLL_S)
 

@@ -38,4 +38,4 @@ def is_disk_full(error: OSError) -> bool:
 
 def tell_disk_full(error: OSError) -> str:
     """Return the sentence for a user whose write failed for lack of space."""
-    return f"The disk of {error.filename or 'the run directory'} is full: make room and start again."
+    return f"The disk of {error.filename or 'the run directory'} is full: free some space and start again."

@@ -46,19 +46,19 @@ def check_kafka(kafka: KafkaAccess, topics: Sequence[str] = (), timeout_s: float
 def _check_server(server: str, security: KafkaSecurity, timeout_s: float) -> KafkaFault | None:
     host, _, port = server.rpartition(":")
     if not host or not port.isdecimal():
-        return KafkaFault(f"{server!r} is no address", "Give the servers as host:port, several with commas.")
+        return KafkaFault(f"{server!r} is not an address", "Give the servers as host:port, separated by commas.")
     host = host.strip("[]")
     try:
         socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
     except OSError as error:
-        return KafkaFault(f"the name {host} does not resolve ({error.strerror})", "Correct the name, or ask the DNS.")
+        return KafkaFault(f"the name {host} does not resolve ({error.strerror})", "Correct the name, or check DNS.")
     try:
         with socket.create_connection((host, int(port)), timeout_s) as connection:
             return _check_tls(connection, server, host, security) if security.tls else None
     except TimeoutError:
-        return KafkaFault(f"{server} does not answer within {timeout_s:g} s", "Look for a firewall, or a wrong port.")
+        return KafkaFault(f"{server} does not answer within {timeout_s:g} s", "Check for a firewall or a wrong port.")
     except OSError as error:
-        to_do = "Start Kafka, or correct the port; does it listen on this address?"
+        to_do = "Start Kafka, or correct the port; check that it listens on this address."
         return KafkaFault(f"port {port} of {host} is closed ({error.strerror or error})", to_do)
 
 
@@ -75,21 +75,19 @@ def _check_tls(connection: socket.socket, server: str, host: str, security: Kafk
         return _certificate_fault(error, server, host)
     except (ssl.SSLError, ConnectionError) as error:
         reason = getattr(error, "reason", None) or "it closed the connection"
-        to_do = "Ask for its TLS port, or set kafka.security.tls to false where the network is your own."
+        to_do = "Use its TLS port, or set kafka.security.tls to false if the network is trusted."
         return KafkaFault(f"{server} does not speak TLS ({reason})", to_do)
 
 
 def _certificate_fault(error: ssl.SSLCertVerificationError, server: str, host: str) -> KafkaFault:
     if error.verify_code in (HOST_MISMATCH, ADDRESS_MISMATCH):
-        to_do = "Use a name that it is for, or have one made for this name."
-        return KafkaFault(f"the certificate of {server} is of another name than {host}", to_do)
+        to_do = "Use a name that the certificate covers, or have one issued for this name."
+        return KafkaFault(f"the certificate of {server} is for another name than {host}", to_do)
     if error.verify_code in (EXPIRED, NOT_YET_VALID):
         is_over = error.verify_code == EXPIRED
         what = "has expired" if is_over else "is not valid yet"
-        return KafkaFault(
-            f"the certificate of {server} {what}", "Have it renewed, and look at the clocks of both sides."
-        )
-    to_do = "Name its authority's certificate in kafka.security.ca_file, once you know that it is the right one."
+        return KafkaFault(f"the certificate of {server} {what}", "Renew it, and check the clocks on both sides.")
+    to_do = "Name its authority's certificate in kafka.security.ca_file, once you have verified it."
     return KafkaFault(f"the certificate of {server} is not trusted ({error.verify_message})", to_do)
 
 
@@ -110,15 +108,17 @@ def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault
     refused = next((error for error in errors if error.code() == KafkaError._AUTHENTICATION), None)
     if refused is not None and "upported" in refused.str():
         to_do = "Set kafka.security.mechanism to one of them."
-        return KafkaFault(f"{kafka.bootstrap} does not take {security.mechanism} ({_short(refused.str())})", to_do)
+        return KafkaFault(f"{kafka.bootstrap} does not accept {security.mechanism} ({_short(refused.str())})", to_do)
     if refused is not None:
-        to_do = "Correct kafka.security.username, or the password where password_file or password_variable says."
-        return KafkaFault(f"{kafka.bootstrap} refuses the credentials of {security.username or 'nobody'}", to_do)
+        to_do = "Correct kafka.security.username, or the password that password_file or password_variable names."
+        return KafkaFault(
+            f"{kafka.bootstrap} refuses the credentials of {security.username or 'an anonymous client'}", to_do
+        )
     if "ertificate" in reasons:
         to_do = "Name one that it trusts in kafka.security.certificate_file and key_file."
-        return KafkaFault(f"{kafka.bootstrap} wants another certificate of the client", to_do)
-    to_do = f"Compare with Kafka's listeners: it was asked by {security.protocol}, as kafka.security says."
-    return KafkaFault(f"{kafka.bootstrap} takes connections and does not answer ({_short(reasons)})", to_do)
+        return KafkaFault(f"{kafka.bootstrap} does not accept the client certificate", to_do)
+    to_do = f"Compare with Kafka's listeners: the connection used {security.protocol}, as kafka.security says."
+    return KafkaFault(f"{kafka.bootstrap} accepts connections but does not answer ({_short(reasons)})", to_do)
 
 
 def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
@@ -137,7 +137,7 @@ def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str],
             elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 barred.append(name)
             else:
-                return KafkaFault(f"{kafka.bootstrap} does not describe {name} ({error.args[0].str()})", "Ask its log.")
+                return KafkaFault(f"{kafka.bootstrap} does not describe {name} ({error.args[0].str()})", "See its log.")
         else:
             if operations and not operations & {AclOperation.READ, AclOperation.WRITE, AclOperation.ALL}:
                 barred.append(name)
@@ -145,7 +145,7 @@ def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str],
     if barred and len(barred) == len(topics) - len(missing):
         to_do = "Give it the rights that docs/security.md lists."
         return KafkaFault(f"{who} may not read or write any topic, such as {barred[0]}", to_do)
-    found = f", {len(missing)} of {len(topics)} topics are not made yet" if missing else ", all topics are there"
+    found = f", {len(missing)} of {len(topics)} topics are missing" if missing else ", all topics are there"
     shown = ", ".join(barred[:SHOWN_MAX]) + (" ..." if len(barred) > SHOWN_MAX else "")
     return f"{found}; {who} may not read or write {shown}" if barred else found
 

@@ -63,7 +63,7 @@ def shape_faults(topic: Topic, partitions: int, replicas: int, broker_count: int
     if partitions < topic.partitions:
         found.append(f"partitions is {partitions}, not {topic.partitions}")
     if partitions > topic.partitions and topic.is_one_log:
-        found.append(f"partitions is {partitions}, not {topic.partitions}: its records have one order")
+        found.append(f"partitions is {partitions}, not {topic.partitions}: its records need one order")
     wanted = durability_of(broker_count).replicas
     if replicas < wanted:
         found.append(f"replicas is {replicas}, not {wanted}, with {broker_count} brokers")

@@ -34,7 +34,7 @@ class ConnectionSecurity:
     with a certificate of a trusted authority answer.
     ``username``: the user to log in as; with OAUTHBEARER the id of the client.
     ``password_file``, ``password_variable``: the file that holds its password, or the name of the environment variable
-    that does; with OAUTHBEARER the secret of the client. The password itself is no setting.
+    that does; with OAUTHBEARER the secret of the client. The password itself is not a setting.
     """
 
     ca_file: Path | None = None
@@ -144,5 +144,5 @@ def _unreadable(file: Path) -> str:
     except OSError as error:
         return error.strerror or str(error)
     except UnicodeDecodeError:
-        return "it is no text"
+        return "it is not text"
     return ""

@@ -138,7 +138,7 @@ def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was quicker: check it below
                 raise StackError(
-                    f"Topic {name} could not be created ({error.args[0].str()}): ask Kafka's log."
+                    f"Topic {name} could not be created ({error.args[0].str()}): see Kafka's log."
                 ) from error
     return created
 
@@ -149,7 +149,7 @@ def _wait_seen(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
     while not names <= _cluster(admin, bootstrap).topics.keys():
         if time.monotonic() > deadline_s:
             missing = ", ".join(sorted(names - _cluster(admin, bootstrap).topics.keys()))
-            raise StackError(f"Topics {missing} did not appear within {SEEN_WAIT_S_MAX:g} s: ask Kafka's log.")
+            raise StackError(f"Topics {missing} did not appear within {SEEN_WAIT_S_MAX:g} s: see Kafka's log.")
         time.sleep(0.05)
 
 

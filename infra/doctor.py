@@ -114,7 +114,7 @@ def _extras() -> Finding:
     if missing := missing_extras(LOOP_EXTRAS):
         to_do = "A stage alone may not need them."
         return Finding("packages", FindingStatus.WARN, tell_missing("The whole loop", missing), to_do)
-    return Finding("packages", FindingStatus.OK, "installed outside a checkout: no lock to compare with")
+    return Finding("packages", FindingStatus.OK, "installed outside a checkout: there is no lock to compare with")
 
 
 def package_faults(lock: str) -> list[str]:
@@ -171,7 +171,7 @@ def _valkey() -> Finding:
 def _cores() -> Finding:
     cores = os.cpu_count() or 1
     if cores < CORES_MIN:
-        to_do = f"The demo is made for {CORES_MIN} cores or more: expect late windows, or slow it down."
+        to_do = f"The demo is designed for {CORES_MIN} cores or more: expect late windows, or slow it down."
         return Finding("cores", FindingStatus.WARN, str(cores), to_do)
     return Finding("cores", FindingStatus.OK, str(cores))
 
@@ -191,7 +191,7 @@ def _disk(name: str, directory: Path, free_mb_min: int) -> Finding:
         to_do = f"At least {free_mb_min} MB are needed: free some space, or choose a directory on another disk."
         return Finding(name, FindingStatus.MISSING, found, to_do)
     if found_mb < DISK_MB_EASY:
-        return Finding(name, FindingStatus.WARN, found, f"Long runs want {DISK_MB_EASY} MB: free some space.")
+        return Finding(name, FindingStatus.WARN, found, f"Long runs need {DISK_MB_EASY} MB: free some space.")
     return Finding(name, FindingStatus.OK, found)
 
 
@@ -227,13 +227,15 @@ def _servers(
             yield Finding("redis server", FindingStatus.OK, f"{shown} answers")
         else:
             to_do = "Correct redis.url and redis.security; without a URL the demo starts its own server."
-            yield Finding("redis server", FindingStatus.MISSING, f"{shown} does not answer, or not to us", to_do)
+            yield Finding(
+                "redis server", FindingStatus.MISSING, f"{shown} does not answer, or refuses this client", to_do
+            )
 
 
 def _durable(broker_count: int) -> Finding:
     note = durability_note(broker_count)
     if note:
-        return Finding("kafka replicas", FindingStatus.WARN, note, "Give the cluster three brokers before it matters.")
+        return Finding("kafka replicas", FindingStatus.WARN, note, "Run three Kafka brokers in production.")
     return Finding("kafka replicas", FindingStatus.OK, f"{broker_count} brokers")
 
 
@@ -244,6 +246,6 @@ def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
     found = ", ".join(f"{broker} {offset_ms:+d} ms" for broker, offset_ms in shown.items())
     found = f"to Kafka's: {found}{f', and {more} nearer' if more else ''}"
     if any(abs(offset_ms) > CLOCK_OFFSET_MS_MAX for offset_ms in shown.values()):
-        to_do = f"Run chrony or NTP on each broker's machine and on Kafka's: {CLOCK_OFFSET_MS_MAX} ms are allowed."
+        to_do = f"Run chrony or NTP on every broker's machine and on Kafka's: {CLOCK_OFFSET_MS_MAX} ms are allowed."
         return Finding("brokers' clocks", FindingStatus.WARN, found, to_do)
     return Finding("brokers' clocks", FindingStatus.OK, found)

@@ -70,7 +70,7 @@ class HadoopPath:
             raise NotImplementedError("Hadoop makes directories so alone")
         with self._opened() as (system, place):
             if not system.mkdirs(place):
-                raise OSError(errno.EEXIST, "there is a file of that name", self.uri)
+                raise OSError(errno.EEXIST, "a file with that name exists", self.uri)
 
     def read_bytes(self) -> bytes:
         """Return what a file holds. Raises FileNotFoundError."""

@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> int:
 
 
 def show_lines(lines: Iterable[str], out: TextIO, stopwatch_s: Callable[[], float] = time.monotonic) -> None:
-    """Show each line as it comes, over the one before on a terminal, and how long the newest one has been shown.
+    """Show each line at once, over the one before on a terminal, and how long the newest one has been shown.
 
     Lines are read by a thread, since reading them blocks for as long as pip has nothing to say.
     """

@@ -45,7 +45,7 @@ class OrderJudge:
         kind, written_ms = message.timestamp()
         key = (message.key() or b"").decode(errors="replace")
         if order is None:
-            refusal = "it takes an order out of the topic, and nobody does: an order is withdrawn by another order"
+            refusal = "it deletes an order from the topic: withdraw an order by another order instead"
         else:
             is_by_kafka = kind == TIMESTAMP_LOG_APPEND_TIME
             refusal = self.refusal(order, key, written_ms, is_by_kafka=is_by_kafka)
@@ -60,9 +60,9 @@ class OrderJudge:
         if key != order.key:
             return f"its record has the key {key[:KEY_LENGTH_MAX]!r}, that of such an order is {order.key!r}"
         if not order.signature and not order.key_name:
-            return "" if self._allow_unsigned else "nobody has signed it, and orders.allow_unsigned is off"
+            return "" if self._allow_unsigned else "it is unsigned, and orders.allow_unsigned is off"
         if self._keys.fault:
-            return f"nobody knows whether its key {order.key_name!r} is trusted: {self._keys.fault}"
+            return f"it is unknown whether its key {order.key_name!r} is trusted: {self._keys.fault}"
         trusted = self._keys.by_name.get(order.key_name)
         if trusted is None:
             return f"its key {order.key_name!r} is not trusted"
@@ -75,13 +75,14 @@ class OrderJudge:
     def _against_time(self, order: Order, written_ms: int, is_by_kafka: bool) -> str:
         if not is_by_kafka:
             return (
-                "its topic keeps the times of writers, so nobody knows how old it is: set the topic's "
+                "its topic keeps the times of writers, so its age is unknown: set the topic's "
                 "message.timestamp.type to LogAppendTime"
             )
         if not written_ms - ORDER_AGE_MS_MAX <= order.time_ms <= written_ms + ORDER_AHEAD_MS_MAX:
             return (
                 f"it was signed {(written_ms - order.time_ms) / 1000:,.0f} s before Kafka got it, allowed are "
-                f"{-ORDER_AHEAD_MS_MAX // 1000} to {ORDER_AGE_MS_MAX // 1000} s: is it a copy, or a clock wrong?"
+                f"{-ORDER_AHEAD_MS_MAX // 1000} to {ORDER_AGE_MS_MAX // 1000} s: check for a copied order "
+                "or a wrong clock"
             )
         if not 0 < len(order.nonce) <= NONCE_LENGTH_MAX:
             return f"its nonce has {len(order.nonce)} characters: 1 to {NONCE_LENGTH_MAX}"
@@ -89,7 +90,7 @@ class OrderJudge:
         if (order.key_name, order.nonce) in self._nonces:
             return "it is a copy of an order that was given before"
         if len(self._nonces) >= NONCES_MAX:
-            return f"{NONCES_MAX} orders came within minutes, no more are taken until these are old"
+            return f"{NONCES_MAX} orders arrived within minutes, and no more are accepted until these are old"
         self._nonces[order.key_name, order.nonce] = written_ms
         return ""
 
@@ -105,11 +106,11 @@ def _against_key(trusted: TrustedKey, order: Order, written_ms: int) -> str:
     if trusted.is_revoked:
         return f"the key {trusted.name} is revoked"
     if written_ms > trusted.not_after_ms:
-        return f"the key {trusted.name} ended at {time_text(trusted.not_after_ms)}"
+        return f"the key {trusted.name} expired at {time_text(trusted.not_after_ms)}"
     if order.kind not in trusted.kinds:
         return f"the key {trusted.name} may {', '.join(sorted(trusted.kinds)) or 'order nothing'}, not {order.kind}"
     if order.by != trusted.name and not trusted.is_for_others:
-        return f"the key {trusted.name} speaks for {trusted.name} only, not for {order.by}"
+        return f"the key {trusted.name} signs for {trusted.name} only, not for {order.by}"
     return ""
 
 

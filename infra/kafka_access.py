@@ -27,10 +27,11 @@ class KafkaSecurity(ConnectionSecurity):
 
     ``tls``: whether connections are encrypted, and the servers' certificates checked.
     ``mechanism``: how clients log in by SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no SASL.
-    ``token_url``: with OAUTHBEARER, where a token is had for username and password (OAuth 2.0 client credentials);
-    over https its certificate is checked by ca_file, too. ``token_scope``: the scope to ask for, none for no scope.
-    ``allow_unencrypted_login``: whether SASL may be used without TLS; the password, or what it can be guessed from,
-    can then be read on the network.
+    ``token_url``: with OAUTHBEARER, where username and password are exchanged for a token (OAuth 2.0 client
+    credentials); over https its certificate is checked by ca_file, too. ``token_scope``: the scope to ask for, none for
+    no scope.
+    ``allow_unencrypted_login``: whether SASL may be used without TLS; the password, or enough to guess it, can then be
+    read on the network.
     """
 
     tls: bool = False
@@ -89,7 +90,7 @@ class KafkaSecurity(ConnectionSecurity):
             named = [name for name in names if getattr(self, name) is not None]
             found += [f"{name} is given, but tls is false: set tls, or leave it out" for name in named]
             if not self.check_host_name:
-                found.append("check_host_name is false, but tls is false, too: there is no certificate to check")
+                found.append("check_host_name is false, but so is tls: there is no certificate to check")
         if self.mechanism is not None and not self.tls and not self.allow_unencrypted_login:
             found.append(
                 f"mechanism is {self.mechanism} without tls: set tls, or allow_unencrypted_login where nobody else can "
@@ -108,7 +109,7 @@ class KafkaSecurity(ConnectionSecurity):
         if self.mechanism == OAUTHBEARER:
             return [*found, *self._token_faults()]
         named = [name for name in ("token_url", "token_scope") if getattr(self, name) is not None]
-        return found + [f"{name} is given with {self.mechanism}: only {OAUTHBEARER} has tokens" for name in named]
+        return found + [f"{name} is given with {self.mechanism}: only {OAUTHBEARER} uses tokens" for name in named]
 
     def _token_faults(self) -> list[str]:
         url = self.token_url or ""
@@ -117,7 +118,7 @@ class KafkaSecurity(ConnectionSecurity):
         if not url.startswith(("https://", "http://")):
             return [f"token_url is {self.token_url}: {OAUTHBEARER} needs an https address to ask for a token"]
         if url.startswith("http://") and not self.allow_unencrypted_login:
-            return [f"token_url is {url}: take https, or set allow_unencrypted_login"]
+            return [f"token_url is {url}: use https, or set allow_unencrypted_login"]
         return []
 
     def _login_options(self) -> dict[str, object]:

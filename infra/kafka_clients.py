@@ -24,7 +24,7 @@ OnError = Callable[[KafkaError], None]
 
 LOG_PAUSE_S = 10.0  # While Kafka is unavailable, a process logs it at most this often.
 COMMON: Mapping[str, Option] = {
-    "log_level": 0,  # librdkafka's own lines are no JSON, one for each refused connection: errors come by callback.
+    "log_level": 0,  # librdkafka's own lines are not JSON, one for each refused connection: errors come by callback.
     "reconnect.backoff.max.ms": 1_000,  # After an outage nobody should wait longer than Kafka itself needs.
 }
 

@@ -60,7 +60,7 @@ class KafkaCluster:
         """Kill a broker at once (SIGKILL); it is not started again."""
         pid = self.supervisor.pid(_name(node))
         if pid is None:
-            raise KafkaError(f"Kafka broker {node} is not running: kill one that is.")
+            raise KafkaError(f"Kafka broker {node} is not running: choose one that is.")
         psutil.Process(pid).kill()
 
     def brokers(self) -> int:

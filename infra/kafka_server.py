@@ -307,7 +307,7 @@ def format_data(
     files.format_arguments.unlink()
     if answer.returncode != 0:
         lines = (answer.stderr or answer.stdout).strip().splitlines() or ["no output"]
-        raise KafkaError(f"Kafka's data directory {files.data} could not be prepared ({lines[0]}): see its disk.")
+        raise KafkaError(f"Kafka's data directory {files.data} could not be prepared ({lines[0]}): check its disk.")
 
 
 def kafka_process(files: KafkaFiles, command: tuple[str, ...], ready: Callable[[], bool]) -> Service:

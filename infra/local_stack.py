@@ -175,7 +175,7 @@ class LocalStack:
         if not is_kafka_ready(KafkaAccess(external, security=self.kafka_security), EXTERNAL_TIMEOUT_S):
             raise StackError(
                 f"Kafka at {external} ({BOOTSTRAP_VARIABLE}) did not answer within {EXTERNAL_TIMEOUT_S:g} s: "
-                "`regraft doctor` says why; correct the settings, or unset the variable and a local broker is started."
+                "`regraft doctor` says why; correct the settings, or unset the variable to start a local broker."
             )
         return external
 
@@ -191,7 +191,7 @@ class LocalStack:
         if not is_redis_ready(external, EXTERNAL_TIMEOUT_S, self.redis_security):
             raise StackError(
                 f"The Redis or Valkey server named in {REDIS_VARIABLE} or REDIS_URL did not answer within "
-                f"{EXTERNAL_TIMEOUT_S:g} s: correct the URL, or unset the variable and a local server is started."
+                f"{EXTERNAL_TIMEOUT_S:g} s: correct the URL, or unset the variable to start a local server."
             )
         return external
 

@@ -23,7 +23,7 @@ class LogStream:
         """Write one line, and return its length also where it is lost."""
         try:
             if self.lost:
-                self._stream.write(f"{self.lost} lines of this log are missing here: there was no room for them.\n")
+                self._stream.write(f"{self.lost} lines of this log are missing here: there was no space for them.\n")
             self._stream.write(line)
             self._stream.flush()
         except OSError:

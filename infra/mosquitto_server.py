@@ -45,7 +45,7 @@ def find_mosquitto() -> Path:
         return Path(found or ELSEWHERE)
     raise NoMosquittoError(
         "No Mosquitto was found on PATH or in /usr/sbin: install it (Debian and Ubuntu: apt-get install mosquitto); "
-        "there is no Python package that has it."
+        "no Python package provides it."
     )
 
 

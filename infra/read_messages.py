@@ -102,9 +102,7 @@ def find_names(kafka: KafkaAccess, topic: Topic, namespace: str) -> list[str]:
             return names_found(consumer, topic, namespace, CALL_S)
         except KafkaException as error:
             reason = error.args[0].str()
-            raise UnreadableTopicError(
-                f"Kafka at {kafka.bootstrap} does not say which topics it has: {reason}."
-            ) from error
+            raise UnreadableTopicError(f"Kafka at {kafka.bootstrap} does not list its topics: {reason}.") from error
 
 
 def _up_to_end(
@@ -113,7 +111,7 @@ def _up_to_end(
     """Yield the messages from these starts, ``unread`` by (topic, partition).
 
     What is left in ``unread`` was not read to its end in time. The end is found by the reader's position: marks of
-    transactions take offsets, too, and are no messages.
+    transactions take offsets, too, and are not messages.
     """
     consumer.assign(starts)
     deadline_s = time.monotonic() + wait_s_max
@@ -130,8 +128,8 @@ def _check_read(unread: set[tuple[str, int]], count: int, wait_s_max: float) -> 
     if unread:
         left = ", ".join(sorted({name for name, _ in unread}))
         raise UnreadableTopicError(
-            f"{left} could not be read to the end in {wait_s_max:g} s ({count} records came): "
-            "ask Kafka's log whether the broker is well."
+            f"{left} could not be read to the end in {wait_s_max:g} s ({count} records received): "
+            "see Kafka's log whether the broker is healthy."
         )
 
 

@@ -36,12 +36,12 @@ class RedisAccess:
         if not self.is_tls:
             names = ("ca_file", "certificate_file", "key_file")
             named = [name for name in names if getattr(security, name) is not None]
-            found += [f"{name} is given, but the URL is not rediss://: name the server by that" for name in named]
+            found += [f"{name} is given, but the URL is not rediss://: use such a URL" for name in named]
         has_password = security.password_file is not None or security.password_variable is not None
         if security.username is not None and not has_password:
             found.append("username is given without password_file or password_variable: give one of them")
         if has_password and "@" in urlsplit(self.url).netloc:
-            found.append("a password is named, and the URL holds credentials, too: leave them out of the URL")
+            found.append("a password is named, but the URL holds credentials as well: remove them from the URL")
         return found
 
     def client_options(self) -> dict[str, Any]:

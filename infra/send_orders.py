@@ -44,5 +44,5 @@ def send_order(
         reason = faults[0] if faults else f"no answer within {wait_s_max:g} s"
         raise OrderNotStoredError(
             f"The order to {order.kind} {order.subject} was not stored in {topic} at {kafka.bootstrap} ({reason}): "
-            "is Kafka up, and are the topics there (regraft topics --create)?"
+            "check that Kafka runs and that the topics exist (regraft topics --create)."
         )

@@ -66,7 +66,7 @@ class Pulse:
         silent_s = self._stopwatch_s() - self._beat_s
         if silent_s <= self._silence_s_max:
             return None
-        return f"{self._what} has not turned for {silent_s:.1f} s, at most {self._silence_s_max:g} s are usual"
+        return f"{self._what} has not run for {silent_s:.1f} s; at most {self._silence_s_max:g} s are normal"
 
 
 class MetricsServer:
@@ -105,8 +105,8 @@ def serve_metrics(registry: CollectorRegistry, host: str, port: int, health: Cal
     except (OSError, OverflowError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise MetricsPortError(
-            f"Metrics cannot be served on {host}:{port} ({reason}): stop what listens there, or choose another "
-            "metrics_port or metrics_host."
+            f"Metrics cannot be served on {host}:{port} ({reason}): stop the process that listens there, or choose "
+            "another metrics_port or metrics_host."
         ) from error
     server.set_app(_application(registry, health))
     log.info("metrics_listening", host=host, port=server.server_address[1])
@@ -161,7 +161,7 @@ class _QuietHandler(WSGIRequestHandler):
     timeout = REQUEST_TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a scrape every few seconds is no news."""
+        """Log nothing: a scrape every few seconds is not news."""
 
 
 def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> WSGIApplication:
@@ -187,7 +187,7 @@ def _ask(health: Callable[[], Health]) -> Health:
     try:
         return health()
     except Exception as error:  # whatever it is, the stage cannot claim to be healthy
-        return Health(is_ready=False, faults=(f"the stage cannot say how it is: {type(error).__name__}: {error}",))
+        return Health(is_ready=False, faults=(f"the stage cannot report its health: {type(error).__name__}: {error}",))
 
 
 def _respond(start_response: StartResponse, status: str, document: dict[str, Any]) -> list[bytes]:

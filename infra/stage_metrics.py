@@ -52,5 +52,7 @@ class StageMetrics:
 
     def _describe(self, name: str, type_: str, labels: Sequence[str], text: str) -> None:
         if not text.endswith("."):
-            raise ValueError(f"metric {self._prefix}{name} is described by {text!r}: a sentence that ends with a stop")
+            raise ValueError(
+                f"metric {self._prefix}{name} is described by {text!r}: write a sentence that ends with a full stop"
+            )
         self.described.append(MetricInfo(self._prefix + name, type_, tuple(labels), text))

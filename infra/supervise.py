@@ -33,7 +33,7 @@ LOG_TAIL_BYTES = 4_000
 KILL_WAIT_S = 5.0
 OWN_NAME = "supervisor"
 TOO_SLOW = (
-    " If its log shows no fault, this machine is busy or slow: wait longer with a higher run.patience, {patience:g} now"
+    " If its log shows no fault, this machine is busy or slow: raise run.patience, {patience:g} now"
     " (`--set run.patience=3`, for `regraft servers` `--patience 3`)."
 )
 WRAPPER = Path(__file__).with_name("die_with_parent.py")
@@ -143,7 +143,7 @@ class Supervisor:
         self._children[service.name] = child
         self._call(lambda: self._spawn(child))
         if not child.settled.wait(self._ready_s_max(service) + service.grace_s + 2 * KILL_WAIT_S):
-            raise RuntimeError(f"The probe of service {service.name} does not return: bound its time.")
+            raise RuntimeError(f"The probe of service {service.name} does not return: set a time limit.")
         if child.failure:
             self._children.pop(service.name, None)
             raise ServiceFailedError(child.failure, _tail(service.log_file))

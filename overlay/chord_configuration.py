@@ -28,7 +28,7 @@ class ChordConfiguration:
 
     ``ids[i]`` is the ring ID of ``brokers[i]``; ``brokers`` and ``homes`` are sorted, so that equal overlays are equal
     values. ``homes`` names (user, home) where it is known. Raises RingError when two brokers have one ID, ValueError
-    when a home is no broker.
+    when a home is not a broker.
     """
 
     KIND: ClassVar[str] = "ring"
@@ -200,7 +200,7 @@ class ChordConfiguration:
     def target_of(self, plan: Plan) -> ChordConfiguration:
         """Return the ring that the plan leads to, without homes.
 
-        Raises RingError when its IDs are no ring, ValueError when it is a tree or names other brokers than its own.
+        Raises RingError when its IDs are not a ring, ValueError when it is a tree or names other brokers than its own.
         """
         if not plan.ring_target:
             raise ValueError(
@@ -241,7 +241,7 @@ class ChordConfiguration:
     def of_fields(cls, brokers: Sequence[str], fields: Mapping[str, Any]) -> Self | None:
         """Return the ring of epoch 0 from an inventory's JSON, None when that holds no ring.
 
-        Raises KeyError, TypeError or ValueError when the IDs cannot be read or are no ring.
+        Raises KeyError, TypeError or ValueError when the IDs cannot be read or are not a ring.
         """
         if "ring" not in fields:
             return None

@@ -1,6 +1,6 @@
 """A Chord ring: node positions with fixed IDs, their finger tables and the routes that greedy lookup takes.
 
-Positions are 0 .. n - 1 in the order of the IDs. Which broker stands at which position is not known here
+Positions are 0 .. n - 1 in the order of the IDs. Which broker stands at which position is unknown here
 (:mod:`overlay.chord_configuration`).
 
 Source: Stoica et al., Chord, SIGCOMM 2001; Zhao13, section 3. A finger that is the target counts as a hit (inclusive

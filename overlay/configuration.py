@@ -154,8 +154,8 @@ class Configuration:
         """Return the configuration with links exchanged and the publishers of ``homes`` moved, at a later epoch.
 
         Links of brokers that are lost are gone, named in ``removed`` or not; publishers at brokers that are gone have
-        no home. Raises NotATreeError when the result is no tree, ValueError when a removed link is absent, an added
-        one is present, a home is no broker, ``change`` does not fit or the epoch does not grow.
+        no home. Raises NotATreeError when the result is not a tree, ValueError when a removed link is absent, an added
+        one is present, a home is not a broker, ``change`` does not fit or the epoch does not grow.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
@@ -169,7 +169,7 @@ class Configuration:
             present.remove(pair)
         for pair in added:
             if pair in present:
-                raise ValueError(f"link {pair[0]}-{pair[1]} cannot be added: it is in epoch {self.epoch} already")
+                raise ValueError(f"link {pair[0]}-{pair[1]} cannot be added: it is already in epoch {self.epoch}")
             present.add(pair)
         gone = change.left | change.lost
         kept = {publisher: home for publisher, home in self.home_of.items() if home not in gone}
@@ -186,7 +186,7 @@ class Configuration:
     def target_of(self, plan: Plan) -> Configuration:
         """Return the tree that the plan leads to, without homes.
 
-        Raises NotATreeError when its links are no tree over its brokers, ValueError when it leads to a ring.
+        Raises NotATreeError when its links are not a tree over its brokers, ValueError when it leads to a ring.
         """
         if plan.ring_target:
             raise ValueError(
@@ -228,7 +228,7 @@ class Configuration:
     def of_fields(cls, brokers: Sequence[str], fields: Mapping[str, Any]) -> Self | None:
         """Return the tree of epoch 0 from an inventory's JSON, None when that holds no tree.
 
-        Raises TypeError or ValueError when the links cannot be read, NotATreeError when they are no tree.
+        Raises TypeError or ValueError when the links cannot be read, NotATreeError when they are not a tree.
         """
         if "links" not in fields:
             return None

@@ -118,10 +118,10 @@ class DeliverySets:
         """Return V(n) as it would have been with each publisher of ``homes`` at that broker; others stay.
 
         A subscriber gets the same wherever the publisher is, so only the publisher's own bit moves. Raises ValueError
-        when ``delivered`` is not known, KeyError for a home that is no broker.
+        when ``delivered`` is not known, KeyError for a home that is not a broker.
         """
         if self.delivered is None:
-            raise ValueError("published and delivered are not reported apart: publishers cannot be moved")
+            raise ValueError("published and delivered are not reported separately: publishers cannot be moved")
         row = {broker: position for position, broker in enumerate(self.brokers)}
         placed = [(place, row[homes[name]]) for place, (name, _) in enumerate(self.columns) if name in homes]
         if not placed:
@@ -140,7 +140,7 @@ class DeliverySets:
         KeyError for a broker that is none.
         """
         if self.delivered is None:
-            raise ValueError("published and delivered are not reported apart: subscribers cannot be moved")
+            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         row = {broker: position for position, broker in enumerate(self.brokers)}
         delivered = self.delivered.copy()
         for broker in moved:
@@ -155,7 +155,7 @@ class DeliverySets:
         ``homes`` and errors are as in :meth:`with_subscribers_moved`.
         """
         if self.delivered is None:
-            raise ValueError("published and delivered are not reported apart: subscribers cannot be moved")
+            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         words = delivered | (self.words & ~self.delivered)
         known = {name: home for name, home in homes.items() if home in self.brokers}
         return replace(self, words=words, delivered=delivered).at_homes(known)
@@ -198,7 +198,7 @@ class DeliverySets:
         delivered nowhere is an empty set. Raises ValueError when ``delivered`` is not known.
         """
         if self.delivered is None:
-            raise ValueError("published and delivered are not reported apart: build it with both")
+            raise ValueError("published and delivered are not reported separately: build it with both")
         names = tuple(sorted({name for name, _ in self.columns}))
         place_of = {name: place for place, name in enumerate(names)}
         owner = np.array([place_of[name] for name, _ in self.columns], dtype=np.uint64)

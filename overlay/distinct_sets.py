@@ -18,7 +18,7 @@ Counts = NDArray[np.int64]
 def distinct_sets(words: Words) -> tuple[Words, Counts]:
     """Return the distinct V(n), shape (sets, words of brokers), and how many notifications have each.
 
-    ``words`` (brokers, columns) has a bit for each notification; bits that no broker has set are no notification.
+    ``words`` (brokers, columns) has a bit for each notification; bits that no broker has set stand for no notification.
     Cost O(brokers * columns) on words.
     """
     parts = [_by_notification(words[:, at : at + COLUMNS_AT_ONCE]) for at in range(0, words.shape[1], COLUMNS_AT_ONCE)]

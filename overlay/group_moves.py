@@ -56,7 +56,7 @@ class _Walk:
         self, configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
     ) -> None:
         if sets.delivered is None:
-            raise ValueError("published and delivered are not reported apart: subscribers cannot be moved")
+            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         self._words, self.delivered = sets.words, sets.delivered
         self._costs = inventory.link_cost / max(sets.span_s, 1e-9)
         self._kept = _published_at_home(sets, homes)

@@ -77,7 +77,7 @@ class Inventory:
         if places is not None and (places.shape != (count, 2) or not np.isfinite(places).all()):
             raise InventoryError(f"positions must be {count} pairs of finite numbers, got shape {places.shape}")
         if self.prices is not None and len(self.prices.access_per_gb) != count:
-            raise InventoryError(f"prices are of {len(self.prices.access_per_gb)} brokers, there are {count}")
+            raise InventoryError(f"prices cover {len(self.prices.access_per_gb)} brokers, but there are {count}")
         if self.prices is not None and not isinstance(self.bootstrap, Configuration):
             raise InventoryError(f"prices are given for a {self.bootstrap.KIND}: only trees are charged, remove them")
         self._check_agents()
@@ -85,11 +85,11 @@ class Inventory:
     def _check_agents(self) -> None:
         for broker, agent in self.agent_of.items():
             if broker not in self.index:
-                raise InventoryError(f"agents names {broker!r}, which is no broker of it: correct or remove it")
+                raise InventoryError(f"agents names {broker!r}, which is not a broker of it: correct or remove it")
             if not isinstance(agent, str) or not AGENT_PATTERN.fullmatch(agent):
                 raise InventoryError(
-                    f"the agent of {broker} is {agent!r}: 1 to 64 letters, digits, _ or - are wanted, leave out a "
-                    "broker that has none"
+                    f"the agent of {broker} is {agent!r}: 1 to 64 letters, digits, _ or - are allowed; leave out a "
+                    "broker that has no agent"
                 )
 
     def broker_topics(self, namespace: str) -> BrokerTopics:
@@ -151,7 +151,7 @@ class Inventory:
         if wanted == self.brokers:
             return self
         if unknown := [broker for broker in wanted if broker not in self.index]:
-            raise InventoryError(f"{unknown[0]} and {len(unknown) - 1} more are no brokers of the {len(self.brokers)}")
+            raise InventoryError(f"{unknown[0]} and {len(unknown) - 1} more are not among the {len(self.brokers)}")
         rows = [self.index[broker] for broker in wanted]
         return Inventory(
             wanted,

@@ -1,7 +1,7 @@
 """The cheapest links that make one tree of fragments, under caps on the links of each broker.
 
 In: what each link would cost, which fragment each broker is in, and how many more links each may have. Out: links.
-Where fragments come from and what a link is worth is not known here.
+Where fragments come from and what a link is worth is unknown here.
 """
 
 from __future__ import annotations

@@ -20,10 +20,10 @@ KINDS = tuple(sorted(each.KIND for each in CONFIGURATIONS))
 def read_configuration(brokers: Sequence[str], fields: Mapping[str, Any]) -> OverlayConfiguration:
     """Return the overlay of epoch 0 that an inventory's JSON holds.
 
-    Raises KeyError, TypeError or ValueError (NotATreeError, RingError) when that is no overlay of a known kind.
+    Raises KeyError, TypeError or ValueError (NotATreeError, RingError) when that is not an overlay of a known kind.
     """
     for kind in CONFIGURATIONS:
         found = kind.of_fields(brokers, fields)
         if found is not None:
             return found
-    raise ValueError(f"it holds no overlay of a kind that is known: {', '.join(KINDS)}")
+    raise ValueError(f"it holds no overlay of a known kind: {', '.join(KINDS)}")

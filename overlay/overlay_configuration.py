@@ -114,7 +114,7 @@ class OverlayConfiguration(Protocol):
     def target_of(self, plan: Plan) -> Self:
         """Return the overlay of the same kind that the plan leads to, without homes.
 
-        Raises ValueError when what the plan intends is no overlay of this kind over the plan's brokers.
+        Raises ValueError when what the plan intends is not an overlay of this kind over the plan's brokers.
         """
         ...
 

@@ -49,7 +49,7 @@ class PackingInstance:
     ) -> PackingInstance:
         """Return the instance whose brokers together have room for ``room_factor`` times the traffic, each as much.
 
-        Raises PackingError when shapes differ, a price or rate is negative, or prices between brokers are no metric
+        Raises PackingError when shapes differ, a price or rate is negative, or prices between brokers are not a metric
         table (symmetric, nothing to itself).
         """
         _check(published, wants, access_price, core_price)
@@ -104,7 +104,7 @@ def _check(published: Floats, wants: Flags, access_price: Floats, core_price: Fl
     if published.shape != wants.shape or len(published) != users:
         raise PackingError(f"rates are {published.shape}, wants {wants.shape}, access prices {access_price.shape}")
     if core_price.shape != (brokers, brokers):
-        raise PackingError(f"prices between brokers are {core_price.shape}: {brokers} by {brokers} are wanted")
+        raise PackingError(f"prices between brokers are {core_price.shape}: they must be {brokers} by {brokers}")
     if min(published.min(initial=0.0), access_price.min(initial=0.0), core_price.min(initial=0.0)) < 0:
         raise PackingError("a rate or price is negative")
     if core_price.diagonal().any() or not np.allclose(core_price, core_price.T):

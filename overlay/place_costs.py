@@ -46,7 +46,7 @@ class PlaceCosts:
 
     def __init__(self, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]) -> None:
         if sets.delivered is None:
-            raise ValueError("published and delivered are not reported apart: places have no price")
+            raise ValueError("published and delivered are not reported separately: places have no price")
         self.inventory = inventory
         known = sets.of_publishers(homes.keys())
         assert known.delivered is not None

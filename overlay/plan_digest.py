@@ -15,7 +15,7 @@ BETWEEN = "-"  # The digest of the overlay stands before it: a broker works that
 
 
 def plan_digest(plan: Plan, target: OverlayConfiguration) -> str:
-    """Return the digest of a plan that leads to ``target``; the plan's term, phase and costs are no part of it.
+    """Return the digest of a plan that leads to ``target``; the plan's term, phase and costs are not part of it.
 
     Plans that lead to the same overlay differ in it when they begin at another epoch, move other clients, take other
     brokers for lost, or were begun by different controllers.

@@ -31,7 +31,7 @@ class Prices:
     ``link_per_gb`` (n, n, symmetric, 0 to itself) between brokers, ``access_per_gb`` (n,) to subscribers. Providers
     charge the sender, so a link's cost depends on the direction; the mean of both is taken. What publishers send to
     their broker is free. ``message_bytes`` is what a notification takes on the way on average. ``delay_price`` is what
-    a second of a notification's way counts as, in millionths of ``currency``: it is no money, and keeps overlays that
+    a second of a notification's way counts as, in millionths of ``currency``: it is not money, and keeps overlays that
     cost the same from being slow. ``delay_ms`` (n, n) is known where the costs of links are prices already.
     """
 
@@ -45,7 +45,7 @@ class Prices:
     def __post_init__(self) -> None:
         count = len(self.access_per_gb)
         if self.link_per_gb.shape != (count, count):
-            raise PricesError(f"prices of links are {self.link_per_gb.shape}: {count} by {count} are wanted")
+            raise PricesError(f"prices of links are {self.link_per_gb.shape}: they must be {count} by {count}")
         for name in ("link_per_gb", "access_per_gb"):
             values = getattr(self, name)
             if not np.isfinite(values).all() or (values < 0).any():
@@ -55,7 +55,7 @@ class Prices:
         if not self.currency or not 0 < self.message_bytes < np.inf or not 0 <= self.delay_price < np.inf:
             raise PricesError(
                 f"prices name currency {self.currency!r}, message_bytes {self.message_bytes}, delay_price "
-                f"{self.delay_price}: a name, above 0, and at least 0 are wanted"
+                f"{self.delay_price}: give a name, a number above 0, and one of at least 0"
             )
 
     @property

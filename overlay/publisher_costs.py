@@ -183,8 +183,8 @@ def _check(configuration: Configuration, inventory: Inventory, spans: Sequence[D
     unknown = sum(span.delivered is None for span in spans)
     if unknown:
         raise ValueError(
-            f"in {unknown} of {len(spans)} spans published and delivered are not reported apart, so "
-            f"publishers have no price elsewhere: build the sets with published masks"
+            f"in {unknown} of {len(spans)} spans published and delivered are not reported separately, so "
+            "publishers cannot be priced elsewhere: build the sets with published masks"
         )
 
 

@@ -47,7 +47,7 @@ class PublisherSets:
         Raises ValueError without a span, or where what was delivered is not known apart.
         """
         if not spans or any(span.delivered is None for span in spans):
-            raise ValueError("no span, or one in which published and delivered are not reported apart")
+            raise ValueError("no span, or one in which published and delivered are not reported separately")
         brokers = spans[0].brokers
         publishers = tuple(sorted({name for span in spans for name, _ in span.columns if name in homes}))
         place_of = {name: place for place, name in enumerate(publishers)}

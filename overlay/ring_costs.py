@@ -27,7 +27,7 @@ class RingCost:
     """Per second: messages that subscribed brokers get, messages that others relay, and delay over all deliveries.
 
     Delay is in hops, or in the unit of the hop delays given. The root consumes no forwarded message: not subscribed,
-    it is no relay.
+    it is not a relay.
     """
 
     subscriber_per_s: float

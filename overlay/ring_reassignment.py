@@ -53,7 +53,7 @@ class RingProblem:
         nodes, topics = self.ring.node_count, len(self.roots)
         if self.wanted.shape != (nodes, topics) or self.events.shape != (topics,):
             raise ValueError(
-                f"{nodes} positions and {topics} roots need who wants what of shape ({nodes}, {topics}) and events of "
+                f"{nodes} positions and {topics} roots need interests of shape ({nodes}, {topics}) and events of "
                 f"shape ({topics},), got {self.wanted.shape} and {self.events.shape}"
             )
         if self.hop_delays is not None and self.hop_delays.shape != (nodes, nodes):

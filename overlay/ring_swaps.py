@@ -23,7 +23,7 @@ Positions = NDArray[np.int64]
 
 ONE = np.int64(1 << 32)  # A subtree's code: its subscribers times this, plus the sum of their positions.
 TWO = 2 * ONE
-UNCOUNTED = np.int64(1 << 60)  # The code of the root, which is no relay, and of what lies above it.
+UNCOUNTED = np.int64(1 << 60)  # The code of the root, which is not a relay, and of what lies above it.
 
 
 class RingSwaps:

@@ -42,7 +42,7 @@ class ScotConfiguration:
     ``regions`` (regions, clusters) holds names; the brokers of a region are all linked to each other, those of a
     cluster as ``region_links`` says. A broker that is named more than once stands in for others of its cluster.
     ``homes`` as on every overlay. Raises OverlayShapeError when regions differ in size, a broker is in two clusters or
-    its places are apart, or the region links are no tree; ValueError when a home is no broker.
+    its places are apart, or the region links are not a tree; ValueError when a home is not a broker.
     """
 
     KIND: ClassVar[str] = "scot"
@@ -184,19 +184,19 @@ class ScotConfiguration:
         """Return the overlay with places given to other brokers and links between regions exchanged, at a later epoch.
 
         Places are those of :mod:`overlay.scot_places`. Raises ValueError when a broker does not have what it gives up,
-        a link is not there, what comes out is no overlay of this kind, or ``change`` does not lead to its brokers.
+        a link is not there, what comes out is not an overlay of this kind, or ``change`` does not lead to its brokers.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
         links = set(region_link_names(self.region_links))
         if absent := set(removed) - links:
-            raise ValueError(f"links between regions are not there: {sorted(absent)}")
+            raise ValueError(f"links between regions do not exist: {sorted(absent)}")
         holders = moved_places(places_of(self.regions), id_moves)
         found = ScotConfiguration._made(epoch, holders, (links - set(removed)) | set(added))
         wanted = change.of(self.brokers)
         if set(found.brokers) != wanted:
             strangers = sorted(wanted.symmetric_difference(found.brokers))
-            raise ValueError(f"places and brokers do not fit: {', '.join(strangers)}")
+            raise ValueError(f"places and brokers do not match: {', '.join(strangers)}")
         kept = {name: home for name, home in self.home_of.items() if home in wanted}
         return found.with_homes(kept)
 

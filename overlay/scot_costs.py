@@ -60,7 +60,7 @@ class ScotCosts:
 
     def __init__(self, overlay: ScotConfiguration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
         if not spans or any(one.delivered is None for one in spans):
-            raise ValueError("published and delivered are not reported apart in every span")
+            raise ValueError("published and delivered are not reported separately in every span")
         self.overlay, self.inventory = overlay, inventory
         self.spans_s: Floats = np.array([max(one.span_s, 1e-9) for one in spans])
         self.publishers = tuple(sorted({name for one in spans for name, _ in one.columns}))

@@ -33,7 +33,7 @@ def regions_of(places: Places) -> Regions:
     clusters = 1 + max((place % CLUSTERS_MAX for place in places), default=0)
     wanted = [number * CLUSTERS_MAX + cluster for number in range(count) for cluster in range(clusters)]
     if missing := [place_text(place) for place in wanted if place not in places]:
-        raise OverlayShapeError(f"nobody would have the place of {missing[0]} and {len(missing) - 1} more")
+        raise OverlayShapeError(f"no broker would have the place of {missing[0]} and {len(missing) - 1} more")
     row = range(clusters)
     return tuple(tuple(places[number * CLUSTERS_MAX + cluster] for cluster in row) for number in range(count))
 
@@ -45,7 +45,9 @@ def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:
         if move.id_from == OFF_RING:
             continue
         if found.pop(move.id_from, "") != move.broker:
-            raise ValueError(f"{move.broker} is to give up the place of {place_text(move.id_from)}, but has it not")
+            raise ValueError(
+                f"{move.broker} is to give up the place of {place_text(move.id_from)}, which it does not have"
+            )
     for move in moves:
         if move.id_to == OFF_RING:
             continue

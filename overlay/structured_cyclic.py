@@ -85,17 +85,19 @@ def check_scot_links(overlay: StructuredCyclicOverlay, links: Iterable[tuple[Sco
     """Check that links are just those of an overlay. Raises OverlayShapeError with the first that is not."""
     wanted = {frozenset(link) for link in (*overlay.a_links(), *overlay.i_links())}
     given = {frozenset(link) for link in links}
-    for problem, found in (("is missing", wanted - given), ("is no link of it", given - wanted)):
+    for problem, found in (("is missing", wanted - given), ("is not a link of it", given - wanted)):
         if found:
             named = min(" to ".join(f"({each.region}, {each.cluster})" for each in sorted(link)) for link in found)
-            raise OverlayShapeError(f"{named} {problem} ({len(found)} such): link each region wholly, clusters alike")
+            raise OverlayShapeError(
+                f"{named} {problem} ({len(found)} such): link every cluster of a region in the same way"
+            )
 
 
 def _check(tree: nx.Graph[str], cluster_count: int) -> None:
     if cluster_count < CLUSTERS_MIN:
-        raise OverlayShapeError(f"{cluster_count} clusters make no overlay: at least {CLUSTERS_MIN}")
+        raise OverlayShapeError(f"{cluster_count} clusters are too few for an overlay: at least {CLUSTERS_MIN}")
     if not tree:
-        raise OverlayShapeError("a tree without brokers makes no overlay: name at least one link")
+        raise OverlayShapeError("a tree without brokers is not an overlay: name at least one link")
     if not nx.is_connected(tree):
         parts = nx.number_connected_components(tree)
         raise OverlayShapeError(f"the tree is in {parts} parts: link them, one link for each further part")

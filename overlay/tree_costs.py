@@ -43,7 +43,7 @@ class LinkSwap:
 def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -> tuple[LinkSwap, ...]:
     """Return swaps that, made one after the other on ``costs``, exchange the links; ``costs`` is left as it is.
 
-    Raises NotATreeError when the links are no exchange that leaves a tree.
+    Raises NotATreeError when the links are not an exchange that leaves a tree.
     """
     going, coming = set(removed), list(added)
     if len(going) != len(coming):
@@ -311,7 +311,7 @@ class TreeCosts:
         """Return the cycle cut at the removed link: the brokers from there to each end of the added one."""
         ends = [self._row[end] for end in swap.added]
         if ends[1] in self._peers[ends[0]]:
-            raise NotATreeError(f"link {swap.added[0]}-{swap.added[1]} cannot be added: it is in the tree already")
+            raise NotATreeError(f"link {swap.added[0]}-{swap.added[1]} cannot be added: it is already in the tree")
         path = self._path(*ends)
         removed = {self._row[end] for end in swap.removed}
         for place in range(len(path) - 1):

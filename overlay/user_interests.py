@@ -41,7 +41,7 @@ class UserInterests:
     ) -> UserInterests:
         """Build from ``user -> (home, topics)``; ``topics`` names those that may be wanted by nobody.
 
-        Raises KeyError for a home that is no broker.
+        Raises KeyError for a home that is not a broker.
         """
         ordered = tuple(sorted(brokers))
         place = {broker: position for position, broker in enumerate(ordered)}
@@ -98,9 +98,9 @@ class UserInterests:
         return tuple(self.topics[one] for one in self.wanted[self.starts[position] : self.starts[position + 1]])
 
     def at_homes(self, homes: Mapping[str, str]) -> UserInterests:
-        """Return the same users at these homes; those not named stay, names that are no user's are passed over.
+        """Return the same users at these homes; those not named stay, names of no user are ignored.
 
-        Raises KeyError for a home that is no broker.
+        Raises KeyError for a home that is not a broker.
         """
         place = {broker: position for position, broker in enumerate(self.brokers)}
         moved = self.homes.copy()

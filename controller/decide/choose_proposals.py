@@ -292,7 +292,10 @@ def _judge_size(
             f"the limit of a plan is {settings.changes_per_plan_max}"
         )
     if proposal.moves and situation.kind.inventory.clients_stay:
-        return Verdict.CLIENTS_STAY, "clients of these brokers stay where they connect: a planner of links is wanted"
+        return (
+            Verdict.CLIENTS_STAY,
+            "clients of these brokers stay where they connect: choose a planner that exchanges links",
+        )
     limit, clients = situation.kind.moves_max(settings), situation.state.configuration.CLIENTS
     moves, more_moves = sum(len(one.moves) for one in chosen), len(proposal.moves)
     if more_moves and moves + more_moves > limit:
@@ -310,7 +313,10 @@ def _judge_subscribers(
         return Verdict.CLIENTS_STAY, "subscribers of these brokers stay where they connect"
     counts = situation.state.newest.subscribers_at
     if counts is None:
-        return Verdict.INCOMPLETE_STATE, "how many subscribers brokers have is not known: no register of clients"
+        return (
+            Verdict.INCOMPLETE_STATE,
+            "the number of subscribers at each broker is unknown: there is no register of clients",
+        )
     emptied = {move.home_from for one in chosen for move in one.subscribers_moved}
     more = {move.home_from for move in proposal.subscribers_moved} - emptied
     count, more_count = (sum(counts.get(broker, 0) for broker in brokers) for brokers in (emptied, more))

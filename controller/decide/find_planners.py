@@ -44,10 +44,10 @@ def planner_spec(name: str) -> AnyPlannerSpec:
         return PLANNERS[name]
     if not offered:
         known = ", ".join(sorted({*PLANNERS, *_plug_ins(tuple(sys.path))}))
-        raise PlannerError(f"{name!r} is unknown, known are {known}")
+        raise PlannerError(f"{name!r} is unknown: use one of {known}")
     places = [*(["Regraft itself"] if name in PLANNERS else []), *map(_place, offered)]
     if len(places) > 1:
-        raise PlannerError(f"{name!r} is there more than once, in {' and in '.join(places)}: uninstall all but one")
+        raise PlannerError(f"{name!r} is installed more than once, in {' and in '.join(places)}: uninstall all but one")
     return _loaded(offered[0])
 
 
@@ -133,7 +133,7 @@ def _loaded(entry: EntryPoint) -> AnyPlannerSpec:
         ) from error
     fault = _spec_fault(entry.name, spec)
     if fault:
-        raise PlannerError(f"{entry.name!r} of {_place(entry)} is no planner: {fault}")
+        raise PlannerError(f"{entry.name!r} of {_place(entry)} is not a planner: {fault}")
     found: AnyPlannerSpec = spec
     return found
 
@@ -141,7 +141,7 @@ def _loaded(entry: EntryPoint) -> AnyPlannerSpec:
 def _spec_fault(name: str, spec: object) -> str:
     """Return what is wrong with what a package offers under this name, empty when nothing is."""
     if not isinstance(spec, PlannerSpec):
-        return f"it is a {type(spec).__name__}, a PlannerSpec is wanted"
+        return f"it is a {type(spec).__name__}, not a PlannerSpec"
     if spec.name != name:
         return f"it calls itself {spec.name!r}, its entry point must have the same name"
     if not NAME.fullmatch(name):
@@ -150,10 +150,10 @@ def _spec_fault(name: str, spec: object) -> str:
         return f"it is for overlays of kind {spec.kind!r}, known are {', '.join(KINDS)}"
     plan: Any = spec.plan
     if not callable(plan):
-        return f"its plan is a {type(plan).__name__}, a function is wanted"
+        return f"its plan is a {type(plan).__name__}, not a function"
     settings: Any = spec.settings
     if not isinstance(settings, type) or not issubclass(settings, PlannerSettings):
-        return f"its settings are {settings!r}, a class on top of PlannerSettings is wanted"
+        return f"its settings are {settings!r}, not a subclass of PlannerSettings"
     try:
         get_type_hints(settings)
     except NameError as error:

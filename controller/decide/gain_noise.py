@@ -1,4 +1,4 @@
-"""How far the mean of a gain over a few windows can be trusted: its standard error, and what luck alone promises.
+"""How far the mean of a gain over a few windows can be trusted: its standard error, and what chance alone accounts for.
 
 In: gains in spans of time that follow each other, and how long a subscription lives. Out: an estimate. What is done
 about it belongs to the judge. Pure.

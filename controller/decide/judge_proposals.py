@@ -83,9 +83,9 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     if situation.paused:
         return Verdict.PAUSED, situation.paused
     if situation.plan_running:
-        return Verdict.PLAN_RUNNING, f"{situation.plan_running} is not over: one plan at a time"
+        return Verdict.PLAN_RUNNING, f"{situation.plan_running} is still running: one plan at a time"
     if situation.plan_in_review:
-        return Verdict.IN_REVIEW, f"{situation.plan_in_review} waits for a person: one plan at a time"
+        return Verdict.IN_REVIEW, f"{situation.plan_in_review} waits for approval: one plan at a time"
     if not window.is_complete:
         return Verdict.INCOMPLETE_STATE, f"the window ending {time_text(window.end_ms)} is incomplete: {window.fault}"
     missing = situation.kind.missing_in(situation.state)
@@ -95,7 +95,7 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     if abs(age_ms) > settings.window_age_ms_max:
         return Verdict.STALE_STATE, (
             f"the window ending {time_text(window.end_ms)} is {age_ms} ms old, limit {settings.window_age_ms_max} ms: "
-            "is the streaming job running and do the clocks agree?"
+            "check that the streaming job runs and that clocks agree"
         )
     epoch = situation.state.configuration.epoch
     elsewhere = brokers_elsewhere(window, epoch, situation.transition_ended_ms)
@@ -158,7 +158,7 @@ def judge_maintenance(
 def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> MeanGain:
     """Return what a change saves as a share of the cost before it, with its error as far as the state's spans show it.
 
-    A share does not rise and fall with how much is published, so traffic that only grows or shrinks is no noise.
+    A share does not rise and fall with how much is published, so traffic that only grows or shrinks is not noise.
     """
     costs_per_s = before.costs_per_s
     saved_per_s = costs_per_s - after.costs_per_s
@@ -224,7 +224,7 @@ def judge_luck(
 
 def _within_noise(gain: MeanGain, limit: float) -> tuple[Verdict, str]:
     return Verdict.GAIN_WITHIN_NOISE, (
-        f"saves {gain.mean:.2%} of the cost, luck alone promises up to {limit:.2%} on {gain.freedom + 1} spans"
+        f"saves {gain.mean:.2%} of the cost, chance alone accounts for up to {limit:.2%} on {gain.freedom + 1} spans"
     )
 
 

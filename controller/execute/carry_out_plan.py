@@ -40,7 +40,7 @@ class PlanRunner:
     ``term`` is that of this leader and stands in every command and every stored plan; ``instance`` names this
     controller in the plans that it begins. ``on_foreign`` is called with what was foreign about each ignored answer.
     A leader that hears of a higher term is deposed: ``deposed_by_term`` is that term, and nothing is stored or sent any
-    more. A term further ahead than TERM_LEAP_MAX is no leader's: an answer that names it is foreign.
+    more. A term further ahead than TERM_LEAP_MAX is not a leader's: an answer that names it is foreign.
 
     When a plan cannot be stored nothing further happens: the effects behind it and the answers read so far wait, and
     the next :meth:`advance` tries to store it again. So both queues here are bounded by one step, and by one record for
@@ -93,7 +93,7 @@ class PlanRunner:
     def begin(self, plan: Plan, now_ms: int, reason: str = "chosen") -> None:
         """Take up a new plan; nothing is stored or sent before the next :meth:`advance`."""
         if self.is_busy:
-            raise RuntimeError(f"{plan.plan} cannot begin: another plan is under way, one at a time")
+            raise RuntimeError(f"{plan.plan} cannot start: another plan is running, and only one may run at a time")
         self._transition = self._transition_of(msgspec.structs.replace(plan, begun_by=self._instance))
         self._effects.extend(self._aborts_again(plan))
         self._effects.extend(self._transition.start(now_ms, reason))

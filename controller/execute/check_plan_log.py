@@ -30,7 +30,7 @@ def check_plan_log(state: LoopState, now_ms: int, window_age_ms_max: int) -> Non
         return
     count = len(state.plan_log.plans)
     raise PlanLogBehindError(
-        f"The stored plans are behind the brokers: there are {count}, up to epoch {epoch_max}, but "
-        f"{elsewhere_text(beyond)}. Plans have been lost, so nothing starts. Put the topic of plans back if there is a "
-        "copy; else stop all controllers, look at what `regraft recover` would write, and let it with --yes."
+        f"The stored plans lag behind the brokers: there are {count}, up to epoch {epoch_max}, but "
+        f"{elsewhere_text(beyond)}. Plans have been lost, so nothing starts. Restore the topic of plans if there is a "
+        "copy; else stop all controllers, check what `regraft recover` would write, and run it with --yes."
     )

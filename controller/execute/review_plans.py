@@ -24,7 +24,7 @@ from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, entered
 
-NOT_KNOWN = "what people have ordered is not known yet: is the topic of orders there and readable?"
+NOT_KNOWN = "the orders in force are not known yet: check that the topic of orders exists and can be read"
 
 
 class PlanReviewer:
@@ -143,7 +143,7 @@ class PlanReviewer:
             return f"stale: it leads from epoch {plan.epoch_from}, present is {present}"
         waited_ms = now_ms - plan.history[-1].time_ms if plan.history else 0
         if waited_ms > self._settings.review_ms_max:
-            return f"nobody approved it within {self._settings.review_ms_max} ms"
+            return f"it was not approved within {self._settings.review_ms_max} ms"
         return ""
 
     def _refuse(self, plan: Plan, reason: str, now_ms: int) -> None:

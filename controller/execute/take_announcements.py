@@ -84,7 +84,7 @@ class AnnouncementTaker:
         if known is not None and known.agent != agent:
             if not known.is_contested:
                 known.is_contested = True
-                told = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is listened to"
+                told = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is accepted"
                 self._tell(broker, told, now_ms, Severity.WARNING)
             return "contested"
         if known is not None:
@@ -103,8 +103,9 @@ class AnnouncementTaker:
             return
         self._crowded.add(agent)
         text = (
-            f"{announcement.broker} is not noted: {self._settings.announced_max} brokers of agent {agent!r} wait to be "
-            "let in, as many as members.announced_max; add some, or stop who announces them"
+            f"{announcement.broker} is not recorded: {self._settings.announced_max} brokers of agent "
+            f"{agent!r} wait to be "
+            "let in, as many as members.announced_max; add some, or stop the process that announces them"
         )
         self._tell(announcement.broker, text, now_ms, Severity.WARNING)
 
@@ -149,7 +150,7 @@ class AnnouncementTaker:
         """Report that a broker that was reported as asking is gone; for a member its record suffices."""
         broker = one.announcement.broker
         if one.is_told and may_ask(fleet.members.get(broker)):
-            text = f"{broker} asks to join no longer: nobody has announced it for {STANDS_MS / 60_000:g} minutes"
+            text = f"{broker} no longer asks to join: it has not been announced for {STANDS_MS / 60_000:g} minutes"
             self._tell(broker, text, now_ms, details={OVER: "1"})
 
     def _tell(

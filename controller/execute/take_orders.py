@@ -56,7 +56,9 @@ class OrderTaker:
                 if refused_count <= TOLD_MAX:
                     self._tell(given, against, now_ms)
         if refused_count > TOLD_MAX:
-            text = f"{refused_count - TOLD_MAX} more orders were refused at once: `regraft audit` has them all"
+            text = (
+                f"{refused_count - TOLD_MAX} more orders were refused at the same time: `regraft audit` lists them all"
+            )
             self._events.emit(AdaptationEvent("orders", EventKind.ORDER_REFUSED, Severity.WARNING, now_ms, text))
         self.is_known = self.is_known or self._source.is_known
         self._open = [given for given in self._open[-OPEN_MAX:] if not self._is_closed(given, plan_log, now_ms)]
@@ -89,7 +91,9 @@ class OrderTaker:
     def _take_about_member(self, given: GivenOrder, order: Order) -> tuple[str, AuditOutcome]:
         against = against_member_order(order.kind, order.subject, self.members.get(order.subject), order.facts)
         if len(self._about_members) >= MEMBER_ORDERS_MAX:
-            against = against or f"{MEMBER_ORDERS_MAX} orders about members wait already: give it again in a moment"
+            against = (
+                against or f"{MEMBER_ORDERS_MAX} orders about members are already waiting: give it again in a moment"
+            )
         if given.is_new and not against:  # An order reported before was followed, or refused for good.
             self._about_members.append(order)
         return against, AuditOutcome.REFUSED if against else AuditOutcome.ACCEPTED
@@ -102,7 +106,7 @@ class OrderTaker:
     def _take_about_plan(self, given: GivenOrder, order: Order, plan_log: PlanLog) -> tuple[str, AuditOutcome]:
         plan = _named(plan_log, order.subject)
         if plan is None:
-            return f"no plan has the name {order.subject}", AuditOutcome.REFUSED
+            return f"no plan is named {order.subject}", AuditOutcome.REFUSED
         if against := _against_meant(order, plan):
             return against, AuditOutcome.REFUSED
         self.book.take(order)
@@ -116,7 +120,7 @@ class OrderTaker:
         severity = Severity.WARNING if against else Severity.INFO
         order = given.order
         asked = f"order to {order_text(order)}" if order is not None else f"record without an order for {given.key}"
-        text = asked + (f"; not done: {against}" if against else "")
+        text = asked + (f"; not executed: {against}" if against else "")
         subject = order.subject if order is not None else given.key
         plan = subject if order is not None and order.kind.scope == "plan" else ""
         details = {FORGED: "1"} if given.refusal else {}
@@ -139,7 +143,7 @@ def _against_meant(order: Order, plan: Plan) -> str:
     """Return why an order cannot mean this plan, though it names it; empty when it does."""
     made_ms = plan.history[0].time_ms if plan.history else 0
     if not order.plan_digest:
-        return f"it does not say which {plan.plan} it means: give it by `regraft plans` or the dashboard"
+        return f"it does not name the version of {plan.plan}: give it by `regraft plans` or the dashboard"
     if order.plan_digest != plan.approval_digest:
         own = plan.approval_digest
         return f"it is about another {plan.plan} (digest {order.plan_digest[:32]}, that of this one is {own})"

@@ -168,7 +168,7 @@ class Transition:
         self._answered[Outcome.ABORTED if is_elsewhere else result.outcome].add(result.broker)
         effects: list[TransitionEffect] = []
         if self._lost and self.plan.phase is PlanPhase.PREPARING:
-            reason = f"{self._named(sorted(self._lost))} dead, as the neighbours say: a plan needs every broker"
+            reason = f"{self._named(sorted(self._lost))} dead, as their neighbours report: a plan needs every broker"
             effects += self._enter(PlanPhase.ABORTING, now_ms, reason)
         return effects + self._enter_answered(now_ms)
 
@@ -200,7 +200,7 @@ class Transition:
                 return self._enter(PlanPhase.ABORTING, now_ms, reason)
             if self.plan.phase is PlanPhase.DRAINING and self._lost:
                 dead = self._named(sorted(self._lost))
-                return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what was to come from there is lost")
+                return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what they were to send is lost")
             effects: list[TransitionEffect] = [] if self._stall_told else [self._stalled(late_ms, now_ms)]
             if now_ms - self._asked_all_ms >= self.limits.of(self.plan.phase):
                 effects += self._ask(now_ms, self._living)  # Who has answered may have found a neighbour dead since.
@@ -234,7 +234,7 @@ class Transition:
         self._stall_told = False
         effects: list[TransitionEffect] = [PersistPlan(self.plan)]
         if phase is PlanPhase.ABORTED:
-            text = f"{self.plan.plan} aborted without trace: {self._abort_reason()}"
+            text = f"{self.plan.plan} aborted, nothing changed: {self._abort_reason()}"
             return [*effects, self._event(EventKind.PLAN_ABORTED, Severity.WARNING, now_ms, text)]
         if phase is PlanPhase.VERIFYING:
             text = f"{self.plan.plan} executed: epoch {self.plan.epoch_to} everywhere"

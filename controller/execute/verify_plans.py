@@ -75,7 +75,7 @@ class PlanVerifier:
             return
         after = plan_log.configuration_of(plan.epoch_to)
         if after is None or is_membership(plan):
-            self._close(plan, None, "brokers have changed, which nobody did for a gain", now_ms)
+            self._close(plan, None, "brokers joined or left, which was not done for a gain", now_ms)
             return
         if plan.window_end_ms <= (state.changed_since_ms or 0):
             self._close(plan, None, "not verified: traffic has changed since it was decided on", now_ms)
@@ -116,7 +116,7 @@ class PlanVerifier:
             state.has_begun = True
             return
         if is_worse:
-            self._tell_missed(plan, found, f"{followed_by.plan} has followed, so planners decide what to do", now_ms)
+            self._tell_missed(plan, found, f"{followed_by.plan} followed, so the planners decide what to do", now_ms)
         elif is_to_save and found.is_missed:
             self._tell_missed(plan, found, "it is kept", now_ms)
         gains = observed_gains_per_s(plan, before, windows, kind, moved)

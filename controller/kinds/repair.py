@@ -49,7 +49,7 @@ class RepairTask:
         if len(brokers) < BROKERS_MIN:
             raise ValueError(f"{len(brokers)} brokers would be left, an overlay has at least {BROKERS_MIN}")
         if unknown := [broker for broker in brokers if broker not in self.fleet.index]:
-            raise ValueError(f"what links to {', '.join(unknown)} cost is not known: add them with their costs")
+            raise ValueError(f"the cost of links to {', '.join(unknown)} is unknown: add them with their costs")
         return brokers
 
     def emptied(self, present: OverlayConfiguration) -> frozenset[str]:

@@ -25,7 +25,7 @@ LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the mo
 DRIFT_WINDOWS = 3  # Of one epoch each; their median shows drift, so that no single window decides.
 NAMED_MAX = 5
 COST_MIN_PER_S = 1e-9  # A window without traffic is off by nothing.
-ERRORS_MAX = 2.0  # Standard errors of a sampled window's cost that are no drift.
+ERRORS_MAX = 2.0  # Standard errors of a sampled window's cost that are not drift.
 
 
 class CorrectLinks:
@@ -53,7 +53,7 @@ class CorrectLinks:
                 self._tell_unit(now_ms)
             if changed or has_estimates:
                 self._correct(state)
-                if self._settings.estimate_unmeasured:  # Measuring what nobody knew is no drift of the model.
+                if self._settings.estimate_unmeasured:  # Measuring what nobody knew is not drift of the model.
                     changed = {pair: costs for pair, costs in changed.items() if pair in state.plan_log.present.links}
                 if is_new and changed:
                     self._tell_links(changed, now_ms)
@@ -97,7 +97,7 @@ class CorrectLinks:
             f"{a}-{b} {figure(before)} -> {figure(after)}" for (a, b), (before, after) in by_factor[:NAMED_MAX]
         )
         more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
-        self._tell(LINKS, f"links cost otherwise than they did, by measured round trips: {named}{more}", now_ms)
+        self._tell(LINKS, f"link costs have changed, by measured round trips: {named}{more}", now_ms)
 
     def _tell_unit(self, now_ms: int) -> None:
         if not self._meter.is_usable and not self._is_unit_told:
@@ -123,5 +123,5 @@ def _error_share(point: CostPoint) -> float:
 def _drift_text(drift: float, limit: float, *, is_refitted: bool) -> str:
     found = f"what brokers counted, at measured delays, costs {drift:+.0%} against the model, over {limit:.0%}"
     if is_refitted:
-        return f"{found}: all links of the overlay cost what was measured from now on"
-    return f"{found}: no link costs otherwise than measured, so other messages are sent than the model has"
+        return f"{found}: from now on all links of the overlay cost what was measured"
+    return f"{found}: link costs agree with measurements, so brokers send other messages than the model counts"

@@ -108,7 +108,7 @@ class FollowMembers:
             self._doubt(found, len(serving), now_ms)
             return
         for broker in sorted(found):
-            why = "it has started again, as it says itself"
+            why = "it restarted, as it reports"
             self._change(died(members[broker], heard.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms)
 
     def _judge(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
@@ -138,39 +138,39 @@ class FollowMembers:
             return f"silent for {silent_ms / 1000:g} s"
         told_ms, _ = self._lost_peers.get(member.broker, (-1, ""))
         if told_ms >= member.since_ms and silent_ms > 0 and member.broker not in window.boots:
-            return f"a neighbour has lost it, and it is silent for {silent_ms / 1000:g} s"
+            return f"a neighbour has lost it, and it has been silent for {silent_ms / 1000:g} s"
         return ""
 
     def _lives_begun(self, serving: list[str], window: ClosedWindow, state: LoopState) -> list[tuple[str, str]]:
         """Return the brokers that are heard in a life that the overlay in force does not know, each with why."""
         plan_log = state.plan_log
-        found = {one: "it has started again" for one in serving if one in self._again}
+        found = {one: "it restarted" for one in serving if one in self._again}
         for broker in serving:
             told_ms, by = self._lost_peers.get(broker, (-1, ""))
             if state.fleet.members[broker].since_ms < told_ms <= window.start_ms and broker in window.boots:
-                found.setdefault(broker, f"{by} takes it for dead, though it runs, and ignores it")
+                found.setdefault(broker, f"{by} considers it dead, though it runs, and ignores it")
         if plan_log.moving is None:
             epoch = plan_log.present.epoch
             elsewhere = brokers_elsewhere(window, epoch, plan_log.transition_ended_ms)
             for broker in serving:
                 if broker in elsewhere:
-                    found[broker] = f"it is at epoch {elsewhere[broker]}, in force is {epoch}"
+                    found[broker] = f"it is at epoch {elsewhere[broker]}, but {epoch} is in force"
         return sorted(found.items())
 
     def _judge_outside(self, member: Member, state: LoopState, now_ms: int) -> None:
-        """Let a dead broker rejoin once it is heard again; one that was to join and has gone silent is dead."""
+        """Let a dead broker rejoin once it reports again; one that was to join and has gone silent is dead."""
         heard, broker = self._heard_in(state), member.broker
         silent_ms = heard.silent_ms(broker, member.since_ms)
         boot_ms, is_heard = heard.boots.get(broker, 0), heard.is_heard_since(broker, member.since_ms)
         if member.state is MemberState.DEAD and is_heard and now_ms >= member.returns_ms:
             if boot_ms > member.boot_ms or not is_dead_by_order(member):
-                back = entered_state(member, MemberState.JOINING, "it is heard again", now_ms)
+                back = entered_state(member, MemberState.JOINING, "it reports again", now_ms)
                 self._change(replace(back, boot_ms=boot_ms), state, now_ms)
         elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # Commands to an earlier life are lost.
             self._change(replace(member, since_ms=now_ms, boot_ms=boot_ms), state, now_ms)
         elif member.state is MemberState.JOINING and heard.was_heard_since(broker, member.since_ms):
             if silent_ms >= self._settings.silence_ms:
-                why = f"silent for {silent_ms / 1000:g} s while it was to join"
+                why = f"silent for {silent_ms / 1000:g} s while it was joining"
                 self._change(died(member, boot_ms, why, now_ms, self._settings), state, now_ms)
         elif is_awaited_unasked(member) and silent_ms >= self._settings.come_ms_max and not _is_taken_in(broker, state):
             self._change(entered_state(member, MemberState.LEFT, NEVER_CAME, now_ms), state, now_ms)
@@ -181,9 +181,9 @@ class FollowMembers:
         self._doubted = gone
         named = ", ".join(sorted(gone)[:NAMED_MAX]) + (f" and {len(gone) - NAMED_MAX} more" * (len(gone) > NAMED_MAX))
         text = (
-            f"{len(gone)} of {serving_count} brokers are silent or have started again at once ({named}), over "
-            f"deaths_share_max {self._settings.deaths_share_max:g}: nobody is declared dead, as monitoring may have "
-            "failed; who is dead can be said with `regraft members dead`"
+            f"{len(gone)} of {serving_count} brokers are silent or restarted at the same time ({named}), over "
+            f"deaths_share_max {self._settings.deaths_share_max:g}: none is declared dead, as monitoring may have "
+            "failed; declare the dead ones with `regraft members dead`"
         )
         self._events.emit(AdaptationEvent("members", EventKind.DEATHS_DOUBTED, Severity.CRITICAL, now_ms, text))
 

@@ -151,7 +151,9 @@ class RepairOverlay:
         try:
             repair = self._kind.repaired(self._placed(present, windows), task)
         except ValueError as fault:
-            self._tell(f"no overlay without {', '.join(sorted(change.lost | change.left))}: {fault}", now_ms)
+            self._tell(
+                f"no overlay is possible without {', '.join(sorted(change.lost | change.left))}: {fault}", now_ms
+            )
             return
         window_end_ms = state.newest.end_ms if state.newest is not None else now_ms
         plan = repair.plan(present, state.plan_log.epoch_next, window_end_ms)
@@ -161,7 +163,7 @@ class RepairOverlay:
         self._runner.begin(plan, now_ms, change_text(change))
         state.has_begun = True
         if repair.exceeded:
-            text = f"with {plan.plan} {named_text(repair.exceeded)}: more brokers, or higher caps, would leave a choice"
+            text = f"with {plan.plan} {named_text(repair.exceeded)}: add brokers or raise caps to avoid this"
             event = AdaptationEvent(plan.plan, EventKind.CAPS_EXCEEDED, Severity.WARNING, now_ms, text, plan.plan)
             self._events.emit(event)
 

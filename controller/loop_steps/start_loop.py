@@ -54,12 +54,12 @@ class StartLoop:
 
 
 def _check_history(plan: Plan) -> None:
-    """Raise StackError where nobody can carry a plan on, as its history does not lead to its phase."""
+    """Raise StackError if a plan cannot be resumed because its history does not lead to its phase."""
     last = plan.history[-1].phase if plan.history else None
     if LIFE[plan.phase].is_moving and last is not plan.phase:
         told = "is empty" if last is None else f"ends with {last}"
         raise StackError(
             f"The stored {plan.plan} is {plan.phase}, but its history {told}: it cannot be resumed. "
-            "Make sure at the brokers which overlay is in force, and write a record without value under its key, "
-            "which takes it out."
+            "Check at the brokers which overlay is in force, then write a record without a value under its key to "
+            "delete it."
         )

@@ -58,7 +58,7 @@ class PackingSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         found = super().faults()
         if not 0 <= self.detour_ms_max < math.inf:
-            found.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or nobody could move")
+            found.append(f"detour_ms_max is {self.detour_ms_max}: at least 0, or no user could move")
         if not 0 <= self.saving_share_min < 1:
             found.append(f"saving_share_min is {self.saving_share_min}: at least 0 and below 1")
         for name, least in (("looks_max", 0), ("single_max", 0), ("search_words_max", 1), ("escape_words_max", 0)):

@@ -60,9 +60,9 @@ class PlacementSettings(PlannerSettings):
             if not 0 <= getattr(self, name) < math.inf:
                 found.append(f"{name} is {getattr(self, name)}: at least 0")
         if self.user_cluster_brokers < 1:
-            found.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a broker by itself")
+            found.append(f"user_cluster_brokers is {self.user_cluster_brokers}: at least 1, a single broker")
         if self.users_moved_max < 1:
-            found.append(f"users_moved_max is {self.users_moved_max}: at least 1, or nobody could move")
+            found.append(f"users_moved_max is {self.users_moved_max}: at least 1, or no user could move")
         return found
 
 

@@ -49,7 +49,7 @@ class TraceSettings(OrderSettings):
         found = super().faults()
         for name in ("pop_traces_min", "pop_traces_max"):
             if getattr(self, name) < 1:
-                found.append(f"{name} is {getattr(self, name)}: at least 1, or nothing is known of a publisher")
+                found.append(f"{name} is {getattr(self, name)}: at least 1, or a publisher is never measured")
         if not 0 < self.pop_window_s < math.inf:
             found.append(f"pop_window_s is {self.pop_window_s}: above 0, the bound of tracing is for that long")
         return found

@@ -34,7 +34,7 @@ class OverlaySearchSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         found = super().faults()
         if self.search_words_max < 1:
-            found.append(f"search_words_max is {self.search_words_max}: at least 1, or nothing is searched")
+            found.append(f"search_words_max is {self.search_words_max}: at least 1, or there is no search")
         if self.escape_words_max < 0:
             found.append(f"escape_words_max is {self.escape_words_max}: at least 0")
         return found

@@ -1,4 +1,4 @@
-"""What brokers that are no members announce of themselves, in the topics of all agents, known or not.
+"""What brokers that are not members announce of themselves, in the topics of all agents, known or not.
 
 In: Kafka, and the plan store, which knows who speaks for whom. Out: announcements. What one agent says in another's
 name is a dead letter.

@@ -97,7 +97,7 @@ class KafkaClientRegister:
 
     @property
     def unplaced(self) -> int:
-        """How many users the last answer left out, as their home is no broker of the overlay."""
+        """How many users the last answer left out, as their home is not a broker of the overlay."""
         return self._clients.unplaced
 
     def close(self) -> None:

@@ -132,7 +132,7 @@ class TopicReader(Generic[Record]):
     def has_read_all(self) -> bool:
         """Return True if the end of each topic has once been reached since the start.
 
-        The end is found by the reader's position: marks of transactions take offsets, too, and are no messages.
+        The end is found by the reader's position: marks of transactions take offsets, too, and are not messages.
         """
         return self._assigned and not self._unread
 

@@ -105,7 +105,7 @@ class Leadership:
         """Raise DeposedError when the group has chosen another one."""
         self.poll()
         if not self._is_chosen:
-            raise DeposedError("the group of controllers has lost this one, or chosen another")
+            raise DeposedError("the controller group has lost this member, or elected another")
 
     def take_over(self, now_ms: int) -> HeldTerm | None:
         """Begin the next term; None when that has to be tried again, as it has while Kafka is away.
@@ -176,7 +176,7 @@ class Leadership:
     def _tell(self, error: KafkaError) -> None:
         if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
             raise SessionRefusedError(
-                f"Kafka does not grant a session of {self._session_ms} ms: set controller.session_ms between its "
+                f"Kafka does not allow a session of {self._session_ms} ms: set controller.session_ms between its "
                 "group.min.session.timeout.ms (6000 unless set) and group.max.session.timeout.ms."
             )
         log.warning("leadership_unknown", reason=error.str())

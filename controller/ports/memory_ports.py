@@ -220,7 +220,7 @@ class MemoryClients:
 
     @property
     def unplaced(self) -> int:
-        """How many users have a home that is no broker."""
+        """How many users have a home that is not a broker."""
         return self.registered.unplaced
 
 

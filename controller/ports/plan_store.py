@@ -88,7 +88,7 @@ class KafkaPlanStore:
     def claim(self, term: LeaderTerm, group: Any) -> bool:
         """Write the term, provided that the member of the consumer group is one still; False when it was not written.
 
-        ``group`` is the consumer's group metadata: Kafka refuses a transaction of who is no member any more.
+        ``group`` is the consumer's group metadata: Kafka refuses a transaction of who is not a member any more.
         """
 
         def fill(producer: Producer) -> None:
@@ -109,7 +109,7 @@ class KafkaPlanStore:
     def load(self) -> list[Plan] | None:
         """Return the newest version of each plan from the whole topic; None when it cannot be read to its end.
 
-        Raises UnreadableRecordError for a record that is no plan: its epoch would be used again.
+        Raises UnreadableRecordError for a record that is not a plan: its epoch would be used again.
         """
         if self._read_ahead is not None:
             found_ahead, self._read_ahead = self._read_ahead, None

@@ -37,9 +37,9 @@ class LoopMetrics:
             "Links exchanged, ring IDs or places changed, publishers or users moved by plans executed and kept.",
             ["what"],
         )
-        self.faults = gauge("faults", "What went wrong on the borders since the start.", ["what"])
+        self.faults = gauge("faults", "Faults at the edges of the process since it started, by kind.", ["what"])
         self.results_foreign = counter(
-            "results_foreign", "Answers of brokers left out, by what of them is foreign: plan, digest, term.", ["part"]
+            "results_foreign", "Ignored answers of brokers, by what is foreign in them: plan, digest, term.", ["part"]
         )
         self._add_times()
         self._add_borders()
@@ -59,7 +59,7 @@ class LoopMetrics:
             ["planner", "role"],
         )
         self.shadow_skips = counter(
-            "shadow_skips", "Decisions that shadow planners sat out, as windows had come while the last one was made."
+            "shadow_skips", "Decisions that shadow planners skipped because windows arrived during the last one."
         )
         self.step_ms = histogram("step_ms", "How long one step of the loop takes.")
 
@@ -67,11 +67,11 @@ class LoopMetrics:
         """Create the metrics of members."""
         self.members = self.stage.gauge("members", "Known brokers by state.", ["state"])
         self.announced_brokers = self.stage.gauge(
-            "announced_brokers", "Brokers that ask to join and wait for a person."
+            "announced_brokers", "Brokers that ask to join and wait for approval."
         )
         self.announcements = self.stage.counter("announcements", "Announcements of brokers by outcome.", ["outcome"])
         self.lost_brokers = self.stage.gauge("lost_brokers", "Brokers that are dead and still in the overlay in force.")
-        self.member_changes = self.stage.counter("member_changes", "Times that members came into a state.", ["state"])
+        self.member_changes = self.stage.counter("member_changes", "Transitions of members into each state.", ["state"])
         self.repair_ms = self.stage.histogram(
             "repair_ms",
             "From a declared death to an overlay in force without the dead.",
@@ -81,13 +81,13 @@ class LoopMetrics:
     def _add_links(self) -> None:
         """Create the metrics of changes of traffic, of link costs and of the cost model."""
         self.changes_found = self.stage.counter(
-            "changes_found", "Changes of traffic found, by statistic.", ["statistic"]
+            "changes_found", "Detected changes of traffic, by statistic.", ["statistic"]
         )
         gauge = self.stage.gauge
-        self.links_corrected = gauge("links_corrected", "Links that cost by measurement, not by the inventory.")
-        self.links_estimated = gauge("links_estimated", "Links of the overlay whose cost is an estimate, unmeasured.")
+        self.links_corrected = gauge("links_corrected", "Links whose cost is measured, not the inventory's.")
+        self.links_estimated = gauge("links_estimated", "Links of the overlay whose cost is estimated, not measured.")
         self.model_drift_share = gauge(
-            "model_drift_share", "What counted messages at measured delays cost above the model, as a share; median."
+            "model_drift_share", "Median share by which counted messages at measured delays cost more than the model."
         )
 
     def _add_sampling(self) -> None:
@@ -96,15 +96,15 @@ class LoopMetrics:
         self.share_asked = gauge("share_asked", "Share of the notifications that brokers are asked to report in full.")
         self.window_share = gauge("window_share", "Share of the notifications that the newest window knows in full.")
         self.share_changes = self.stage.counter(
-            "share_changes", "Times that brokers were asked for another share, by direction.", ["direction"]
+            "share_changes", "Changes of the requested share, by direction.", ["direction"]
         )
 
     def _add_leadership(self) -> None:
         """Create the metrics of who leads, and who serves."""
         counter, gauge = self.stage.counter, self.stage.gauge
         self.leads = gauge("leads", "1 while this controller leads, 0 while it stands by.")
-        self.term = gauge("term", "The newest term that this controller knows of, its own while it leads.")
-        self.depositions = counter("depositions", "Times that this controller has lost the lead.")
+        self.term = gauge("term", "The newest term that this controller knows, its own while it leads.")
+        self.depositions = counter("depositions", "Times that this controller lost leadership.")
         self._add_members()
         self._add_links()
         self._add_sampling()
@@ -113,12 +113,12 @@ class LoopMetrics:
         """Make what the ports are measured by."""
         counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
         self.window_to_state_ms = gauge(
-            "window_end_to_state_ms", "From the end of the newest window until its state was put together."
+            "window_end_to_state_ms", "From the end of the newest window until its state was assembled."
         )
         self.plan_phase = gauge("plan_phase", "1 for the phase of the plan under way, 0 for the others.", ["phase"])
         self.phase_ms = histogram(
             "phase_ms",
-            "How long plans stayed in a phase, by phase.",
+            "How long plans stayed in each phase.",
             ["phase"],
             buckets=(*LATENCY_MS_BUCKETS, 128_000, 256_000),
         )
@@ -129,20 +129,16 @@ class LoopMetrics:
         self.records_read = counter(
             "records_read", "Records of state, results and orders taken in, by source.", ["source"]
         )
-        self.plan_store_failures = counter(
-            "plan_store_failures", "Times that a plan was not stored, or the plans not read, and it was tried again."
-        )
+        self.plan_store_failures = counter("plan_store_failures", "Retries of storing a plan or reading the plans.")
         self.queue_length = gauge(
             "queue_length",
-            "What waits: effects and results of the plan under way, records on their way to Kafka (outbound).",
+            "Waiting items: effects and results of the plan under way, records on their way to Kafka (outbound).",
             ["queue"],
         )
-        self.view_failures = gauge("view_failures", "Writings of the live view that failed since the start.")
-        self.kafka_faults = gauge(
-            "kafka_faults", "Readings of Kafka that failed since the start, by source.", ["source"]
-        )
+        self.view_failures = gauge("view_failures", "Failed writes of the live view since the start.")
+        self.kafka_faults = gauge("kafka_faults", "Failed reads of Kafka since the start, by source.", ["source"])
         self.records_lost = gauge(
-            "records_lost", "Records that Kafka did not take since the start, by topic.", ["topic"]
+            "records_lost", "Records that Kafka did not accept since the start, by topic.", ["topic"]
         )
         self.dead_letters = gauge(
             "dead_letters",

@@ -68,7 +68,7 @@ def render_view(
 
 
 def _money(state: LoopState) -> dict[str, Any]:
-    """Return what traffic comes to in money, and which brokers serve nobody."""
+    """Return what traffic comes to in money, and which brokers serve no clients."""
     return {"closable": state.closable, "bill_first": state.bill_first, "bill": state.bill}
 
 

@@ -131,7 +131,7 @@ class ClosedWindow:
         are at brokers stays. Raises as :meth:`with_subscribers_moved`.
         """
         if self.sets.delivered is None:
-            raise ValueError("published and delivered are not reported apart: subscribers cannot be moved")
+            raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
         delivered, parts = self.parts.moved(self.sets.delivered, self.sets, to)
         handed: dict[tuple[str, str], int] = dict(self.local_deliveries)
         for key, target in to.items():
@@ -152,11 +152,12 @@ class ClosedWindow:
         """Return the interests as if the users had been at these homes.
 
         Those not named stay, and so do those that have strayed: wherever plans had put them, they would have gone. The
-        last answer is kept. Raises ValueError when the interests are not known, KeyError for a home that is no broker.
+        last answer is kept. Raises ValueError when the interests are not known, KeyError for a home that is not a
+        broker.
         """
         interests = self.interests
         if interests is None:
-            raise ValueError(f"nothing is known of the users in the window ending {time_text(self.end_ms)}")
+            raise ValueError(f"the users are unknown in the window ending {time_text(self.end_ms)}")
         position_of, brokers, at = interests.position_of, interests.brokers, interests.homes
         wanted = {
             user: home

@@ -1,7 +1,7 @@
 """What parts of brokers' subscribers took in a window, apart from the others (:mod:`schemas.part_blocks`).
 
 In: cells of parts. Out: by broker and part the notifications taken and the hand-overs, and both again as they would
-have been with parts at other brokers. Which subscribers a part is of is not known here.
+have been with parts at other brokers. Which subscribers a part is of is unknown here.
 """
 
 from __future__ import annotations

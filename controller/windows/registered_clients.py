@@ -36,7 +36,7 @@ class RegisteredClients:
     A subscriber with topics is a user, and each of its topics a subscription; any other subscriber is one
     subscription. ``ended_count`` is how many subscriptions to topics have ever ended: topics that a user gave up, and
     all of one that left; a user that moves ends none. ``unplaced`` counts the users that the last answer of
-    :meth:`interests` left out, as their home is no broker of the overlay. ``subscribers_at`` counts the subscribers
+    :meth:`interests` left out, as their home is not a broker of the overlay. ``subscribers_at`` counts the subscribers
     without topics at each broker that has any.
     """
 

@@ -240,7 +240,9 @@ def test_a_target_that_hangs_delays_no_other_and_its_queue_is_bounded(server: We
         wait_until(lambda: desk.turn() or desk.delivery.waiting["hook"] == 0)
     ends = desk.until(8)
     assert sum(end[:2] == ("hook", "sent") for end in ends) == 5
-    assert [end for end in ends if end[0] == "stuck"] == [("stuck", "failed", "2 messages wait for it already")] * 3
+    assert [end for end in ends if end[0] == "stuck"] == [
+        ("stuck", "failed", "2 messages are already waiting for it")
+    ] * 3
     stuck.free.set()
     desk.until(11)
     assert stuck.sent == [message(number).message for number in range(3)]
@@ -296,7 +298,7 @@ def test_a_target_that_is_set_no_more_is_told(server: WebhookServer) -> None:
     """A message that waited for it over a restart is a dead letter."""
     desk = Desk({})
     desk.delivery.offer(message(), "old")
-    assert desk.until(1) == [("old", "failed", "the target is not set any more")]
+    assert desk.until(1) == [("old", "failed", "the target is no longer configured")]
 
 
 def test_names_of_targets_hold_no_secret() -> None:

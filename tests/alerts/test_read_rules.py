@@ -38,14 +38,14 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
     )  # fmt: skip
     assert len(faults) == 8, faults
     for wanted in (
-        "'colours' is not known here",
-        "rule 1 'c', line 6: clear_bellow is no parameter of a rule on queue.congestion: did you mean clear_below?",
-        "rule 2 's', line 9: on is 'broker.silence', which no rule can look at: did you mean broker.silent?",
-        "rule 3 'late', line 13: above is 'long': a number is wanted",
+        "'colours' is unknown",
+        "rule 1 'c', line 6: clear_bellow is not a parameter of a rule on queue.congestion: did you mean clear_below?",
+        "rule 2 's', line 9: on is 'broker.silence', which no rule can watch: did you mean broker.silent?",
+        "rule 3 'late', line 13: above is 'long': write a number",
         "rule 4 'two words', line 16: name is 'two words'",
         "rule 4 'two words', line 18: for_windows is 0: at least 1",
         "rule 5 'x', line 19: for_s is missing: a rule on window.missing needs it",
-        "rule 6 'c', line 25: text is '{subject} {who}': {who} is not known",
+        "rule 6 'c', line 25: text is '{subject} {who}': {who} is unknown",
     ):
         assert sum(wanted in fault for fault in faults) == 1, (wanted, faults)
 
@@ -53,27 +53,27 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("", "there is no rule"),
-        ("rule = 3\n", "no list of tables"),
+        ("", "there are no rules"),
+        ("rule = 3\n", "not a list of tables"),
         ("[[rule]\n", "it is not TOML"),
-        (GOOD + GOOD, "the name 'c' is given to 2 rules"),
-        (GOOD.replace("clear_below = 5", "clear_below = 11"), "it must not be the larger one"),
+        (GOOD + GOOD, "the name 'c' is used by 2 rules"),
+        (GOOD.replace("clear_below = 5", "clear_below = 11"), "it must not be the larger of the two"),
         (GOOD.replace("above = 10", "above = nan"), "above is nan"),
-        (GOOD.replace("above = 10", "above = true"), "above is True: a number is wanted"),
+        (GOOD.replace("above = 10", "above = true"), "above is True: write a number"),
         (GOOD + 'of = "none"\n', "of is 'none': one of brokers, links, both"),
         (GOOD + 'severity = "bad"\n', "severity is 'bad': one of info, warning, critical"),
         (GOOD + 'quiet = "22-7"\n', "write HH:MM-HH:MM"),
-        (GOOD + 'quiet = "22:00-07:00 Mars/Base"\n', "is not known here"),
-        (GOOD + 'text = "{subject.x}"\n', "{subject.x} is not known"),
+        (GOOD + 'quiet = "22:00-07:00 Mars/Base"\n', "is unknown here"),
+        (GOOD + 'text = "{subject.x}"\n', "{subject.x} is unknown"),
         (GOOD + 'text = "{value:q}"\n', "Unknown format code"),
-        (GOOD + 'text = "{0}"\n', "{0} is not known"),
+        (GOOD + 'text = "{0}"\n', "{0} is unknown"),
         (GOOD + 'text = "{"\n', "text is '{'"),
         ('[[rule]]\nname = "x"\n', "on is missing: one of queue.congestion"),
         (
             "".join(
                 f'[[rule]]\nname = "{n}"\non = "blast_radius"\nbrokers_above = 3\nshare_above = 0.5\n' for n in "ab"
             ),
-            "a, b all look at the blast radius",
+            "a, b all watch the blast radius",
         ),
     ],
 )

@@ -163,7 +163,7 @@ def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> Non
 
 
 def test_an_alert_about_windows_is_silenced_only_when_all_its_brokers_are_set_aside() -> None:
-    """Windows that lack batches of a broker in maintenance alone are no news; of another one they are."""
+    """Windows that lack batches of a broker in maintenance alone are not news; of another one they are."""
     both = alert("incomplete", "windows", brokers=("b01", "b02"))
     assert len(told([both], maintained=["b01"])[0]) == 1
     assert told([both], maintained=["b01", "b02"])[0] == []
@@ -238,7 +238,7 @@ def test_every_step_of_a_delivery_is_stored_before_the_next_is_made() -> None:
     batch = desk.stored()
     assert states(batch.alerts["congestion/b01"]) == ["sent", "failed"]
     (letter,) = batch.letters
-    assert letter.reason == "two did not get the message: no connection"
+    assert letter.reason == "two did not receive the message: no connection"
     assert letter.topic == "lab.alerts"
     assert desk.batch.is_empty
 

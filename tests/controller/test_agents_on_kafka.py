@@ -326,4 +326,4 @@ def test_a_broker_announces_itself_and_joins_through_its_own_agent_alone(
     (plan,) = [plan for plan in store.load() or [] if "x01" in plan.brokers_target]
     assert plan.links_added == (("b02", "x01"),)
     assert {letter.topic for letter in site.letters} == {"open.announcements.west"}
-    assert "it announces x03 for agent 'north', not in the topic of that" in site.letters[0].reason
+    assert "it announces x03 for agent 'north', but not in that agent's topic" in site.letters[0].reason

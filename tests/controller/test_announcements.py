@@ -60,11 +60,11 @@ def test_a_broker_that_announces_itself_waits_for_a_person_and_is_told_once() ->
         announce(fleet, "x01", facts)
     assert "x01" not in fleet.loop.state.fleet.members
     assert told(fleet) == [
-        "x01 asks to join, announced by agent west, at 10.0.0.9:7000: `regraft members add x01` lets it in"
+        "x01 asks to join, announced by agent west, at 10.0.0.9:7000: `regraft members add x01` admits it"
     ]
     assert waiting(fleet) == ["x01"]
     (shown,) = fleet.ports.view.shown.members.announced
-    to_do = "`regraft members add x01` lets it in"
+    to_do = "`regraft members add x01` admits it"
     at = "10.0.0.9:7000"
     assert shown == ShownAnnounced(broker="x01", since_ms=shown.since_ms, to_do=to_do, agent="west", address=at)
     fleet.order(OrderKind.ADD, "x01", facts=facts)
@@ -96,7 +96,7 @@ def test_who_is_let_in_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -
     ("facts", "why"),
     [
         (BrokerFacts(), "it names no links"),
-        (BrokerFacts(link_costs=(PeerCost("y77", 1.0),)), "the brokers that it names are not known"),
+        (BrokerFacts(link_costs=(PeerCost("y77", 1.0),)), "the brokers that it names are unknown"),
     ],
 )
 def test_who_says_nothing_that_prices_its_links_is_not_let_in(facts: BrokerFacts, why: str, *, admits: bool) -> None:
@@ -117,7 +117,7 @@ def test_whoever_stops_announcing_itself_is_forgotten() -> None:
     announce(fleet, "x01")
     fleet.now_ms += STANDS_MS - STANDS_MS % 1_000
     assert waiting(fleet) == []
-    assert told(fleet)[1:] == ["x01 asks to join no longer: nobody has announced it for 10 minutes"]
+    assert told(fleet)[1:] == ["x01 no longer asks to join: it has not been announced for 10 minutes"]
     announce(fleet, "x01")
     assert waiting(fleet) == ["x01"]
     assert len(told(fleet)) == 3
@@ -133,7 +133,7 @@ def test_one_agent_that_announces_too_many_crowds_out_nobody_else(*, admits: boo
     announce(fleet, "x01", BrokerFacts(agent="calm"))
     assert waiting(fleet) == ["n00", "n01", "n02", "x01"]
     (crowded,) = [text for text in told(fleet) if "members.announced_max" in text]
-    assert crowded.startswith("n03 is not noted: 3 brokers of agent 'noisy' wait")
+    assert crowded.startswith("n03 is not recorded: 3 brokers of agent 'noisy' wait")
     assert len(told(fleet)) == 5
     assert counted(fleet, "too_many") == 47
 
@@ -187,7 +187,7 @@ def test_so_many_may_never_come_and_then_a_person_is_asked(monkeypatch: pytest.M
     fleet.run_until(MemberState.LEFT, "x02")
     announce(fleet, "x03")
     assert "x03" not in fleet.loop.state.fleet.members
-    assert told(fleet)[-1].endswith("2 that were let in so never came: `regraft members add x03` lets it in")
+    assert told(fleet)[-1].endswith("2 that were let in so never came: `regraft members add x03` admits it")
     fleet.order(OrderKind.READMIT, "x01")
     fleet.tick()
     fleet.order(OrderKind.REMOVE, "x01")
@@ -227,7 +227,7 @@ def test_what_members_announce_changes_nothing_but_one_that_has_left_may_ask(*, 
     fleet.order(OrderKind.REMOVE, "b01")
     fleet.run_until(MemberState.LEFT, "b01")
     announce(fleet, "b01")
-    assert told(fleet) == ["b01 asks to join: it has left: `regraft members readmit b01` takes it in again"]
+    assert told(fleet) == ["b01 asks to join: it has left: `regraft members readmit b01` lets it rejoin"]
     fleet.run_windows(2)
     assert fleet.member("b01").state is MemberState.LEFT
 

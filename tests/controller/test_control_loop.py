@@ -155,7 +155,7 @@ def test_a_plan_that_made_things_worse_is_not_taken_back_when_another_has_follow
     overlay.run_windows(30)
     assert [plan.undoes for plan in overlay.plans] == [""] * len(overlay.plans)
     (text,) = [text for text in overlay.events_of(EventKind.GAIN_MISSED) if "plan-1:" in text]
-    assert "plan-2 has followed, so planners decide what to do" in text
+    assert "plan-2 followed, so the planners decide what to do" in text
 
 
 def test_the_window_that_ends_a_verification_is_decided_on() -> None:

@@ -69,7 +69,9 @@ def both(state: RingState, context: RingContext, rng: random.Random) -> list[Pro
 
 def overlay_of(planner: object = both, ports: MemoryPorts | None = None, **changes: object) -> ScriptedRing:
     """Fig. 2's subscribers of t1 at IDs 0, 2, 4 and 6, and ten notifications a second: 150 a second at first."""
-    settings = settings_of(**({"user_load_max": 8.0} | changes))  # Two of four users at one broker are no crowd here.
+    settings = settings_of(
+        **({"user_load_max": 8.0} | changes)
+    )  # Two of four users at one broker are not a crowd here.
     overlay = ScriptedRing(INVENTORY, lambda _: [], settings, planner, ports or MemoryPorts())  # type: ignore[arg-type]
     overlay.counts = {TOPIC: 10, OTHER: 2}
     overlay.connect(publisher(TOPIC, "b00", TOPIC), publisher(OTHER, "b00", OTHER))
@@ -254,7 +256,7 @@ def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
     shown = overlay.ports.view.shown
     assert (overlay.plans, shown.cost, shown.windows_closed) == ([], (), 3)
     assert shown.refusals == {Verdict.INCOMPLETE_STATE: 3}
-    assert "what users want is not known" in shown.last_decision.state_reason
+    assert "the users' subscriptions are unknown" in shown.last_decision.state_reason
     (told,) = overlay.events_of(EventKind.WINDOW_INCOMPLETE)
     assert "nobody has filled the register of clients" in told
     overlay.ports.clients.is_known = True
@@ -269,7 +271,7 @@ def test_publishers_without_a_topic_are_counted_and_told() -> None:
     overlay.run_windows(3)
     assert overlay.plans == []
     assert (
-        "20% of the notifications are of publishers without a topic (nobody)"
+        "20% of the notifications come from publishers without a topic (nobody)"
         in overlay.events_of(EventKind.WINDOW_INCOMPLETE)[0]
     )
     assert overlay.ports.view.shown.faults["state: publisher without a topic in a window"] == 3
@@ -317,7 +319,7 @@ def test_a_shadow_does_not_see_the_acting_planners_moves(monkeypatch: pytest.Mon
 
 
 def test_metrics_count_ids_and_users() -> None:
-    """By what they are; publishers are no users."""
+    """By what they are; publishers are not users."""
     metrics = LoopMetrics()
     overlay = overlay_of()
     overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, both, metrics)

@@ -49,8 +49,8 @@ def test_all_faults_are_told_at_once() -> None:
     faults = "\n".join(bad.faults() + planner_faults(bad) + own_faults(bad))
     for named in (
         "bootstrap is empty",
-        "planner 'swap_links' is unknown, known are exchange_places_scot, link_regions_scot, move_publishers",
-        "shadow planner 'swap_link' is unknown, known are exchange_places_scot, link_regions_scot, move_publishers",
+        "planner 'swap_links' is unknown: use one of exchange_places_scot, link_regions_scot, move_publishers",
+        "shadow planner 'swap_link' is unknown: use one of exchange_places_scot, link_regions_scot, move_publishers",
         "shadow_planners are swap_link, swap_link: name each once",
         "horizon_lifetimes is 0.0: above 0",
         "subscription_lifetime_s is -1.0: above 0, or none",
@@ -60,7 +60,7 @@ def test_all_faults_are_told_at_once() -> None:
         "degree_max is 1",
         "proposals_max is 0",
         "tick_ms is 0: at least 1",
-        "instance is 'c\\n1': a name that people can read",
+        "instance is 'c\\n1': a readable name",
         "changes_per_plan_max is 0: at least 1",
         "pay_back_s is 0.0",
         "gain_share_min is 1.0",

@@ -121,7 +121,7 @@ def test_who_is_taken_for_dead_though_it_runs_comes_back_by_one_plan() -> None:
     fleet.run_windows(6)
     fleet.report_lost("b00", "b01", fleet.now_ms + 60_000)
     fleet.run_until(MemberState.JOINING, "b01")
-    assert fleet.member("b01").reason == "b00 takes it for dead, though it runs, and ignores it"
+    assert fleet.member("b01").reason == "b00 considers it dead, though it runs, and ignores it"
     fleet.run_until(MemberState.IN_SERVICE, "b01")
     assert [(plan.brokers_lost, plan.brokers_target) for plan in fleet.plans] == [(("b01",), INVENTORY.brokers)]
     assert {one.broker for one in fleet.told if one.phase is CommandPhase.INSTALL} == {"b01"}
@@ -146,7 +146,7 @@ def test_who_says_that_it_began_anew_is_believed_without_a_window() -> None:
     window = fleet.loop.state.newest
     while fleet.member("b02").state is not MemberState.DEAD:
         fleet.tick()
-    assert fleet.member("b02").reason == "it has started again, as it says itself"
+    assert fleet.member("b02").reason == "it restarted, as it reports"
     assert fleet.loop.state.newest is window
     fleet.refusing, fleet.outside = set(), set()
     fleet.tick()
@@ -260,7 +260,7 @@ def test_a_broker_that_is_drained_leaves_by_a_lossless_plan_and_is_not_missed() 
 
 
 def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
-    """It was to leave anyway: when it is heard again, nobody takes it in."""
+    """It was to leave anyway: when it reports again, nobody takes it in."""
     fleet = fleet_of()
     fleet.refusing.add("b01")  # Its leave comes to nothing.
     fleet.run_windows(6)

@@ -64,7 +64,7 @@ def test_killed_brokers_and_lost_plans_do_not_end_adaptation(tmp_path: Path) -> 
         site.are_windows_held = False
         refused = site.start()
         assert refused.process.wait(PATIENCE_S) == 1
-        assert "The stored plans are behind the brokers" in refused.log_file.read_text()
+        assert "The stored plans lag behind the brokers" in refused.log_file.read_text()
         shown = site.recover()
         assert f"epoch 0 -> {epoch}" in shown.stdout, shown.stderr
         assert "Nothing is written" in shown.stdout

@@ -123,7 +123,7 @@ def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedD
     assert served.orders == []  # Without a reason nothing is sent.
     dialog.get_by_label("Reason").fill("checked with the night shift")
     dialog.locator("button.good").click()
-    expect(page.locator("#notes")).to_contain_text("Stored for the controller")
+    expect(page.locator("#notes")).to_contain_text("Stored; the controller")
     [order] = served.orders
     assert (order.kind, order.subject, order.by) == (OrderKind.APPROVE, plan, "Ana Silva")
     assert order.reason == "checked with the night shift"
@@ -158,7 +158,7 @@ def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDa
         {"broker": "b03", "state": "dead", "since_ms": 1, "reason": "silent for 10 s", "in_overlay": True},
         {"broker": "b99", "state": "joining", "since_ms": 1, "reason": "more room"},
     ]
-    announced = [{"broker": "x1", "since_ms": 1, "to_do": "`regraft members add x1` lets it in"}]
+    announced = [{"broker": "x1", "since_ms": 1, "to_do": "`regraft members add x1` admits it"}]
     fleet = {
         "counts": {"dead": 1, "joining": 1},
         "members": members,

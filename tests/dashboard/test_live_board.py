@@ -55,7 +55,7 @@ def test_a_page_gets_only_what_it_has_not_seen() -> None:
 
 
 def test_nothing_new_wakes_nobody() -> None:
-    """The same values again are no new version."""
+    """The same values again are not a new version."""
 
     async def course() -> None:
         board = LiveBoard(SERIES)

@@ -8,7 +8,7 @@ from tests.dashboard.view_documents import view_texts, written_document
 
 
 def test_what_the_controller_writes_is_read_without_a_fault() -> None:
-    """Every part of a real document is decoded, and the times that change each second are no news of their own."""
+    """Every part of a real document is decoded, and the times that change each second are not news of their own."""
     reader = ViewReader(100)
     document = written_document()
     texts = view_texts(document)

@@ -145,7 +145,7 @@ def test_one_address_does_not_take_all_places(tmp_path: Path) -> None:
             assert [response.status_code for response in (first, second)] == [200, 200]
             with opened("203.0.113.5, 192.0.2.7") as third:
                 assert third.status_code == 429
-                assert "2 pages are open from 192.0.2.7" in third.read().decode()
+                assert "2 pages are already open from 192.0.2.7" in third.read().decode()
             with opened("192.0.2.8") as other:
                 assert other.status_code == 200
 

@@ -99,7 +99,7 @@ def test_an_order_about_a_plan_says_which_was_shown(open_desk: Callable[..., Des
     wait_until(lambda: desk.state()["plans"][0]["digest"] == "now")
     status, answer = desk.order(kind="approve", subject=plan["plan"], plan_digest="before")
     assert (status, desk.sent) == (409, [])
-    assert "not the plan that you were shown" in answer["text"]
+    assert "no longer the plan that you were shown" in answer["text"]
     assert desk.order(kind="approve", subject=plan["plan"], plan_digest="now")[0] == 202
     assert [order.plan_digest for order in desk.sent] == ["now"]
 
@@ -114,7 +114,7 @@ def test_orders_about_members_fit_the_states_that_are_shown(open_desk: Callable[
     assert desk.order(kind="drain", subject="b04")[0] == 202
     for kind, subject, why in (
         ("drain", "b03", "b03 is dead and cannot be drained"),
-        ("remove", "b04", "it serves: drain it"),
+        ("remove", "b04", "cannot be removed: drain it"),
         ("dead", "b99", "no broker b99 among the members"),
     ):
         status, answer = desk.order(kind=kind, subject=subject)
@@ -144,7 +144,7 @@ def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[...
         ({"kind": "cancel"}, 409, "no plan 'overlay'"),
         ({"kind": "maintain", "subject": "b99"}, 409, "no broker 'b99'"),
         ({"kind": "pause", "subject": "b01"}, 422, "concerns the whole overlay"),
-        ({"kind": "resume", "minutes": 5}, 422, "does not end by itself"),
+        ({"kind": "resume", "minutes": 5}, 422, "does not expire"),
         ({"kind": "return", "subject": "b01", "evacuate": True}, 422, "Only maintain evacuates"),
         ({"kind": "pause", "minutes": -1}, 422, "minutes"),
         ({"kind": "explode"}, 422, "kind"),
@@ -202,9 +202,9 @@ def test_pages_are_told_what_holds_in_each_phase(open_desk: Callable[..., Desk])
 def test_kafka_being_away_is_said(open_desk: Callable[..., Desk]) -> None:
     """The order was not stored: the sentence of the sender comes through."""
     desk = open_desk()
-    desk.faults.append("The order was not stored: is Kafka up?")
+    desk.faults.append("The order was not stored: check that Kafka runs")
     status, answer = desk.order(kind="pause")
-    assert (status, answer["text"]) == (503, "The order was not stored: is Kafka up?")
+    assert (status, answer["text"]) == (503, "The order was not stored: check that Kafka runs")
 
 
 @pytest.mark.parametrize(

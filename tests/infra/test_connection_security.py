@@ -77,7 +77,7 @@ def test_faults_of_files_are_all_told_at_once(tmp_path: Path) -> None:
 
 
 def test_certificate_and_key_must_belong_together(tmp_path: Path) -> None:
-    """A file that is no certificate, and the key of another certificate, are seen before anything connects."""
+    """A file that is not a certificate, and the key of another certificate, are seen before anything connects."""
     good = secured(tmp_path)
     other = LocalAuthority(tmp_path / "other").issue("other")
     (fault,) = replace(good, key_file=other.key_file).faults()

@@ -90,7 +90,7 @@ def test_an_order_for_one_namespace_is_none_for_another(bench: Bench) -> None:
 
 def test_unsigned_orders_are_followed_only_where_a_setting_says_so(bench: Bench) -> None:
     """What pretends to be signed is held to it there, too."""
-    assert "nobody has signed it" in bench.refusal(PAUSE)
+    assert "it is unsigned" in bench.refusal(PAUSE)
     lenient = OrderJudge(TrustedKeys(bench.file), "live", allow_unsigned=True)
     assert lenient.refusal(PAUSE, PAUSE.key, NOW_MS, is_by_kafka=False) == ""
     forged = structs.replace(bench.sign(), reason="x")
@@ -115,7 +115,7 @@ def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
     judge, order = OrderJudge(keys, "live"), bench.sign()
     bench.file.write_text("ana")
     keys.refresh()
-    assert "nobody knows whether its key 'ana' is trusted" in judge.refusal(order, order.key, NOW_MS, is_by_kafka=True)
+    assert "it is unknown whether its key 'ana' is trusted" in judge.refusal(order, order.key, NOW_MS, is_by_kafka=True)
 
 
 def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
     end_ms = NOW_MS + 1_000
     bench = Bench(tmp_path, until=datetime.fromtimestamp(end_ms / 1000, UTC))
     assert bench.refusal(bench.sign(), end_ms) == ""
-    assert "the key ana ended at" in bench.refusal(bench.sign(), end_ms + 1)
+    assert "the key ana expired at" in bench.refusal(bench.sign(), end_ms + 1)
 
 
 def test_nothing_of_a_revoked_key_stands(bench: Bench) -> None:
@@ -145,7 +145,7 @@ def test_a_key_orders_only_what_it_may(tmp_path: Path) -> None:
 def test_a_person_speaks_for_nobody_else_but_a_dashboard_does(bench: Bench) -> None:
     """The name in an order is that of its key, unless the key is one for others."""
     for_bo = structs.replace(PAUSE, by="bo")
-    assert "speaks for ana only, not for bo" in bench.refusal(bench.sign(for_bo))
+    assert "signs for ana only, not for bo" in bench.refusal(bench.sign(for_bo))
     bench.file.write_text(bench.signers["ana"].trusted_line(TRUSTED_UNTIL, for_others=True))
     order = bench.sign(for_bo)
     assert bench.anew().refusal(order, order.key, NOW_MS, is_by_kafka=True) == ""
@@ -158,8 +158,8 @@ def test_an_order_is_given_once(bench: Bench) -> None:
     assert bench.refusal(order) == ""
     assert bench.refusal(order) == "it is a copy of an order that was given before"
     assert bench.refusal(order, latest_ms) == "it is a copy of an order that was given before"
-    assert "is it a copy, or a clock wrong?" in bench.refusal(order, latest_ms + 1)
-    assert "is it a copy" in bench.anew().refusal(order, order.key, latest_ms + 1, is_by_kafka=True)
+    assert "check for a copied order or a wrong clock" in bench.refusal(order, latest_ms + 1)
+    assert "check for a copied order" in bench.anew().refusal(order, order.key, latest_ms + 1, is_by_kafka=True)
     bench.judge.forget()
     assert bench.refusal(order) == ""  # The topic is read again from its beginning.
 
@@ -177,14 +177,14 @@ def test_a_copy_is_known_as_long_as_it_is_not_too_old(bench: Bench) -> None:
 def test_a_clock_that_is_far_ahead_is_refused(bench: Bench) -> None:
     """Its orders could be copied for as long."""
     assert bench.refusal(bench.sign(), NOW_MS - ORDER_AHEAD_MS_MAX) == ""
-    assert "a clock wrong" in bench.refusal(bench.sign(), NOW_MS - ORDER_AHEAD_MS_MAX - 1)
+    assert "a wrong clock" in bench.refusal(bench.sign(), NOW_MS - ORDER_AHEAD_MS_MAX - 1)
 
 
 def test_nonces_are_bounded_by_refusing_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forgetting one would let its order be given again."""
     monkeypatch.setattr(judge_orders, "NONCES_MAX", 2)
     assert [bench.refusal(bench.sign()) for _ in range(3)][:2] == ["", ""]
-    assert "2 orders came within minutes" in bench.refusal(bench.sign())
+    assert "2 orders arrived within minutes" in bench.refusal(bench.sign())
     later_ms = NOW_MS + 2 * ORDER_AGE_MS_MAX
     assert bench.refusal(bench.sign(structs.replace(PAUSE, time_ms=later_ms)), later_ms) == ""
 
@@ -235,7 +235,7 @@ def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
 
 def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
     """Nobody writes one: orders are revoked by orders."""
-    assert "takes an order out of the topic" in given(bench, None, b"adaptation/overlay")
+    assert "deletes an order from the topic" in given(bench, None, b"adaptation/overlay")
     for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):
         message: Any = FakeMessage(key)
         told = bench.judge.given(message, None).key

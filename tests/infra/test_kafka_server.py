@@ -59,7 +59,7 @@ def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
 
 @pytest.mark.stack
 def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
-    """Those that are asked for beyond the table's are of new topics; a fleet that grew is no fault of an old one."""
+    """Those that are asked for beyond the table's are of new topics; a fleet that grew is not a fault of an old one."""
     name = topic_name(TELEMETRY, "sized")
     for partitions in (7, 9):
         create_topics(kafka.access, [TELEMETRY], namespace="sized", partitions={TELEMETRY: partitions})
@@ -93,7 +93,7 @@ def test_topics_with_more_than_the_table_wants_are_accepted(kafka: RunningKafka)
     more = [replace(TELEMETRY, partitions=6, retention_ms=90_000_000), replace(PLANS, partitions=2)]
     create_topics(kafka.access, more, namespace="more")
     create_topics(kafka.access, [TELEMETRY], namespace="more")
-    with pytest.raises(TopicMismatchError, match=r"partitions is 2, not 1: its records have one order"):
+    with pytest.raises(TopicMismatchError, match=r"partitions is 2, not 1: its records need one order"):
         check_topics(kafka.access, "more")
     check_topics(kafka.access, "nothing-there")
     check_topics(KafkaAccess(f"{LOOPBACK}:1"), "more")

@@ -28,7 +28,7 @@ def test_a_private_key_is_only_its_owners(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
     assert load_signing_key(file).name == "ana"
     assert load_signing_key(file).trusted_line(TRUSTED_UNTIL) == key.trusted_line(TRUSTED_UNTIL)
-    with pytest.raises(OrderKeyError, match="is there already"):
+    with pytest.raises(OrderKeyError, match="already exists"):
         create_signing_key("ana", file)
     file.chmod(0o644)
     with pytest.raises(OrderKeyError, match="can be read by others"):
@@ -61,8 +61,8 @@ PUBLIC = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
     ("line", "fault"),
     [
         ("ana = 1", "must be a table of"),
-        (f'ana = {{ public = "{PUBLIC}" }}', "needs an end"),
-        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00 }}', "needs an end"),
+        (f'ana = {{ public = "{PUBLIC}" }}', "needs an expiry date"),
+        (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00 }}', "needs an expiry date"),
         ('ana = { public = "xx", not_after = 2100-01-01T00:00:00Z }', "32 bytes in base64"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, orders = ["all"] }}', "has orders"),
         (f'ana = {{ public = "{PUBLIC}", not_after = 2100-01-01T00:00:00Z, revoked = "no" }}', "true or false"),

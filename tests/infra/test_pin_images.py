@@ -33,7 +33,7 @@ def test_every_image_of_others_is_found_and_pinned_once() -> None:
 def test_an_image_without_a_digest_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, said: str
 ) -> None:
-    """Without Docker, without its registry, or with an answer that is no digest, no file is written."""
+    """Without Docker, without its registry, or with an answer that is not a digest, no file is written."""
     if script:
         (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "docker").chmod(0o755)

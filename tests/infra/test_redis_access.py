@@ -44,7 +44,7 @@ def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
     [
         ("redis://valkey/0", {"ca_file": True}, "ca_file is given, but the URL is not rediss://"),
         ("rediss://valkey/0", {"username": "regraft"}, "username is given without password_file"),
-        ("redis://:hunter2@valkey/0", {"password_variable": "PATH"}, "the URL holds credentials, too"),
+        ("redis://:hunter2@valkey/0", {"password_variable": "PATH"}, "the URL holds credentials as well"),
     ],
 )
 def test_combinations_that_cannot_be_meant_are_refused(

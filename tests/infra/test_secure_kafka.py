@@ -70,29 +70,29 @@ def test_what_is_wrong_with_a_server_is_said_in_one_sentence(server: SecuredServ
         "does not speak TLS": ({}, server.addresses["OPEN"]),
         "is not trusted": ({"ca_file": foreign}, scram.bootstrap),
         "has expired": ({}, server.addresses["EXPIRED"]),
-        "is of another name than 127.0.0.1": ({}, server.addresses["ELSEWHERE"]),
+        "is for another name than 127.0.0.1": ({}, server.addresses["ELSEWHERE"]),
         "refuses the credentials of regraft": ({"password_file": wrong}, scram.bootstrap),
         "does not take SCRAM-SHA-256": ({"mechanism": "SCRAM-SHA-256"}, scram.bootstrap),
-        "wants another certificate of the client": (
+        "does not accept the client certificate": (
             {"mechanism": None, "username": None, "password_file": None},
             server.addresses["MUTUAL"],
         ),
-        "was asked by SSL": ({"mechanism": None, "username": None, "password_file": None}, scram.bootstrap),
+        "connection used SSL": ({"mechanism": None, "username": None, "password_file": None}, scram.bootstrap),
     }
     for sentence, (changed, address) in expected.items():
         security = replace(scram.security, **changed)  # type: ignore[arg-type]
         found = found_for(KafkaAccess(address, security=security))
         assert sentence in found, found
         assert "guessed" not in found
-    assert "was asked by PLAINTEXT" in found_for(KafkaAccess(scram.bootstrap))
+    assert "connection used PLAINTEXT" in found_for(KafkaAccess(scram.bootstrap))
     assert found_for(scram).startswith("well: ")
 
 
 def test_missing_rights_are_named(server: SecuredServer) -> None:
-    """A login without rights to the topics is reported; topics that are not made are no fault."""
+    """A login without rights to the topics is reported; topics that are not made are not a fault."""
     scram = server.access("SCRAM-SHA-512")
     write_one(scram, "rights.topic", "x")
-    assert "1 of 2 topics are not made yet" in found_for(scram, "rights.topic", "rights.none")
+    assert "1 of 2 topics are missing" in found_for(scram, "rights.topic", "rights.none")
     stranger = KafkaAccess(scram.bootstrap, security=server.secured.login(STRANGER))
     assert "stranger may not read or write any topic, such as rights.topic" in found_for(stranger, "rights.topic")
 

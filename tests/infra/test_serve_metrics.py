@@ -112,7 +112,9 @@ def test_other_paths_and_methods_are_told_what_there_is(server: MetricsServer) -
 
 def test_a_taken_port_is_told_in_one_sentence(server: MetricsServer, stage: Stage) -> None:
     """Address, reason and what to do."""
-    with pytest.raises(MetricsPortError, match=rf"on 127.0.0.1:{server.port} \(Address already in use\): stop what"):
+    with pytest.raises(
+        MetricsPortError, match=rf"on 127.0.0.1:{server.port} \(Address already in use\): stop the " r"process"
+    ):
         serve_metrics(CollectorRegistry(), LOOPBACK, server.port, stage)
     with pytest.raises(MetricsPortError, match="choose another metrics_port or metrics_host"):
         serve_metrics(CollectorRegistry(), "no.such.host.invalid", 0, stage)
@@ -162,7 +164,7 @@ def test_a_loop_that_hangs_is_a_fault_until_it_turns_again() -> None:
     now_s[0] = 30.0
     assert pulse.fault() is None
     now_s[0] = 31.5
-    assert pulse.fault() == "the control loop has not turned for 31.5 s, at most 30 s are usual"
+    assert pulse.fault() == "the control loop has not run for 31.5 s; at most 30 s are normal"
     pulse.beat()
     assert pulse.fault() is None
 

@@ -81,7 +81,7 @@ def test_random_tree_is_a_tree_under_the_cap(count: int, degree_max: int, seed: 
 
 
 def test_random_tree_without_room_is_refused() -> None:
-    """Three brokers with one link each are no tree."""
+    """Three brokers with one link each are not a tree."""
     with pytest.raises(ValueError, match="needs at least 2"):
         random_tree(brokers_named(3), 1, random.Random(0))
 

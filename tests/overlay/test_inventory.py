@@ -117,7 +117,7 @@ def test_agents_are_kept_and_give_topics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("agents", "why"),
     [
-        ({"b09": "west"}, "'b09', which is no broker"),
+        ({"b09": "west"}, "'b09', which is not a broker"),
         ({"b00": ""}, "the agent of b00 is ''"),
         ({"b00": "west.1"}, r"the agent of b00 is 'west\.1'"),
         ({"b00": 7}, "the agent of b00 is 7"),

@@ -39,7 +39,7 @@ def test_plans_to_one_overlay_have_digests_of_their_own(
 
 
 def test_a_plan_keeps_its_digest_on_its_way() -> None:
-    """Phase, term and order of the moves are no part of it: a successor means the same plan."""
+    """Phase, term and order of the moves are not part of it: a successor means the same plan."""
     later = msgspec.structs.replace(
         PLAN, phase=PlanPhase.DRAINING, history=(PhaseChange(PlanPhase.DRAINING, 7, ""),), term=9, moves=MOVES[::-1]
     )

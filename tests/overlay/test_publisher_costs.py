@@ -95,7 +95,7 @@ def test_line_of_three_by_hand() -> None:
 
 
 def test_a_publisher_heard_in_one_span_only_costs_nothing_in_the_others() -> None:
-    """A span without a publisher's notifications has no cost of it; one without any publisher is no fault."""
+    """A span without a publisher's notifications has no cost of it; one without any publisher is not a fault."""
     tree = line_of(3)
     inventory = inventory_of(tree, {})
     notifications = [Published("p", 1, frozenset({"b02"})), Published("q", 0, frozenset({"b00"}))]
@@ -112,7 +112,7 @@ def test_unknown_deliveries_are_refused() -> None:
     inventory = inventory_of(tree, {})
     spans = spans_of(tree.brokers, [Published("p", 0, frozenset({"b02"}))], {"p": "b00"}, [1.0])
     mixed = replace(spans[0], delivered=None)
-    with pytest.raises(ValueError, match="in 1 of 2 spans published and delivered are not reported apart"):
+    with pytest.raises(ValueError, match="in 1 of 2 spans published and delivered are not reported separately"):
         PublisherCosts(tree, inventory, [spans[0], mixed])
     with pytest.raises(ValueError, match="at least one window"):
         PublisherCosts(tree, inventory, [])

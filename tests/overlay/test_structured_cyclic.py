@@ -48,7 +48,7 @@ def test_the_overlay_is_the_cartesian_product(tree_seed: int, regions: int, clus
 @pytest.mark.parametrize(
     ("links", "clusters", "told"),
     [
-        ([("a", "b")], 0, "0 clusters make no overlay"),
+        ([("a", "b")], 0, "0 clusters are too few for an overlay"),
         ([], 3, "a tree without brokers"),
         ([("a", "b"), ("c", "d")], 3, "in 2 parts"),
         ([("a", "b"), ("b", "c"), ("c", "a")], 3, "1 links too many for 3 regions"),
@@ -77,7 +77,7 @@ def test_links_that_are_missing_or_too_many_are_named() -> None:
     links = [*overlay.a_links(), *overlay.i_links()]
     with pytest.raises(OverlayShapeError, match=r"\(a, 0\) to \(b, 0\) is missing \(1 such\)"):
         check_scot_links(overlay, links[1:])
-    with pytest.raises(OverlayShapeError, match=r"\(a, 0\) to \(b, 1\) is no link of it"):
+    with pytest.raises(OverlayShapeError, match=r"\(a, 0\) to \(b, 1\) is not a link of it"):
         check_scot_links(overlay, [*links, (ScotBroker("a", 0), ScotBroker("b", 1))])
 
 

@@ -61,12 +61,12 @@ def with_clients(
     """
     faults = [window.fault]
     if interests is None:
-        faults.append(f"what users want is not known: {fault or 'no register of clients'}")
+        faults.append(f"the users' subscriptions are unknown: {fault or 'no register of clients'}")
     if traffic.unknown_share > unknown_share_max:
         faults.append(
-            f"{traffic.unknown_share:.0%} of the notifications are of publishers without a topic "
+            f"{traffic.unknown_share:.0%} of the notifications come from publishers without a topic "
             f"({_named(traffic.unknown_publishers)}), the limit is {unknown_share_max:.0%}: "
-            "does the register of clients name what they publish on?"
+            "check that the register of clients names their topics"
         )
     return replace(
         window,

@@ -44,7 +44,9 @@ def users_leaving(
         for each in (interests, placed)
     )
     emptied = ", ".join(sorted({move.home_from for move in moves}))
-    reason = f"{emptied} in maintenance: {len(moves)} users go to brokers that subscribe to most of their topics"
+    reason = (
+        f"{emptied} in maintenance: {len(moves)} users move to brokers that already subscribe to most of their topics"
+    )
     return [moving_proposal(EVACUATION, moves, before, after, reason)]
 
 

@@ -32,7 +32,7 @@ class ReachedRing:
 
     def __init__(self, state: RingState, delay_weight: float) -> None:
         if state.traffic is None:
-            raise ValueError("nothing is known of the users of the ring")
+            raise ValueError("the users of the ring are unknown")
         self._start = state
         self._ring: RingTraffic = state.traffic
         self._delay_weight = delay_weight

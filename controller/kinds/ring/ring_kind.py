@@ -83,7 +83,7 @@ class RingKind(OverlayKind[ChordConfiguration, RingState, ReachedRing]):
 
     def missing_in(self, state: RingState) -> str:
         """Return that nothing is known of what users want, where that is so."""
-        return "" if state.traffic is not None else "does not know what users want"
+        return "" if state.traffic is not None else "does not know the users' subscriptions"
 
     def reached(self, state: RingState) -> ReachedRing:
         """Return the ring of the state. Raises ValueError where nothing is known of its users."""

@@ -51,7 +51,7 @@ class RingTraffic:
                 f"got {self.window_rates_per_s.shape}"
             )
         if self.interests.brokers != self.configuration.brokers:
-            raise ValueError("the interests are those of other brokers than the ring's")
+            raise ValueError("the interests belong to other brokers than the ring's")
 
     @cached_property
     def rates_per_s(self) -> Floats:

@@ -114,7 +114,7 @@ class _Mending:
         for cluster in list(self.clusters):
             self._fill(cluster, joining)
         if not self.clusters:
-            raise ValueError("nobody is left: start some brokers again, or let others join")
+            raise ValueError("no broker is left: restart some brokers, or let others join")
         return vacated
 
     def heir_of(self, broker: str, place: Place) -> str:

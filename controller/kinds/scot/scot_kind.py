@@ -55,9 +55,9 @@ class ScotKind(OverlayKind[ScotConfiguration, ScotState, ReachedScot]):
         return PlannerContext(proposals_max=proposals_max, moves_max=self.moves_max(settings))
 
     def missing_in(self, state: ScotState) -> str:
-        """Return a fault if published and delivered are not reported apart."""
+        """Return a fault if published and delivered are not reported separately."""
         is_known = all(self.can_be_costed(window) for window in state.windows)
-        return "" if is_known else "does not report what was delivered apart from what was published"
+        return "" if is_known else "does not report deliveries separately from publications"
 
     def reached(self, state: ScotState) -> ReachedScot:
         """Return the overlay of the state."""

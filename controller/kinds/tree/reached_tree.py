@@ -90,7 +90,7 @@ class ReachedTree:
         if strangers := {*moved, *moved.values()} - set(self.configuration.brokers):
             raise KeyError(min(strangers))
         if any(window.sets.delivered is None for window in self.state.windows):
-            raise HomeError("brokers do not report delivered apart from published: subscribers stay")
+            raise HomeError("brokers do not report deliveries separately from publications: subscribers stay")
         return ReachedTree(self.state.with_subscribers_moved(moved))
 
     def _linked(self, proposal: Proposal) -> ReachedTree:

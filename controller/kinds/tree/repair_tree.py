@@ -176,10 +176,10 @@ class _Mending:
             said.append(f"leaves by {_links_text(self.leaves)}")
         if self.sets is None and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
             said.append(
-                f"links cost {figure(self.joined.cost)}, no choice costs less than {figure(self.joined.cost_min)}"
+                f"links cost {figure(self.joined.cost)}, no choice can cost less than {figure(self.joined.cost_min)}"
             )
         if self.exceeded:
-            said.append(f"above their caps, as few as can be: {named_text(self.exceeded)}")
+            said.append(f"above their caps, as few as possible: {named_text(self.exceeded)}")
         if moves:
             said.append(moved_text(moves, Configuration.CLIENTS))
         return "; ".join(said)

@@ -133,7 +133,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
         return least_cost_per_s(self.inventory, sets) + float(access_per_s.mean()) if is_known else None
 
     def bill(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> ShownBill | None:
-        """Return what links and hand-overs come to at the inventory's prices; delays are no money."""
+        """Return what links and hand-overs come to at the inventory's prices; delays are not money."""
         return bill_of(configuration, self.inventory, windows)
 
     def breakdown(self, configuration: Configuration, windows: Sequence[ClosedWindow]) -> CostBreakdown:

@@ -150,7 +150,7 @@ def likely_changes_per_s(costs: PackingCosts) -> Floats:
 
 
 def closable(instance: PackingInstance, homes: Homes) -> Homes:
-    """Return the brokers that serve nobody, and so can be closed. Raises PackingError for homes that do not fit."""
+    """Return the brokers without clients, which can be closed. Raises PackingError for homes that do not fit."""
     if not instance.is_packed(homes):
         raise PackingError("brokers have more traffic than they have room for")
     return np.flatnonzero(np.bincount(homes, minlength=instance.broker_count) == 0)

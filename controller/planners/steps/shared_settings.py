@@ -42,7 +42,7 @@ class HorizonSettings(OrderSettings):
         """Return what is wrong with the settings, one sentence each."""
         found = super().faults()
         if self.horizon_hops < 2:
-            found.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is joined already")
+            found.append(f"horizon_hops is {self.horizon_hops}: at least 2, a direct neighbour is already linked")
         return found
 
 
@@ -113,7 +113,7 @@ class ExchangeSettings(PlannerSettings):
         """Return what is wrong with the settings, one sentence each."""
         found = super().faults()
         if self.exchanges_max < 1:
-            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or nothing is ever exchanged")
+            found.append(f"exchanges_max is {self.exchanges_max}: at least 1, or no link is ever exchanged")
         if self.looks_max < 2:
             found.append(f"looks_max is {self.looks_max}: at least 2, one to find an exchange and one to cost it")
         if not 0 <= self.gain_share_min < 1:

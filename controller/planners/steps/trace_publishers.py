@@ -38,7 +38,7 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
         sets = window.sets
         if sets.delivered is None:
             raise ValueError(
-                f"the window ending {time_text(window.end_ms)} does not report deliveries apart from publications"
+                f"the window ending {time_text(window.end_ms)} does not report deliveries separately from publications"
             )
         for publisher, columns in columns_by_publisher(window.sets).items():
             room = left.setdefault(publisher, bound)

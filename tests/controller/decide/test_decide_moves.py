@@ -69,7 +69,7 @@ def test_a_move_is_costed_and_judged_like_any_change() -> None:
 
 
 def test_a_move_that_helps_nobody_is_within_the_dead_band_of_its_own_publisher() -> None:
-    """q is wanted at both ends, so it is as good anywhere between; that is no gain, however cheap r is."""
+    """q is wanted at both ends, so it is as good anywhere between; that is not a gain, however cheap r is."""
     choice = choose_proposals([moving(ClientMove("q", "b00", "b04"))], situation_of(), 7, DecisionSettings())
     assert choice.refused[0].verdict is Verdict.GAIN_WITHIN_NOISE
 

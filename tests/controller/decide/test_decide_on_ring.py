@@ -100,7 +100,7 @@ def test_a_ring_of_whose_users_nothing_is_known_is_not_decided_on() -> None:
     state = RingState(RING, INVENTORY, tuple(window.without_interests() for window in windows_of()))
     decision = decide_plan(replace(situation_of(), state=state), [_raising], 1, SETTINGS)
     assert decision.state_verdict is Verdict.INCOMPLETE_STATE
-    assert "does not know what users want" in decision.state_reason
+    assert "does not know the users' subscriptions" in decision.state_reason
 
 
 def _raising(*_: object) -> list[Proposal]:

@@ -108,7 +108,7 @@ def test_brokers_at_another_epoch_are_named() -> None:
     ],
 )
 def test_swap_that_leaves_no_tree_is_refused(removed: Link, added: Link) -> None:
-    """A cut overlay, an absent link to remove, a present link to add and an unknown broker are no tree."""
+    """A cut overlay, an absent link to remove, a present link to add and an unknown broker are not a tree."""
     assert verdict_of(proposal_of(removed, added))[0] is Verdict.NOT_A_TREE
 
 
@@ -191,7 +191,7 @@ def test_gain_must_exceed_the_noise() -> None:
     assert shares_of(JUMPING).mean > 0
     assert verdict_of(proposal_of(), noisy)[0] is Verdict.GAIN_WITHIN_NOISE
     picked = DecisionSettings(change_noise_factor=0.0)
-    assert "luck alone promises" in verdict_of(proposal_of(), noisy, picked)[1]
+    assert "chance alone accounts for" in verdict_of(proposal_of(), noisy, picked)[1]
     assert verdict_of(proposal_of(), noisy, replace(picked, noise_factor=0.0))[0] is Verdict.ACCEPTED
 
 

@@ -110,7 +110,7 @@ def test_nobody_approves_a_plan_for_ever() -> None:
     overlay = overlay_of(review_ms_max=4 * WINDOW_MS)
     overlay.run_windows(9)
     assert overlay.phases[0] is PlanPhase.REFUSED
-    assert "nobody approved it" in overlay.plans[0].history[-1].reason
+    assert "it was not approved" in overlay.plans[0].history[-1].reason
     assert waiting(overlay).plan == "plan-2"
 
 
@@ -183,7 +183,7 @@ def test_a_plan_that_is_being_prepared_can_be_cancelled() -> None:
     [
         (OrderKind.CANCEL, "plan-1", "plan-1 is completed: cancel needs a plan that is proposed or preparing"),
         (OrderKind.APPROVE, "plan-1", "plan-1 is completed: approve needs a plan that is proposed"),
-        (OrderKind.APPROVE, "plan-9", "no plan has the name plan-9"),
+        (OrderKind.APPROVE, "plan-9", "no plan is named plan-9"),
         (OrderKind.MAINTAIN, "b99", "no broker b99"),
     ],
 )

@@ -33,7 +33,7 @@ def test_an_approval_from_before_the_plan_carries_nothing_out() -> None:
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.PROPOSED]
     assert outcomes(overlay) == [("approve", AuditOutcome.REFUSED)]
-    assert "no plan has the name plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
+    assert "no plan is named plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 32])
@@ -64,8 +64,8 @@ def test_what_is_not_its_givers_own_changes_nothing_and_is_told_and_kept() -> No
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)
     forged = Order(WHOLE_OVERLAY, OrderKind.RESUME, "ada", "forged", overlay.now_ms, source="a desk")
-    overlay.ports.orders.records.append(GivenOrder(forged, 7, 3, refusal="nobody has signed it"))
-    overlay.ports.orders.records.append(GivenOrder(None, 8, 4, "adaptation/overlay", "it takes an order out"))
+    overlay.ports.orders.records.append(GivenOrder(forged, 7, 3, refusal="it is unsigned"))
+    overlay.ports.orders.records.append(GivenOrder(None, 8, 4, "adaptation/overlay", "it deletes an order"))
     overlay.run_windows(6)
     assert overlay.plans == []
     assert overlay.ports.view.shown.orders.paused is not None
@@ -73,7 +73,7 @@ def test_what_is_not_its_givers_own_changes_nothing_and_is_told_and_kept() -> No
     assert pause.outcome is AuditOutcome.ACCEPTED
     assert (kept.outcome, kept.why, kept.source, kept.offset) == (
         AuditOutcome.REFUSED,
-        "nobody has signed it",
+        "it is unsigned",
         "a desk",
         3,
     )

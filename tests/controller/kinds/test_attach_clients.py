@@ -34,7 +34,7 @@ def test_publishers_without_a_topic_are_named_and_counted() -> None:
     assert found.unknown_share == pytest.approx(0.2)
     assert with_clients(WINDOW, USERS, found, [RING], 0.25).is_complete
     fault = with_clients(WINDOW, USERS, found, [RING], 0.05).fault
-    assert fault.startswith("20% of the notifications are of publishers without a topic (r), the limit is 5%")
+    assert fault.startswith("20% of the notifications come from publishers without a topic (r), the limit is 5%")
 
 
 def test_a_window_without_interests_is_incomplete_and_says_why() -> None:
@@ -42,8 +42,10 @@ def test_a_window_without_interests_is_incomplete_and_says_why() -> None:
     traffic = topic_traffic(SETS, {})
     empty = ClosedWindow(0, 5000, SETS, fault="rows missing: 1 of kind queue")
     found = with_clients(empty, None, traffic, [RING], 1.0, "the register is not read")
-    assert found.fault == "rows missing: 1 of kind queue; what users want is not known: the register is not read"
-    with pytest.raises(ValueError, match="nothing is known of the users in the window ending 1970-01-01 00:00:05 UTC"):
+    assert (
+        found.fault == "rows missing: 1 of kind queue; the users' subscriptions are unknown: the register is not read"
+    )
+    with pytest.raises(ValueError, match="the users are unknown in the window ending 1970-01-01 00:00:05 UTC"):
         found.interests_at({})
 
 

@@ -97,7 +97,7 @@ def test_homes_unknown_means_nobody_is_moved() -> None:
 
 
 def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
-    """They go where their topics are subscribed to already, nobody comes back, and the loss is no failure."""
+    """They go where their topics are subscribed to already, nobody comes back, and the loss is not a failure."""
     ring = ScriptedRing(
         ring_inventory(RING), lambda _: [], settings_of(planner="place_users_dynatops", user_load_max=8.0)
     )

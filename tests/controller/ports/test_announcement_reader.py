@@ -47,7 +47,7 @@ def test_agents_that_are_new_are_heard_and_only_for_brokers_of_their_own(
     wait_until(lambda: heard() == ["x00", "x02"])
     assert [letter.topic for letter in letters] == [f"{namespace}.announcements.east"] * 2
     assert "but agent 'west' speaks for it" in letters[0].reason
-    assert "for agent 'west', not in the topic of that" in letters[1].reason
+    assert "for agent 'west', but not in that agent's topic" in letters[1].reason
     gone, admin = f"{namespace}.announcements.east", open_admin(kafka.access, 30.0)
     admin.delete_topics([gone])[gone].result()
     announce(NO_AGENT, "x03", NO_AGENT)

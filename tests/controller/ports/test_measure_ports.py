@@ -61,7 +61,7 @@ def test_a_plan_is_measured_from_its_first_phase_to_its_last() -> None:
 
 
 def test_commands_sent_again_are_counted_by_phase() -> None:
-    """A broker that is silent is asked again until the plan is aborted; first askings are no repetitions."""
+    """A broker that is silent is asked again until the plan is aborted; first askings are not repetitions."""
     run = MeasuredOverlay(overlay_of())
     run.overlay.silent_brokers.add("b03")
     run.overlay.run_windows(8)
@@ -90,7 +90,7 @@ def test_a_controller_that_hangs_is_ill() -> None:
     """No step for longer than usual is a fault, whether plans were read or not."""
     health = LoopHealth(-1.0)
     (fault,) = health().faults
-    assert "the control loop has not turned" in fault
+    assert "the control loop has not run" in fault
 
 
 def test_every_line_of_a_transition_carries_plan_and_epoch() -> None:

@@ -73,7 +73,7 @@ def test_members_are_stored_with_a_plan_and_loaded_in_their_newest_state(kafka: 
     store = begun(kafka, namespace)
     assert store.load_members() == []
     dead = Member("b01", MemberState.DEAD, 5, "silent for 10 s", boot_ms=3, deaths_ms=(5,), returns_ms=9, term=1)
-    back = Member("b01", MemberState.JOINING, 20, "it is heard again", boot_ms=12, deaths_ms=(5,), term=1)
+    back = Member("b01", MemberState.JOINING, 20, "it reports again", boot_ms=12, deaths_ms=(5,), term=1)
     assert store.commit(None, (), [dead, Member("b02", MemberState.LEAVING, 6, "drain by ann")])
     assert store.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE], [back])
     following = KafkaPlanStore(kafka.access, namespace)

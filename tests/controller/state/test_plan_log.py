@@ -103,7 +103,7 @@ def test_configurations_of_past_epochs_are_known() -> None:
 
 
 def test_plan_of_another_inventory_is_refused() -> None:
-    """A stored plan whose target is no tree over the inventory's brokers is an error at once."""
+    """A stored plan whose target is not a tree over the inventory's brokers is an error at once."""
     foreign = msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), links_target=(("x", "y"),))
     with pytest.raises(NotATreeError):
         PlanLog(INVENTORY, [foreign])

@@ -90,7 +90,7 @@ def test_share_of_batches_decides_completeness(lost: dict[str, int], is_complete
 
 
 def test_share_is_a_setting() -> None:
-    """With a share of 0.5 one lost batch of four is no fault."""
+    """With a share of 0.5 one lost batch of four is not a fault."""
     (window,) = closed_from(window_records(0, lost={"b02": 1}), limits=AssemblyLimits(completeness_share_min=0.5))
     assert window.is_complete
 

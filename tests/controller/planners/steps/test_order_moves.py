@@ -52,7 +52,7 @@ def test_what_a_broker_above_its_cap_gains_by_one_step_may_not_be_lost_by_the_ne
 
 
 def test_what_is_left_and_saves_nothing_is_left_out() -> None:
-    """Moves that only cost are no step, whatever they were found together with."""
+    """Moves that only cost are not a step, whatever they were found together with."""
     present = placement_of({"p": 0, "q": 0, "r": 0}, [500, 500, 500])
     assert steps_to(present, np.array([1, 1, 1]), np.array([2.0, -1.0, -0.5]), 0.0) == [(0,)]
 
