@@ -33,20 +33,20 @@ class EmulatorSettings:
     ``status_file``: where the state of the run is written each second. ``namespace``: prefix of the topic names.
     ``seed``: of every random choice.
     ``workload``: who publishes and subscribes what on a tree. ``checkins``: who wants what where on a ring.
-    ``control_service_ms``: how long a broker serves anything but a notification. ``queue_length_max``: messages in
-    front of a broker beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each
+    ``control_service_ms``: how long a broker takes to serve anything but a notification. ``queue_length_max``: messages
+    in front of a broker beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each
     direction, none for no limit. ``flush_ms``: pause between two telemetry batches of a broker.
-    ``command_poll_ms``: pause between two looks for commands. ``settle_s``: age from which a missing notification
+    ``command_poll_ms``: pause between two polls for commands. ``settle_s``: age from which a missing notification
     counts as lost; longer than any outage, since a transition that waits for its controller holds deliveries back.
     ``drain_s_max``: how long the end may wait until the model is quiet. ``kafka_outage_s_max``: how long telemetry and
-    results wait for a Kafka that is away. ``kafka_buffer_records_max``: how many of them may wait.
+    results wait while Kafka is unreachable. ``kafka_buffer_records_max``: how many of them may wait.
     ``outages``: brokers that die or hang and links that are slow or cut, each as "WHAT WHOM at SECONDS for
     SECONDS", such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20",
     "cut b01,b02 at 20 for 10"; whom may be "site:4", the four brokers nearest to one another.
-    ``chaos_every_s``: mean pause between two random outages, none for no such. ``chaos_until_s``: from when none
-    begins any more, none for never.
-    ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which of death, suspension, slow and cut
-    there are. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
+    ``chaos_every_s``: mean pause between two random outages, none for no random outages. ``chaos_until_s``: time after
+    which none starts, none for no end.
+    ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which kinds occur: death, suspension, slow,
+    cut. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
     ``candidate_probes_per_s``: how many probes a second all brokers together send over links that are not in the
     overlay, each broker in turn to its 40 nearest peers, so that the controller knows what these links would cost; 0
     for none. Default 40: each of 40 brokers has probed all others within 40 s.
@@ -58,13 +58,13 @@ class EmulatorSettings:
     ``security``: Kafka's TLS and SASL. ``agents``: the agents of the inventory for whose brokers it sends telemetry and
     answers commands, as an absent agent leaves its brokers silent; empty means all. ``detours``: on a structured cyclic
     overlay, whether notifications go around congested links: always, never, or alternate, in every second burst.
-    ``subscribers_told``: how many single subscribers of each broker it reports separately, those that take most, so
-    that they can move by themselves; each costs some more cells. Default 0. ``sample_share``: the share of all
+    ``subscribers_told``: how many subscribers of each broker it reports separately, those that receive most, so that
+    they can move by themselves; each costs some additional cells. Default 0. ``sample_share``: the share of all
     notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less telemetry, costs
-    become estimates (docs/sampling.md). ``sample_run``: how many that follow each other of a publisher are in it
+    become estimates (docs/sampling.md). ``sample_run``: how many consecutive notifications of a publisher are in it
     together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer runs save more of busy
-    publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds what was delivered of the
-    others is counted together, a divisor of the window.
+    publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds deliveries of the others
+    are counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -127,7 +127,7 @@ class EmulatorSettings:
         found = too_small(
             [
                 ("control_service_ms", self.control_service_ms, 0.0, "it is a time"),
-                ("queue_length_max", self.queue_length_max, 1, "a broker needs room for one message"),
+                ("queue_length_max", self.queue_length_max, 1, "a broker needs space for one message"),
                 ("flush_ms", self.flush_ms, 10.0, "each flush of each broker is a Kafka record"),
                 ("command_poll_ms", self.command_poll_ms, 1.0, "each look takes time from the model"),
                 ("candidate_probes_per_s", self.candidate_probes_per_s, 0.0, "0 for no such probes"),
@@ -159,11 +159,11 @@ class EmulatorSettings:
             return []
         found, kind = [], f"brokers = {self.brokers}"
         if any(text.strip().startswith(OutageKind.SUSPENSION) for text in self.outages):
-            found.append(f"outages has a suspension, {kind} have none: nodes share a process, let them die")
+            found.append(f"outages has a suspension, {kind} support none: nodes share a process, so use death")
         if self.chaos_every_s is not None and OutageKind.SUSPENSION in self.chaos_kinds:
-            found.append(f"chaos_kinds has suspension, {kind} have none: name death, slow and cut alone")
+            found.append(f"chaos_kinds has suspension, {kind} support none: list only death, slow and cut")
         if self.newcomers:
-            found.append(f"newcomers cannot come to {kind}: nodes do not announce themselves yet")
+            found.append(f"newcomers cannot join {kind}: nodes do not announce themselves yet")
         return found
 
     def _outage_faults(self) -> list[str]:

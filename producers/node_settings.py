@@ -47,18 +47,18 @@ class NodeSettings:
     ``listen``: host:port to listen on if that is another than what the others call; none for the same.
     ``ca_file``, ``certificate_file``, ``key_file``: mutual TLS between nodes, as PEM; the certificate must name the
     broker as a DNS name. None for links in the clear.
-    ``flush_ms``: pause between two telemetry batches. ``command_poll_ms``: pause between two looks for commands.
+    ``flush_ms``: pause between two telemetry batches. ``command_poll_ms``: pause between two polls for commands.
     ``link_bytes_max``: what a peer has not acknowledged, beyond which notifications to it are dropped and counted.
     ``link_silence_ms_max``: time after which a link over which nothing came is made again.
-    ``kafka_outage_s_max``: how long telemetry and results wait for a Kafka that is away. ``kafka_buffer_records_max``:
-    how many of them may wait.
+    ``kafka_outage_s_max``: how long telemetry and results wait while Kafka is unreachable.
+    ``kafka_buffer_records_max``: how many of them may wait.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
     the default host is this one. ``security``: Kafka's TLS and SASL.
     ``sample_share``: the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all
-    brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many that follow each other
-    of a publisher are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer
-    runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds
-    what was delivered of the others is counted together, a divisor of the window.
+    brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many consecutive
+    notifications of a publisher are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second.
+    Default 4: longer runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over
+    how many seconds deliveries of the others are counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -147,14 +147,15 @@ class NodeSettings:
         found += sampling_faults(self.sample_share, self.sample_counts_s, self.sample_run)
         files = (self.ca_file, self.certificate_file, self.key_file)
         if any(files) and not all(files):
-            found.append("ca_file, certificate_file and key_file are wanted together: mutual TLS needs all three")
+            found.append("ca_file, certificate_file and key_file go together: mutual TLS needs all three")
         if self.durable_stream and (set(self.durable_stream) & set(" .*>/\\") or not self.durable_stream.isprintable()):
             found.append(f"durable_stream is {self.durable_stream!r}: a stream's name has no spaces, dots, *, > and /")
         if bool(self.door_certificate_file) != bool(self.door_key_file):
-            found.append("door_certificate_file and door_key_file are wanted together: one proves the other")
+            found.append("door_certificate_file and door_key_file go together: give both or neither")
         for name in ("door", "door_api"):
             if "@" in (getattr(self, name) or ""):
                 found.append(
-                    f"{name} holds a login: give {name}_user and {name}_password_file, so that it stands in no settings"
+                    f"{name} holds a login: use {name}_user and {name}_password_file instead, so that no settings "
+                    "contain it"
                 )
         return found + port_faults(self.metrics_port)

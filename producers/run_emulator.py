@@ -64,7 +64,7 @@ class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, MembershipPort, Comma
 def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
     """Emulate until ``stop`` is set, drain, and return the final account.
 
-    The brokers begin at the overlay of the last committed plan.
+    The brokers start from the overlay of the last committed plan.
 
     Raises ValueError when settings are wrong or the stored plans are about another inventory, InventoryError when that
     is wrong, KafkaUnreachableError when Kafka is not there, UnreadableRecordError when a plan cannot be read,

@@ -145,7 +145,9 @@ class _NodeRun:
             await node.links.start(host, port)
         except OSError as error:
             await self._door.close()
-            raise NodeError(f"{host}:{port} cannot be listened on ({error.strerror}): does another node?") from error
+            raise NodeError(
+                f"{host}:{port} cannot be listened on ({error.strerror}): check whether another node does"
+            ) from error
         joining = asyncio.create_task(self._join())
         try:
             note_begin(self._settings)

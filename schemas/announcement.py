@@ -1,4 +1,4 @@
-"""Announcement: a broker that is no member asks to join, in the name of its agent.
+"""Announcement: a broker that is not a member asks to join, in the name of its agent.
 
 It is repeated until the topic of members says that the broker is one. Acting on it belongs to the controller.
 """
@@ -34,10 +34,13 @@ def announcement_fault(namespace: str, name: str, announcement: Announcement, ag
     """
     broker, facts = announcement.broker, announcement.facts
     if name != topic_name(ANNOUNCEMENTS, namespace, facts.agent):
-        return f"it announces {broker} for {_said(facts.agent)}, not in the topic of that: {name}; correct its agent"
+        return (
+            f"it announces {broker} for {_said(facts.agent)}, but not in that agent's topic {name}: correct its agent"
+        )
     if agent is not None and agent != facts.agent:
         return (
-            f"it announces {broker} for {_said(facts.agent)}, but {_said(agent)} speaks for it; stop who writes there"
+            f"it announces {broker} for {_said(facts.agent)}, but {_said(agent)} speaks for it: stop the "
+            "process that writes there"
         )
     for what, count, most in (
         ("links", len(facts.link_costs), LINKS_MAX),
@@ -45,7 +48,7 @@ def announcement_fault(namespace: str, name: str, announcement: Announcement, ag
         ("characters of an address", len(facts.address), ADDRESS_LENGTH_MAX),
     ):
         if count > most:
-            return f"it announces {broker} with {count:,} {what}, at most {most:,} are taken: name fewer"
+            return f"it announces {broker} with {count:,} {what}, but at most {most:,} are allowed: list fewer"
     return ""
 
 
@@ -54,24 +57,24 @@ def against_announced(announcement: Announcement, brokers: Container[str]) -> st
     facts = announcement.facts
     if facts.position is not None or any(told.peer in brokers for told in facts.link_costs):
         return ""
-    named = "the brokers that it names are not known" if facts.link_costs else "it names no links"
-    return f"what its links cost is not known: {named}, and it does not say where it is"
+    named = "the brokers that it names are unknown" if facts.link_costs else "it names no links"
+    return f"its link costs are unknown: {named}, and it gives no position"
 
 
 def way_in(announcement: Announcement, brokers: Container[str], *, has_left: bool) -> str:
     """Return what a person can do to let an announced broker in among these; ``has_left``: it was a member before."""
     broker = announcement.broker
     if has_left:
-        return f"it has left: `regraft members readmit {broker}` takes it in again"
+        return f"it has left: `regraft members readmit {broker}` lets it rejoin"
     if against := against_announced(announcement, brokers):
-        return f"{against}: `regraft members add {broker} --link PEER=COST` lets it in"
-    return f"`regraft members add {broker}` lets it in"
+        return f"{against}: `regraft members add {broker} --link PEER=COST` admits it"
+    return f"`regraft members add {broker}` admits it"
 
 
 def may_ask(member: Member | None) -> bool:
-    """Return True if an announcement of a broker is relevant: it is no member, or was one that has left."""
+    """Return True if an announcement of a broker is relevant: it is not a member, or was one that has left."""
     return member is None or member.state is MemberState.LEFT
 
 
 def _said(agent: str) -> str:
-    return f"agent {agent!r}" if agent != NO_AGENT else "nobody's agent"
+    return f"agent {agent!r}" if agent != NO_AGENT else "no agent"

@@ -14,7 +14,8 @@ from regraft.schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_na
 # For broker, agent and topic: Spark fills it in, too.
 NOBODY = "no agent"
 ANOTHERS = (
-    "it speaks for a broker of another agent: %s is spoken for by %s, not in %s; stop who writes there in its name, or "
+    "it claims to come from a broker of another agent: %s belongs to %s, not to the topic %s; stop the process that "
+    "writes there in its name, or "
     "correct the agents in the inventory"
 )
 

@@ -77,7 +77,7 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
     if not value:
         raise UndecodableRecordError(f"the record is empty, a {record_type.__name__} was expected")
     if len(value) > RECORD_BYTES_MAX:
-        raise UndecodableRecordError(f"the record has {len(value)} bytes, at most {RECORD_BYTES_MAX} are read")
+        raise UndecodableRecordError(f"the record has {len(value)} bytes, but at most {RECORD_BYTES_MAX} are read")
     writer, header_bytes = _writer_schema(value)
     if writer.record != record_type.__name__:
         raise UndecodableRecordError(
@@ -88,14 +88,14 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
         datum = schemaless_reader(body, writer.parsed, latest_schema(writer.record).parsed)
         if body.tell() != len(value) - header_bytes:
             trailing = len(value) - header_bytes - body.tell()
-            raise UndecodableRecordError(f"{trailing} bytes follow the {writer.record}: is the record cut wrongly?")
+            raise UndecodableRecordError(f"{trailing} bytes follow the {writer.record}: the record may be cut wrongly")
         record = msgspec.convert(datum, record_type)
         check_numbers(value[header_bytes:], writer.parsed)
         return record
     except UndecodableRecordError:
         raise
     except msgspec.ValidationError as error:
-        raise UndecodableRecordError(f"the {writer.record} is not plausible: {error}") from error
+        raise UndecodableRecordError(f"the {writer.record} is invalid: {error}") from error
     except Exception as error:  # fastavro raises many types on bad bytes; the reason goes to the dead letter.
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise UndecodableRecordError(
@@ -109,7 +109,7 @@ def _writer_schema(value: bytes) -> tuple[Schema, int]:
             framed_id = struct.unpack(">I", value[1:5])[0]
             fixed_ids = {wire_id: schema_id for schema_id, wire_id in _wire_ids.items()}
             if _wire_ids and framed_id not in {*fixed_ids, *SCHEMAS}:
-                raise KeyError(f"schema id {framed_id} is unknown, the registry gave it to none of our schemas")
+                raise KeyError(f"schema id {framed_id} is unknown, no schema of Regraft has it in the registry")
             return schema_by_id(fixed_ids.get(framed_id, framed_id)), CONFLUENT_HEADER_BYTES
         if value[:2] == SINGLE_OBJECT_MAGIC and len(value) >= SINGLE_OBJECT_HEADER_BYTES:
             return schema_by_fingerprint(value[2:10]), SINGLE_OBJECT_HEADER_BYTES

@@ -21,7 +21,7 @@ VIEW_VERSION = 1
 
 
 class LiveViewError(ValueError):
-    """The text is no live view that this Regraft can read; the message says why."""
+    """The text is not a live view that this Regraft can read; the message says why."""
 
 
 class NewerViewError(LiveViewError):
@@ -265,7 +265,7 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
     ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` of the last windows, oldest first,
     ``decision_ms`` by role and planner: ``shadow:swap_links_ci``. ``horizon`` is None before the first decision on a
     complete window. ``leader`` leads with number ``term``, empty where nobody is known to; it is who shows this, unless
-    that ``is_standby``, which knows no plans and no windows. ``closable`` are the brokers that serve nobody.
+    that ``is_standby``, which knows no plans and no windows. ``closable`` are the brokers without clients.
     ``bill_first`` is of the last complete window of the overlay that the controller began with, ``bill`` of the newest;
     None where traffic is not charged. ``sampling`` is what brokers are asked to report.
     """
@@ -361,7 +361,7 @@ def decode_keys(texts: Mapping[str, bytes]) -> LiveView:
     """
     missing = [key for key in VIEW_KEYS if key not in texts]
     if missing:
-        raise LiveViewError(f"it lacks {', '.join(missing)}: was it written by an older Regraft?")
+        raise LiveViewError(f"it lacks {', '.join(missing)}: it may come from an older Regraft")
     check_version(texts[COUNTS])
     found = {key: decode_key(key, texts[key]) for key in VIEW_KEYS}
     return LiveView(**msgspec.structs.asdict(found.pop(COUNTS)), **found)
@@ -378,13 +378,13 @@ def decode_key(key: str, text: bytes) -> Any:
 def check_version(text: bytes) -> None:
     """Raise NewerViewError when a view, or its COUNTS, is of a version that this Regraft does not know.
 
-    Raises LiveViewError when it is no JSON.
+    Raises LiveViewError when it is not JSON.
     """
     version = _read(_VERSION, text).version
     if version > VIEW_VERSION:
         raise NewerViewError(
             f"it has version {version}, this Regraft reads versions up to {VIEW_VERSION}: "
-            "use the Regraft that the controller has"
+            "use the same version of Regraft as the controller"
         )
 
 

@@ -32,8 +32,8 @@ DONE = {
 }
 INSTEAD: dict[tuple[OrderKind, MemberState], str] = {
     (OrderKind.DRAIN, MemberState.JOINING): "it is not in the overlay yet: remove it, or wait until it is in service",
-    (OrderKind.REMOVE, MemberState.IN_SERVICE): "it serves: drain it, or say that it is dead",
-    (OrderKind.REMOVE, MemberState.LEAVING): "it still serves and leaves by itself: wait, or say that it is dead",
+    (OrderKind.REMOVE, MemberState.IN_SERVICE): "drain it, or declare it dead",
+    (OrderKind.REMOVE, MemberState.LEAVING): "it is draining and leaves by itself: wait, or declare it dead",
 }
 
 
@@ -48,15 +48,17 @@ def against_member_order(kind: OrderKind, broker: str, member: Member | None, fa
     """Return why an order about a member cannot be followed, empty when it can; ``member`` None is an unknown one."""
     if state_after(kind, member) is not None:
         if kind is OrderKind.ADD and facts is None:
-            return f"{broker} cannot be added: what its links cost, or where it is, must be said"
+            return f"{broker} cannot be added: give its link costs or its position"
         if facts is not None and facts.agent and not AGENT_PATTERN.fullmatch(facts.agent):
-            return f"{broker} cannot be added: its agent is {facts.agent!r}, 1 to 64 letters, digits, _ or - are wanted"
+            return (
+                f"{broker} cannot be added: its agent is {facts.agent!r}, 1 to 64 letters, digits, _ or - are allowed"
+            )
         return ""
     if member is None:
         return f"there is no broker {broker} among the members: `regraft members list` names them"
     if kind is OrderKind.ADD:
-        hint = " (`regraft members readmit` takes it in again)" if member.state in FOLLOWS[OrderKind.READMIT] else ""
-        return f"{broker} is a member already and {_said(member.state)}{hint}"
+        hint = " (`regraft members readmit` lets it rejoin)" if member.state in FOLLOWS[OrderKind.READMIT] else ""
+        return f"{broker} is already a member and {_said(member.state)}{hint}"
     hint = INSTEAD.get((kind, member.state), "")
     return f"{broker} is {_said(member.state)} and cannot be {DONE[kind]}{f': {hint}' if hint else ''}"
 

@@ -85,7 +85,7 @@ def schema_by_id(schema_id: int) -> Schema:
             if schema_id in newer_ids(record):
                 raise KeyError(f"{record} version {schema_id % VERSIONS_MAX} {newer_hint(record)}")
         known = ", ".join(str(known_id) for known_id in sorted(SCHEMAS))
-        raise KeyError(f"schema id {schema_id} is unknown, known are {known}")
+        raise KeyError(f"schema id {schema_id} is unknown: use one of {known}")
     stem = SCHEMAS[schema_id]
     text = (AVSC_DIRECTORY / f"{stem}.avsc").read_text(encoding="utf-8")
     document = json.loads(text)
@@ -115,7 +115,7 @@ def newer_ids(record: str) -> range:
 
 
 def newer_hint(record: str) -> str:
-    """Return what is said after "version N " of a version that is not known here yet."""
+    """Return what is said after "version N " of a version that is unknown here yet."""
     readers = sorted({role.value for topic in TOPICS if topic.record == record for role in topic.readers})
     newest = latest_schema(record).version
     return f"{NEWER}, this one reads up to version {newest}: upgrade {', '.join(readers)} first (docs/upgrades.md)"
@@ -127,4 +127,4 @@ def schema_by_fingerprint(crc64: bytes) -> Schema:
     for schema_id in sorted(SCHEMAS, reverse=True):
         if schema_by_id(schema_id).fingerprint == crc64:
             return schema_by_id(schema_id)
-    raise KeyError(f"schema fingerprint {crc64.hex()} is unknown: was it written by a newer Regraft?")
+    raise KeyError(f"schema fingerprint {crc64.hex()} is unknown: it may come from a newer Regraft")

@@ -64,7 +64,7 @@ def register_schemas(
     URL. Raises RegistryError.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise RegistryError(f"the schema registry {_shown(url)!r} is no http or https URL: correct {URL_VARIABLE}")
+        raise RegistryError(f"the schema registry {_shown(url)!r} is not an http or https URL: correct {URL_VARIABLE}")
     ids: dict[int, int] = {}
     subjects = [(f"{name}-value", topic.record) for topic in TOPICS for name in topic_names(topic, namespace, agents)]
     for subject, record in subjects:
@@ -81,7 +81,9 @@ def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
     if not (user or file or variable):
         return None
     if urllib.parse.urlsplit(url).username is not None:
-        raise RegistryError(f"user and password stand in {URL_VARIABLE} and beside it: take them out of the URL")
+        raise RegistryError(
+            f"user and password are given both in {URL_VARIABLE} and separately: remove them from the URL"
+        )
     if not user or bool(file) == bool(variable):
         raise RegistryError(
             f"a login at the schema registry needs {USERNAME_VARIABLE} and one of {PASSWORD_FILE_VARIABLE} and "
@@ -90,13 +92,13 @@ def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
     try:
         password = Path(file).read_text(encoding="utf-8").rstrip("\r\n") if file else environ.get(variable, "")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise RegistryError(f"{PASSWORD_FILE_VARIABLE} {file} cannot be read ({reason}): check its name") from None
     if (
         not password or not password.isprintable()
     ):  # What should name a variable may be the secret itself: do not print it.
         place = f"{PASSWORD_FILE_VARIABLE} {file}" if file else f"the variable that {PASSWORD_VARIABLE_VARIABLE} names"
-        raise RegistryError(f"{place} holds no password of one line: put it there, and nothing else")
+        raise RegistryError(f"{place} does not hold a password on one line: put it there, and nothing else")
     return user, password
 
 
@@ -134,7 +136,8 @@ def _registered_id(
             error.close()
             if error.code < 500:
                 raise RegistryError(
-                    f"the schema registry {shown_url} refuses {subject}: {reason}: is the subject another program's?"
+                    f"the schema registry {shown_url} refuses {subject}: {reason}: check whether another "
+                    "program owns the subject"
                 ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = f"{type(error).__name__}: {error}"

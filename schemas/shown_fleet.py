@@ -21,9 +21,9 @@ class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ShownAnnounced(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A broker that is no member and asks to be one, since when, through which agent, and where it listens.
+    """A broker that is not a member and asks to be one, since when, through which agent, and where it listens.
 
-    ``to_do`` says what lets it in, and what keeps it out until then.
+    ``to_do`` says what admits it, and what keeps it out until then.
     """
 
     broker: str
@@ -46,9 +46,9 @@ class ShownRepair(Struct, frozen=True, kw_only=True):
 class ShownFleet(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All known brokers: how many are in each state, and those that do not simply serve, by name.
 
-    ``announced`` are no members yet. ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how many
-    notifications a second passed brokers that are in the overlay in force and whose life in it is over, None where no
-    window says so.
+    ``announced`` are not members yet. ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how
+    many notifications a second passed brokers that are in the overlay in force and whose life in it is over, None where
+    no window says so.
     """
 
     counts: dict[str, int] = {}

@@ -126,7 +126,7 @@ class StateRow(Struct, frozen=True):
     def __post_init__(self) -> None:
         bodies = [name for name in BODIES if getattr(self, name) is not None]
         if bodies != [self.kind]:
-            raise ValueError(f"a row of kind {self.kind!r} has the bodies {bodies}: it needs its own and no other")
+            raise ValueError(f"a row of kind {self.kind!r} has the bodies {bodies}: it needs only its own")
         if fault := span_fault(self.window_start_ms, self.window_end_ms):
             raise ValueError(fault)
 
@@ -149,7 +149,10 @@ class BrokerCompleteness(Struct, frozen=True):
             ("epoch", self.epoch_min, self.epoch_max),
         ):
             if least > most:
-                raise ValueError(f"{name}_min of {self.broker} is {least}, {name}_max is {most}: it is the greater")
+                raise ValueError(
+                    f"{name}_min of {self.broker} is {least}, {name}_max is {most}: the minimum must not "
+                    "exceed the maximum"
+                )
 
 
 class BrokerClock(Struct, frozen=True):

@@ -26,7 +26,7 @@ def check_timestamps(settings: StreamingSettings) -> None:
         elif found != LOG_APPEND_TIME:
             hint = alter_hint(settings.kafka, topic, {TIMESTAMP_TYPE: LOG_APPEND_TIME})
             raise StreamingJobError(
-                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times are the senders' own and a "
+                f"{TIMESTAMP_TYPE} of topic {topic} is {found}, so its times come from the senders and a "
                 f"wrong clock cannot be detected: alter it ({hint}), or set streaming.create_time for a replay",
                 EXIT_REFUSED,
             )

@@ -149,7 +149,7 @@ class ColumnWalk:
         return count
 
     def _plain(self, kind: Any, rows: Longs, is_wanted: bool) -> _Values:
-        """Return a field that is no array, of some bodies, and step over it."""
+        """Return a field that is not an array, of some bodies, and step over it."""
         if _is_long(kind):
             if is_wanted:
                 return _Values(self.longs(rows))
@@ -238,7 +238,7 @@ class ColumnWalk:
         self.is_bad[rows[self._overlong_before[end - 1] > self._overlong_before[first]]] = True
 
     def _arrow(self, kind: Any, values: _Values, owner: Longs) -> pa.Array:
-        """Return values as an array, texts by a dictionary; a body with a text that is no UTF-8 is bad."""
+        """Return values as an array, texts by a dictionary; a body with a text that is not UTF-8 is bad."""
         if values.lengths is None:
             return pa.array(values.numbers, type=pa.int64() if _is_long(kind) else pa.float64())
         offsets = np.zeros(values.numbers.size + 1, dtype=np.int64)

@@ -86,8 +86,9 @@ def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) ->
     more = len(losses) - len(told)
     where += f"; and {more} partitions more" if more > 0 else ""
     text = (
-        f"{count} records of {topic}, from {span}, were deleted before they were read: {where or 'which is not known'}."
-        " Was the streaming job away for longer than the topic's retention?"
+        f"{count} records of {topic}, from {span}, were deleted before they were read: "
+        f"{where or 'which ones is unknown'}."
+        " Check whether the streaming job was down for longer than the topic's retention."
     )
     details = {"records": str(count), "since_ms": str(since_ms), "until_ms": str(until_ms or ""), **told}
     now_ms = time.time_ns() // 1_000_000
@@ -102,5 +103,5 @@ def _time_ms(consumer: Consumer, place: Place, offset: int) -> int | None:
 
 def _clock(time_ms: int | None) -> str:
     if not time_ms:
-        return "a time not known"
+        return "an unknown time"
     return time_text(time_ms)

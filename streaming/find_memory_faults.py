@@ -39,7 +39,10 @@ def memory_fault(error: BaseException, heap: str, settings: StreamingSettings) -
     code = _exit_code()
     if code is None:
         return None
-    why = {EXIT_OUT_OF_MEMORY: "ran out of memory", EXIT_KILLED: "was killed, as by a machine without memory"}
+    why = {
+        EXIT_OUT_OF_MEMORY: "ran out of memory",
+        EXIT_KILLED: "was killed, probably because the machine ran out of memory",
+    }
     return _sentence(why.get(code, f"ended with exit code {code}"), heap, settings)
 
 

@@ -5,7 +5,7 @@ What workers do belongs to :mod:`streaming.close_shard`.
 
 Before each task Spark's worker rescans every zip and jar on its path, as a task may bring files along, and after
 it collects garbage, all modules included: together most of what a small micro-batch takes. This job brings no files.
-Modules are loaded here, once for all workers, and are no garbage.
+Modules are loaded here, once for all workers, and are not garbage.
 """
 
 import gc

@@ -36,7 +36,7 @@ def unwritable(error: OSError, settings: StreamingSettings) -> StreamingJobError
         )
     return StreamingJobError(
         f"{error.filename or settings.checkpoint} cannot be written ({error.strerror}): choose another "
-        "checkpoint directory, or let this user write there",
+        "checkpoint directory, or give this user write permission",
         EXIT_REFUSED,
     )
 
@@ -52,7 +52,7 @@ def explained(text: str, settings: StreamingSettings) -> StreamingJobError:
         )
     if any(sign in text for sign in DISK_FULL):
         return StreamingJobError(
-            f"the disk of {settings.checkpoint} is full: make room and start again, nothing is lost",
+            f"the disk of {settings.checkpoint} is full: free some space and start again, nothing is lost",
             EXIT_FAILED,
         )
     written = re.search(r"StateWriteError: ([^\n]*)", text)

@@ -35,7 +35,7 @@ class JobMetrics:
 
     def _add_progress(self) -> None:
         counter, gauge, histogram = self.stage.counter, self.stage.gauge, self.stage.histogram
-        self.batches = counter("batches", "Micro-batches that ended.")
+        self.batches = counter("batches", "Completed micro-batches.")
         self.batch_ms = histogram("batch_ms", "How long a micro-batch takes.")
         self.batch_part_ms = gauge(
             "batch_part_ms",
@@ -46,7 +46,9 @@ class JobMetrics:
             "batch_floor_ms",
             f"The shortest of the last {FLOOR_BATCHES} micro-batches: what one costs however little it reads.",
         )
-        self.input_rows_per_s = gauge("input_rows_per_s", "Records that came per second before the last micro-batch.")
+        self.input_rows_per_s = gauge(
+            "input_rows_per_s", "Records that arrived per second before the last micro-batch."
+        )
         self.processed_rows_per_s = gauge("processed_rows_per_s", "Records that the last micro-batch read per second.")
         self.closing_lag_ms = gauge(
             "closing_lag_ms", "How far the end of the last closed window is behind the newest event time."
@@ -57,35 +59,35 @@ class JobMetrics:
         self.settle_ms = gauge(
             "settle_ms", "How long windows wait after all brokers have gone past, for what comes late."
         )
-        self.brokers_awaited = gauge("brokers_awaited", "Brokers that a window waits for until the grace is over.")
+        self.brokers_awaited = gauge("brokers_awaited", "Brokers that a window waits for until its grace ends.")
         self.brokers_given_up = gauge(
-            "brokers_given_up", "Brokers that are not waited for, as they were behind when the grace was over."
+            "brokers_given_up", "Brokers that windows do not wait for, as they were late when a grace ended."
         )
         self.backlog_records = gauge(
             "backlog_records", "Records of telemetry that were not read after the last micro-batch."
         )
         self.backlog_partition_max = gauge(
-            "backlog_partition_max", "The same of the partition that is furthest behind, by Spark's own report."
+            "backlog_partition_max", "The same for the partition furthest behind, as Spark reports it."
         )
         self.catching_up = gauge("catching_up", "1 while a backlog is read with the longer grace.")
 
     def _add_state(self) -> None:
         gauge = self.stage.gauge
-        self.state_rows = gauge("state_rows", "Parts of batches that are kept of open windows.")
-        self.state_bytes = gauge("state_bytes", "Size of what is kept of open windows, as it is in Spark's state.")
+        self.state_rows = gauge("state_rows", "Parts of batches kept for open windows.")
+        self.state_bytes = gauge("state_bytes", "Size of what is kept for open windows, as encoded in Spark's state.")
         self.state_store_bytes = gauge(
-            "state_store_bytes", "Memory that Spark's state store takes for it, with versions kept."
+            "state_store_bytes", "Memory that Spark's state store uses for it, kept versions included."
         )
         self.state_part_ms = gauge(
             "state_part_ms",
             "How long Spark updated and committed the state of the last micro-batch, of all tasks together.",
             ["part"],
         )
-        self.shard_skew = gauge("shard_skew", "How many times the mean the state of the largest shard is.")
+        self.shard_skew = gauge("shard_skew", "State of the largest shard as a multiple of the mean.")
         self.shard_ms_max = gauge(
             "shard_ms_max", "How long the slowest shard took to merge, encode and write the last closed windows."
         )
-        self.shard_ms_skew = gauge("shard_ms_skew", "How many times the mean that is.")
+        self.shard_ms_skew = gauge("shard_ms_skew", "The same as a multiple of the mean.")
         self.heap_bytes = gauge("heap_bytes", "Heap of the Java process in use.")
         self.heap_live_bytes = gauge(
             "heap_live_bytes", "The same right after the last full collection, without garbage; 0 before the first."
@@ -99,24 +101,23 @@ class JobMetrics:
         self.late_rows = counter("late_rows", "Rows dropped because their window was closed.")
         self.dead_letters = counter("dead_letters", "Records that were refused and kept with the reason.")
         self.records_newer = counter(
-            "records_newer", "Records among the refused ones that a newer Regraft wrote: upgrade the streaming job."
+            "records_newer", "Refused records that a newer Regraft wrote: upgrade the streaming job."
         )
         self.clocks_off = counter(
             "clocks_off",
-            "Batches among the refused ones whose time was too far from Kafka's: a broker's clock is wrong.",
+            "Refused batches whose time was too far from Kafka's: a broker's clock is wrong.",
         )
         self.cells_off = counter(
-            "cells_off", "Delivery cells left out as their time was too far from Kafka's: a publisher's clock is wrong."
+            "cells_off",
+            "Delivery cells skipped because their time was too far from Kafka's: a publisher's clock is wrong.",
         )
         self.windows = counter("windows", "Windows written.")
         self.windows_rewritten = counter(
-            "windows_rewritten", "Windows written again because their micro-batch ran again; nothing changes by it."
+            "windows_rewritten", "Windows written again because their micro-batch ran again, which changes nothing."
         )
         self.rows = counter("rows", "State rows written.")
-        self.query_starts = counter("query_starts", "Starts of the query; grace says which one it got.", ["grace"])
-        self.write_waits = counter(
-            "write_waits", "Times that the buffer on the way to Kafka was full and was waited for."
-        )
+        self.query_starts = counter("query_starts", "Starts of the query, by grace.", ["grace"])
+        self.write_waits = counter("write_waits", "Waits for space in the buffer on the way to Kafka.")
 
     def show_progress(self, progress: StreamingQueryProgress, held_ms: int) -> None:
         """Record what Spark reports of one micro-batch, and for how long it was held."""

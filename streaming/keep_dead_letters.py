@@ -91,7 +91,7 @@ class DeadLetterKeeper:
 def offsets_of(reported: str) -> Offsets | None:
     """Return the offsets that a progress report holds, None before a query's first batch.
 
-    PySpark gives them as the JSON text of Spark, and a missing one as a text that is no object.
+    PySpark gives them as the JSON text of Spark, and a missing one as a text that is not an object.
     """
     return _places(json.loads(reported)) or None if reported.startswith("{") else None
 

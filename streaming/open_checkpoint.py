@@ -37,7 +37,7 @@ def open_checkpoint(settings: StreamingSettings) -> StreamingSettings:
         drafts = f".{MARKER}."  # of a process that was killed while it wrote the marker
         if directory.is_dir() and not all(each.name.startswith(drafts) for each in directory.iterdir()):
             raise CheckpointMismatchError(
-                f"{directory} is not empty and has no {MARKER}, so it is not known whose checkpoint it is: "
+                f"{directory} is not empty and has no {MARKER}, so the owner of the checkpoint is unknown: "
                 "choose another checkpoint directory or empty it"
             )
         settings = sized(settings, brokers)

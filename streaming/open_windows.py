@@ -103,5 +103,5 @@ def decoded_parts(data: bytes, lengths: Longs) -> pa.StructArray:
     """Return the bodies of PART_SCHEMA that lie back to back, with these lengths in bytes."""
     ends = np.cumsum(lengths)
     found = decode_columns(data, ends - lengths, ends, PART_SCHEMA)
-    assert found.places.size == lengths.size, "Spark wrote a part that is no part"
+    assert found.places.size == lengths.size, "Spark wrote a part that is not a part"
     return with_cells(found.rows)

@@ -226,9 +226,9 @@ def _decoded() -> Column:
 
 
 def _fault(settings: StreamingSettings) -> Column:
-    """Return why a record is no telemetry that is taken, null when it is."""
+    """Return why a record is not telemetry that is taken, null when it is."""
     size = F.length("value")
-    too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, at most {RECORD_BYTES_MAX} are read"))
+    too_large = F.concat(F.lit("the record has "), size, F.lit(f" bytes, but at most {RECORD_BYTES_MAX} are read"))
     fault = F.when(size > RECORD_BYTES_MAX, too_large)
     fault = fault.when(F.col("batch.broker").isNull(), _undecodable_reason())
     for found, why in (*implausible(), *strangers(known_brokers(settings)), *foreigners(broker_topics(settings))):
@@ -278,7 +278,7 @@ def _near(name: str, bounds: EventBounds) -> Column:
 
 
 def _undecodable_reason() -> Column:
-    """Return why the bytes are no telemetry, in the words of ``schemas.codec``."""
+    """Return why the bytes are not telemetry, in the words of ``schemas.codec``."""
     value = F.col("value")
     known = [accepted for schema_id in schema_ids_of(RECORD) for accepted in accepted_ids(schema_id)]
     schema_id = F.conv(F.hex(F.substring(value, 2, 4)), 16, 10)

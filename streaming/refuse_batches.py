@@ -25,7 +25,7 @@ Refusal = tuple[Column, Column]
 
 
 def implausible() -> list[Refusal]:
-    """Return what is beyond the bounds of the record, text that is no UTF-8 first: nothing else may look into it."""
+    """Return what is beyond the bounds of the record, text that is not UTF-8 first: nothing else may look into it."""
     bounds = field_bounds(TelemetryBatch)
     texts = _texts_beyond([bound for bound in bounds if bound.is_text])
     torn = F.lit("a packed second in it has names or columns that no packed second has")
@@ -38,7 +38,7 @@ def strangers(brokers: Sequence[str]) -> list[Refusal]:
     if not brokers:
         return []
     broker = F.col("batch.broker")
-    outside = " is not in the inventory: `regraft members add` lets it in, or stop who sends in its name"
+    outside = " is not in the inventory: `regraft members add` admits it, or stop the process that sends in its name"
     found: list[Refusal] = [(~broker.isin(*brokers), F.concat(F.lit("broker "), broker, F.lit(outside)))]
     for name in PEERS:
         strange = F.exists(f"batch.{name}", lambda peer: ~peer.isin("", *brokers))
@@ -109,7 +109,7 @@ def _number_beyond(bound: FieldBound) -> Refusal:
         size = F.size(column)
         told = F.concat(F.lit(f"{bound.name} has "), size, F.lit(f" entries, at most {bound.most} are taken"))
         return size > F.lit(bound.most), told
-    # Spark sorts what is no number behind all numbers, so it is among the greatest.
+    # Spark sorts what is not a number behind all numbers, so it is among the greatest.
     least, most = (F.array_min(column), F.array_max(column)) if len(bound.path) > 1 else (column, column)
     worst = F.when(least < F.lit(bound.least), least).otherwise(most)
     told = F.concat(F.lit(f"{bound.name} is "), worst, F.lit(f", {bound.least} to {bound.most} are taken"))

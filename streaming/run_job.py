@@ -197,7 +197,7 @@ class _Job:
         """Write the markers of what a micro-batch closed, and count what its shards report."""
         with self._writing:
             if self._stopping:
-                raise RuntimeError("the job is being stopped: this micro-batch runs again at the next start")
+                raise RuntimeError("the job is stopping: this micro-batch runs again at the next start")
             waits, rows_ms = self._writer.waits, int(time.time() * 1_000)
             if batch.windows:
                 self._writer.write_windows(batch.windows)

@@ -90,8 +90,8 @@ class StreamingSettings:
 
     ``bootstrap``: Kafka's servers as host:port, several with commas. ``namespace``: prefix of all topic names.
     ``checkpoint_directory``: where Spark keeps how far it is and its state.
-    ``checkpoint_uri``: a place of Hadoop's file systems that takes the place of this directory, such as
-    hdfs://NAME/PATH; with executors on other machines, they must share the directory, or this must be set.
+    ``checkpoint_uri``: a location in Hadoop's file systems that replaces this directory, such as hdfs://NAME/PATH; with
+    executors on other machines, they must share the directory, or this must be set.
     ``window_ms``: length of a window of event time, a multiple of 1000; the controller decides once a window.
     ``grace_ms``: how long a window waits for late rows while the job keeps up.
     ``catch_up_grace_ms``: how long it waits while a backlog is read; there the partitions are read unevenly, and event
@@ -104,9 +104,9 @@ class StreamingSettings:
     one micro-batch catches up with the longer grace, and every state is stale meanwhile; so the bound must hold what
     comes while a query starts, up to 30 s on a busy machine: 4 records a second and broker, for 30 s. That is 4,800 for
     40 brokers, where 20,000 are 125 s, and 120,000 for 1,000, where 20,000 would be 5 s. 0 leaves it at the former.
-    ``shards``: into how many parts by broker the state is cut, each kept, merged and written by one task;
-    at most as many as the executors have cores. A checkpoint has those it was begun with. 0 takes these, and for a new
-    one 1 for each 500 brokers of the inventory, 2 at least.
+    ``shards``: into how many parts by broker the state is split, each kept, merged and written by one task; at most as
+    many as the executors have cores. A checkpoint has those it was begun with. 0 takes these, and for a new one 1 for
+    each 500 brokers of the inventory, 2 at least.
     ``read_partitions_min``: Spark tasks that read telemetry at once, where that is more than ``shards``; more than
     Kafka's partitions splits these up, of fewer each reads several.
     ``future_ms_max``, ``past_ms_max``: how far event times may lie after and before the time at which Kafka took the
@@ -119,7 +119,7 @@ class StreamingSettings:
     ``silence_ms_max``: how long no micro-batch may end before ``/health`` reports that the job hangs. A restart runs
     the same micro-batch again, so this must be longer than the slowest one takes.
     ``status_file``: JSON that says how far the job is; None writes none.
-    ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay beside a running job.
+    ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay next to a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one.
     ``inventory_path``: the brokers, beside members that were added since; telemetry that names another one, or stands
@@ -200,7 +200,7 @@ class StreamingSettings:
 
     @property
     def session_options(self) -> dict[str, str]:
-        """Return what a session needs for this query: ``SPARK_SETTINGS``, but for stores that are no disk."""
+        """Return what a session needs for this query: ``SPARK_SETTINGS``, but for stores that are not a disk."""
         is_on_disk = self.checkpoint_uri.partition(":")[0] in LOCAL_SCHEMES
         return {name: value for name, value in SPARK_SETTINGS.items() if is_on_disk or name != LOCAL_MANAGER[0]}
 

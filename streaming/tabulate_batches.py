@@ -78,7 +78,7 @@ def _values_beyond(values: pa.Array, bound: FieldBound) -> NDArray[np.bool_]:
         wrong = np.array([not bound.takes_text(text) for text in texts], dtype=np.bool_)
         return wrong[encoded.indices.to_numpy(zero_copy_only=False)] if texts else np.zeros(len(values), dtype=np.bool_)
     numbers = values.to_numpy(zero_copy_only=False)
-    return np.asarray(~((numbers >= bound.least) & (numbers <= bound.most)))  # What is no number is neither.
+    return np.asarray(~((numbers >= bound.least) & (numbers <= bound.most)))  # NaN is neither.
 
 
 def with_near_deliveries(batches: pa.StructArray, kafka_ms: Longs, bounds: EventBounds) -> pa.StructArray:

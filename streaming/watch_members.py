@@ -81,7 +81,7 @@ class MemberWatcher:
         return sum(self.take_one(message) for message in messages if message.error() is None) > 0
 
     def take_one(self, message: Message) -> bool:
-        """Process one record of the topic; one that is no member is logged and changes nothing."""
+        """Process one record of the topic; one that is not a member is logged and changes nothing."""
         try:
             member = decode(message.value(), Member)
         except UndecodableRecordError as error:

@@ -110,7 +110,10 @@ class StateWriter:
                 self._check_queue_full(topic, message.pop("_error"))
             if messages:
                 if patience.is_over(len(messages)):
-                    reason = f"{len(messages)} messages do not fit the queue, none was taken for {self._timeout_ms} ms"
+                    reason = (
+                        f"{len(messages)} messages do not fit in the queue, and none was accepted for "
+                        f"{self._timeout_ms} ms"
+                    )
                     raise self._error(topic, reason)
                 self.waits += 1
                 self._producer.poll(POLL_S)
@@ -131,11 +134,15 @@ class StateWriter:
             if not waiting:
                 return
             if patience.is_over(waiting):
-                raise self._error(topic, f"{waiting} messages wait, none was acknowledged for {self._timeout_ms} ms")
+                raise self._error(
+                    topic, f"{waiting} messages are waiting, and none was acknowledged for {self._timeout_ms} ms"
+                )
 
     def _note(self, error: KafkaError | None, _: KafkaMessage) -> None:
         self._failure = self._failure or error
 
     def _error(self, topic: Topic, reason: str) -> StateWriteError:
         name = topic_name(topic, self._namespace)
-        return StateWriteError(f"could not write {name}: {reason}: is Kafka at {self._bootstrap} up, has it the topic?")
+        return StateWriteError(
+            f"could not write {name}: {reason}: check that Kafka at {self._bootstrap} runs and has the topic."
+        )

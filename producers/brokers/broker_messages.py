@@ -226,7 +226,7 @@ class Send:
 
 
 def control_messages_in(message: object) -> int:
-    """Return how many control messages there are in one message; what is no bundle counts as one."""
+    """Return how many control messages there are in one message; what is not a bundle counts as one."""
     return len(message.messages) if isinstance(message, Bundle) else 1
 
 
@@ -380,7 +380,7 @@ class UserDrained:
 
 @dataclass(frozen=True, slots=True)
 class ClientDropped:
-    """A client's home has ended its stay: it was silent while others waited for it, or the broker is no home now."""
+    """A client's home has ended its stay: it was silent while others waited for it, or the broker is not a home now."""
 
     client: str
     connection: int

@@ -76,7 +76,7 @@ class TopicTrees:
         """Enter a local user's new subscription into the trees of all epochs that it is issued in."""
         name, topic = request.subscription, topic_of(request.filter_)
         if name in self.locals:
-            raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
+            raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
         epoch_max, issued = self._ring.epochs_for(request)
         # An older epoch that it is not issued in must be over first: then nothing for it is published there any more.
         unconfirmed = {epoch for epoch in self._core.tables if epoch <= epoch_max}

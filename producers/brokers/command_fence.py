@@ -65,7 +65,7 @@ class CommandFence:
         if owner is None:
             if epoch_to > epoch:
                 return Refusal.NONE, ""
-            return Refusal.EPOCH, f"holds epoch {epoch}, and which plan led to {epoch_to} is not known here"
+            return Refusal.EPOCH, f"holds epoch {epoch}, and which plan led to {epoch_to} is unknown here"
         if (owner.plan, owner.digest) != (command.plan, command.digest):
             whose = f"{owner.plan} (digest {owner.digest or 'none'})"
             not_of = f"{command.plan} (digest {command.digest or 'none'})"

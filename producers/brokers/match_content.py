@@ -44,9 +44,11 @@ class Predicate:
 
     def __post_init__(self) -> None:
         if (self.value is None) != (self.operator is Operator.PRESENT):
-            raise PredicateError(f"{self.attribute} {self.operator} {self.value!r}: all but `present` need a value")
+            raise PredicateError(
+                f"{self.attribute} {self.operator} {self.value!r}: every operator but `present` needs a value"
+            )
         if self.operator is Operator.PREFIX and not isinstance(self.value, str):
-            raise PredicateError(f"{self.attribute} prefix {self.value!r}: a prefix is a text")
+            raise PredicateError(f"{self.attribute} prefix {self.value!r}: a prefix is text")
         if self.value is not None and not isinstance(self.value, str) and not math.isfinite(self.value):
             raise PredicateError(f"{self.attribute} {self.operator} {self.value}: a number must be finite")
 
@@ -221,7 +223,7 @@ class MatchIndex:
     def add(self, key: str, filter_: Filter, destination: str) -> None:
         """Add a filter; raise KeyError when the key is in use."""
         if key in self._filters:
-            raise KeyError(f"{key} is in the index already: remove it first")
+            raise KeyError(f"{key} is already in the index: remove it first")
         self._filters[key] = (filter_, destination)
         attributes, values, residue = _split(filter_)
         bucket = self._buckets.setdefault(attributes, {}).setdefault(values, {})

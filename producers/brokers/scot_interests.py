@@ -74,7 +74,7 @@ class ScotInterests:
         """Issue a subscription of a local client in all live epochs."""
         name = request.subscription
         if name in self.locals:
-            raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
+            raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
         epochs = set(self._core.tables)
         self.locals[name] = LocalSubscription(request.filter_, request.client, request.connection, epochs)
         return [effect for tables in self._core.epochs() for effect in self.issue(tables, name)]

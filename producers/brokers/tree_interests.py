@@ -55,7 +55,7 @@ class TreeInterests(TreePublishers):
         """Install a subscription of a local client in all live epochs."""
         name = request.subscription
         if name in self.locals:
-            raise ProtocolError(f"subscription {name} exists at {self.broker} already: ids are never used again")
+            raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
         self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
         effects: list[Effect] = []
         for tables in self._core.epochs():

@@ -35,12 +35,12 @@ STATUS_GAUGES = {
     "held_deliveries_max": "The most deliveries that one broker has held back at once.",
     "queue_overflows": "Notifications that found a broker's queue full since the start.",
     "publisher_wait_ms_max": "The longest that a publisher could not publish because it moved.",
-    "notifications_kept": "Notifications that publishers keep: they are between homes, or catch up after an outage.",
+    "notifications_kept": "Notifications buffered by publishers between homes or after an outage.",
     "sample_share": "Share of the notifications that brokers report in full.",
     "brokers_dead": "Emulated brokers that are dead.",
     "brokers_suspended": "Emulated brokers that are suspended.",
-    "clients_waiting": "Clients that wait for a home, as theirs has died.",
-    "clients_reconnected": "Clients that have come again since the start after their home had died.",
+    "clients_waiting": "Clients that wait for a new home because theirs died.",
+    "clients_reconnected": "Clients that have reconnected since the start after their home died.",
     "notification_hops": "Notifications handled by brokers since the start.",
     "control_hops": "Control messages handled by brokers since the start.",
 }
@@ -63,7 +63,7 @@ class EmulatorMetrics:
             "records_waiting", "Records that Kafka has not acknowledged yet, by producer.", ["producer"]
         )
         self.records_lost = gauge(
-            "records_lost", "Records that Kafka did not take since the start, by producer.", ["producer"]
+            "records_lost", "Records that Kafka did not accept since the start, by producer.", ["producer"]
         )
         self.commands = self.stage.counter("commands", "Commands taken in by phase.", ["phase"])
         self.results = self.stage.counter("results", "Answers given by outcome.", ["outcome"])

@@ -47,7 +47,7 @@ class ClientSink(Protocol):
 
 
 class MembershipPort(Protocol):
-    """The way of a broker that is no member to become one."""
+    """The way of a broker that is not a member to become one."""
 
     def announce(self, announcement: Announcement) -> None:
         """Report that a broker asks to join."""

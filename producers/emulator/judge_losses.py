@@ -1,7 +1,7 @@
 """Whom a death may cost what: the way of each notification in the overlay it is stamped with, and who died on it.
 
 In: the commands that brokers get, deaths, homes of subscriptions. Out: why a delivery that is missing may be missing.
-Ways follow from configurations alone: no broker's tables are used, so that their faults are no excuse.
+Ways follow from configurations alone: no broker's tables are used, so that their faults excuse nothing.
 
 A notification may be lost where its way, from its publisher's home to the subscription's, crosses a broker that was
 dead when it was published, or that it was in or on when that died, or that a neighbour of the dead one could send it to

@@ -82,7 +82,7 @@ class KafkaPorts:
         try:
             homes = _homes(read_messages(self._kafka, [register], wait_s_max))
         except (StackError, KafkaException) as error:
-            raise KafkaUnreachableError(f"{register} cannot be read, to withdraw earlier clients: {error}") from error
+            raise KafkaUnreachableError(f"{register} cannot be read to withdraw earlier clients: {error}") from error
         earlier = [client for client, home in homes.items() if home in brokers]
         for number, client in enumerate(earlier, start=1):
             self.remove_client(client)
@@ -91,7 +91,7 @@ class KafkaPorts:
                 if unsent:
                     raise KafkaUnreachableError(
                         f"{unsent} of {len(earlier)} earlier clients were not withdrawn from {register} within "
-                        f"{wait_s_max:g} s: check that Kafka is well"
+                        f"{wait_s_max:g} s: check that Kafka is healthy"
                     )
         return len(earlier)
 

@@ -2,7 +2,7 @@
 
 In: what clients did and what brokers handed over. Out: a LedgerSnapshot. A notification is owed once to each
 subscription that matches it, was confirmed before its publish time and was not cancelled before it. What was published
-while the confirmation or the end was on its way may be handed over, too: nobody is owed it, and it is no fault. The
+while the confirmation or the end was on its way may be handed over, too: nobody is owed it, and it is not a fault. The
 ledger knows neither links nor epochs, so that it catches all their faults; whether a death excuses what is missing, it
 asks a judge (:mod:`producers.emulator.judge_losses`).
 """
@@ -53,8 +53,8 @@ class LedgerSnapshot:
     the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``, what was published just before a
     subscription was confirmed or after it was cancelled, come on top of ``delivered``. ``out_of_order`` counts
     deliveries with a smaller sequence number than one before of the same publisher to the same subscription.
-    ``out_of_order_on_detours`` of them came around congested links, or behind one that did, and are no fault: two ways
-    do not form one queue. ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
+    ``out_of_order_on_detours`` of them came around congested links, or behind one that did, and are not a fault: two
+    ways do not form one queue. ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
     """
 
     published: int = 0

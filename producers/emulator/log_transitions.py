@@ -60,4 +60,4 @@ class TransitionLog:
         """Nothing: clients come and go all the time."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: that is no transition."""
+        """Nothing: that is not a transition."""

@@ -67,5 +67,7 @@ def with_newcomers(inventory: Inventory, newcomers: Iterable[Newcomer]) -> Inven
         one.broker: replace(one.facts, processing_cost=one.facts.processing_cost or median) for one in newcomers
     }
     if known := sorted(facts_of.keys() & set(inventory.brokers)):
-        raise InventoryError(f"newcomers name {', '.join(known)}, which the inventory has: give them other names")
+        raise InventoryError(
+            f"newcomers name {', '.join(known)}, which are already in the inventory: give them other names"
+        )
     return extended(inventory, facts_of) if facts_of else inventory

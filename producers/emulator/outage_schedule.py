@@ -71,7 +71,7 @@ def named(outage: Outage, inventory: Inventory) -> Outage:
     if len(whom) == 1 and whom[0].startswith(SITE):
         count = whom[0].removeprefix(SITE)
         if not count.isdecimal() or not 1 <= int(count) < len(inventory.brokers):
-            raise ValueError(f"{whom[0]} is no site: write {SITE} and a number below {len(inventory.brokers)}")
+            raise ValueError(f"{whom[0]} is not a site: write {SITE} and a number below {len(inventory.brokers)}")
         whom = site_of(inventory, int(count))
     unknown = sorted(set(whom) - set(inventory.brokers))
     if unknown:

@@ -66,12 +66,12 @@ def place_scot(
 ) -> Inventory:
     """Return the same brokers as regions and clusters: each region of brokers near its first, regions on a random tree.
 
-    Raises ValueError when ``broker_count`` is no multiple of ``cluster_count`` with at least two regions.
+    Raises ValueError when ``broker_count`` is not a multiple of ``cluster_count`` with at least two regions.
     """
     region_count, rest = divmod(broker_count, cluster_count)
     if rest or region_count < 2:
         raise ValueError(
-            f"{broker_count} brokers make no regions of {cluster_count}: take a multiple, at least twice it"
+            f"{broker_count} brokers cannot form regions of {cluster_count}: use a multiple of it, at least twice"
         )
     tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
     left, regions = list(tree.brokers), []

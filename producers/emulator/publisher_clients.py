@@ -153,9 +153,9 @@ class PublisherClients:
         return None if client is None else client.home
 
     def connect(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Connect a publisher to its home; raise ClientError when it is connected already."""
+        """Connect a publisher to its home; raise ClientError when it is already connected."""
         if publisher in self._publishers:
-            raise ClientError(f"publisher {publisher} is connected already, to {self._publishers[publisher].home}")
+            raise ClientError(f"publisher {publisher} is already connected, to {self._publishers[publisher].home}")
         numbers = self._numbers[publisher] = self._numbers.pop(publisher, _Numbers())
         connection, numbers.connection_next = numbers.connection_next, numbers.connection_next + 1
         self._forget_oldest()

@@ -180,9 +180,9 @@ class UserClients:
     # --- what users do -----------------------------------------------------------------------------------------------
 
     def connect(self, user: str, home: str, topics: Iterable[str]) -> None:
-        """Connect a user to its home; raise ClientError when it is connected already."""
+        """Connect a user to its home; raise ClientError when it is already connected."""
         if user in self._users or user in self._homeless:
-            raise ClientError(f"user {user} is connected already, to {self.home_of(user)}")
+            raise ClientError(f"user {user} is already connected, to {self.home_of(user)}")
         if not self._is_serving(home):
             self._homeless[user] = _HomelessUser(home, home, frozenset(topics), 0)
             return

@@ -80,7 +80,7 @@ class AmqpDoor:
     def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-            raise DoorError(f"{url!r} is no door: amqp://host:port names a RabbitMQ broker, amqps one with TLS")
+            raise DoorError(f"{url!r} is not a door: amqp://host:port names a RabbitMQ broker, amqps one with TLS")
         self.counts: Counter[str] = Counter()
         self.is_open = False
         self._place, self._name, self._own = place or AmqpPlace(), name, f"regraft.{name}"
@@ -131,7 +131,7 @@ class AmqpDoor:
         except TimeoutError as error:
             await self.close()
             raise DoorError(
-                f"no RabbitMQ lets a client in at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
+                f"no RabbitMQ accepts a client at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
 

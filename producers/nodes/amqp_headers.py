@@ -1,7 +1,7 @@
 """What AMQP says beside routing key and payload, as the header block that the overlay carries; and back. Pure.
 
 In: a message's headers and properties. Out: a block as NATS has it, one line each. Properties are lines that begin with
-``Amqp-``; a header that is no plain text keeps its type in ``Amqp-Headers``, as AMQP itself writes it.
+``Amqp-``; a header that is not plain text keeps its type in ``Amqp-Headers``, as AMQP itself writes it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 KEY_BYTES_MAX = 255
 ANY, OPEN = "#", ">"
-_WILD = ("*", OPEN)  # Words that in a subject are no words.
+_WILD = ("*", OPEN)  # Words that in a subject are not words.
 
 
 class KeyFormError(ValueError):
@@ -19,10 +19,10 @@ class KeyFormError(ValueError):
 
 
 def subject_of(key: str) -> str:
-    """Return the subject of a routing key; raise KeyFormError for one that is no subject."""
+    """Return the subject of a routing key; raise KeyFormError for one that is not a subject."""
     words = key.split(".")
     if any(word in _WILD for word in words):
-        raise KeyFormError(f"{key!r} has a word that stands for others: a message cannot be published with it")
+        raise KeyFormError(f"{key!r} contains a wildcard: a message cannot be published with it")
     _check(key, words)
     return key
 
@@ -41,7 +41,7 @@ def subjects_of(binding_key: str) -> tuple[str, ...]:
     """
     words = binding_key.split(".") if binding_key else []
     if OPEN in words:
-        raise KeyFormError(f"{binding_key!r} has the word >, which stands for others in the overlay")
+        raise KeyFormError(f"{binding_key!r} has the word >, which is a wildcard in the overlay")
     _check(binding_key, [word for word in words if word != ANY])
     if ANY not in words:
         if not words:
@@ -55,4 +55,4 @@ def subjects_of(binding_key: str) -> tuple[str, ...]:
 
 def _check(key: str, words: Sequence[str]) -> None:
     if "" in words or any(character.isspace() for character in key):
-        raise KeyFormError(f"{key!r} has an empty word or a space: the overlay joins words by one dot each")
+        raise KeyFormError(f"{key!r} has an empty word or a space: words are separated by single dots")

@@ -1,4 +1,4 @@
-"""A node that is no member yet asks to be one: it says where it listens and what links to others would cost.
+"""A node that is not a member yet asks to be one: it says where it listens and what links to others would cost.
 
 In: where others listen. Out: announcements, until the topic of members names it. Admitting it belongs to the
 controller, or to a person (docs/members.md).

@@ -117,7 +117,7 @@ def message_of(body: bytes) -> Message:
             return messages[0] if len(messages) == 1 else Bundle(messages)
     except (msgspec.DecodeError, KeyError, ValueError) as error:
         raise LinkError(
-            f"a frame of {len(body)} bytes is no message ({error}): is that a node of this version?"
+            f"a frame of {len(body)} bytes is not a message ({error}): check that the peer is a node of this version"
         ) from error
     return CarriedNotification(
         found.publisher,

@@ -1,4 +1,4 @@
-"""Choose which peers a node measures though they are no neighbours: half near ones, half others in turn.
+"""Choose which peers a node measures though they are not neighbours: half near ones, half others in turn.
 
 In: what links cost by the inventory, and round trips. Out: names. The near ones are what a plan would make neighbours
 of; the others let the controller estimate what nobody measures, as near ones alone say nothing of far ones

@@ -61,7 +61,7 @@ class JetStreamIngress:
         self._ask("STREAM.INFO", b"", "info")
 
     def hear(self, message: LocalMessage) -> bool:
-        """Take what the server says to us; return True if a message is no client's to the overlay."""
+        """Take what the server says to us; return True if a message is not a client's to the overlay."""
         if message.subject.startswith(f"{self._inbox}."):
             purpose = message.subject[len(self._inbox) + 1 :]
             if purpose in ("info", "consumer"):

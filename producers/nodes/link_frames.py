@@ -52,7 +52,7 @@ def read_link_frame(body: bytes) -> LinkFrame:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, ValueError) as error:
         raise LinkError(
-            f"{len(body)} bytes are no frame of a link ({error}): is that a node of this version?"
+            f"{len(body)} bytes are not a frame of a link ({error}): check that the peer is a node of this version"
         ) from error
 
 
@@ -71,7 +71,8 @@ class FrameReader:
                 size, number = HEAD.unpack_from(self._data, place)
                 if size > BODY_BYTES_MAX:
                     raise LinkError(
-                        f"a frame of {size} bytes came, at most {BODY_BYTES_MAX} are taken: is that a node?"
+                        f"a frame of {size} bytes arrived, but at most {BODY_BYTES_MAX} are accepted: "
+                        "check that the peer is a node"
                     )
                 if end - place - HEAD.size < size:
                     break

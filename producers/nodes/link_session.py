@@ -123,7 +123,7 @@ class LinkSession:
         count = number - self._first_number + 1
         if not 0 <= count <= len(self._kept):
             last = self._first_number + len(self._kept) - 1
-            raise LinkError(f"a peer has taken frame {number}; it can be from {self._first_number - 1} to {last}")
+            raise LinkError(f"a peer acknowledged frame {number}; it can be from {self._first_number - 1} to {last}")
         for _ in range(count):
             body = self._kept.popleft()
             self.bytes_kept -= len(body)
@@ -139,7 +139,7 @@ class LinkSession:
     def accept(self, number: int) -> bool:
         """Note a frame; return False if it has come before. Raises LinkError when one before it is missing."""
         if number > self.received + 1:
-            raise LinkError(f"frame {number} came after {self.received}: what lies between is missing")
+            raise LinkError(f"frame {number} came after {self.received}: the frames between are missing")
         if number <= self.received:
             return False
         self.received = number

@@ -65,7 +65,7 @@ class NatsClientDoor:
                 await self._client.subscribe(EVERYTHING, cb=self._hear)
                 await self._client.flush()
         except (OSError, TimeoutError, NatsError) as error:
-            raise DoorError(f"no NATS server lets a client in at {self._url} ({error or 'no answer'})") from error
+            raise DoorError(f"no NATS server accepts a client at {self._url} ({error or 'no answer'})") from error
         try:
             await self._poll()
         except NoAnswerError as error:

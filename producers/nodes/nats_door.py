@@ -69,7 +69,7 @@ class NatsDoor:
         parts = urlsplit(url)
         if parts.scheme not in ("nats", "tls") or not parts.hostname:
             raise DoorError(
-                f"{url!r} is no door: nats://host:port names the leaf port of a NATS server, tls:// one with TLS"
+                f"{url!r} is not a door: nats://host:port names the leaf port of a NATS server, tls:// one with TLS"
             )
         self._reason = "no answer"
         self._tls = (tls or ssl.create_default_context()) if parts.scheme == "tls" else None

@@ -77,7 +77,9 @@ class LeafReader:
                 place = following
                 yield message
             if len(self._data) - place > LINE_BYTES_MAX + PAYLOAD_BYTES_MAX:
-                raise DoorError(f"the server sent {len(self._data) - place} bytes without a line: is that a leaf port?")
+                raise DoorError(
+                    f"the server sent {len(self._data) - place} bytes without a line: check that this is a leaf port"
+                )
         finally:
             del self._data[:place]
 
@@ -87,9 +89,11 @@ class LeafReader:
             size = int(words[-1])
             head_size, reply = (int(words[-2]), words[2:-2]) if words[0] == "HMSG" else (0, words[2:-1])
         except (ValueError, IndexError) as error:
-            raise DoorError(f"the server sent {line[:80]!r}, which is no message: is that a leaf port?") from error
+            raise DoorError(
+                f"the server sent {line[:80]!r}, which is not a message: check that this is a leaf port"
+            ) from error
         if not 0 <= head_size <= size <= PAYLOAD_BYTES_MAX:
-            raise DoorError(f"the server sent a message of {size} bytes, at most {PAYLOAD_BYTES_MAX} are carried")
+            raise DoorError(f"the server sent a message of {size} bytes, but at most {PAYLOAD_BYTES_MAX} are carried")
         if len(self._data) < begin + size + 2:
             return None, begin
         block = bytes(memoryview(self._data)[begin : begin + size])
@@ -113,13 +117,13 @@ def _said(line: bytes) -> Iterator[Said]:
             try:
                 yield ServerInfo(json.loads(rest))
             except ValueError as error:
-                raise DoorError(f"the server's INFO is no JSON ({error}): is that a NATS server?") from error
+                raise DoorError(f"the server's INFO is not JSON ({error}): check that this is a NATS server") from error
         case b"-ERR":
             yield Refused(rest.decode(errors="replace").strip("'"))
         case b"+OK" | b"":
             pass
         case _:
-            raise DoorError(f"the server sent {line[:80]!r}: that is not the leaf port of a NATS server")
+            raise DoorError(f"the server sent {line[:80]!r}: this is not the leaf port of a NATS server")
 
 
 def connect_line(facts: dict[str, Any]) -> bytes:

@@ -15,13 +15,13 @@ SILENCE_S_MAX = 10.0
 GAUGES = {
     "epoch": "The epoch that this broker stamps.",
     "is_in_overlay": "1 if this broker is in the overlay of every live epoch, else 0.",
-    "is_door_open": "1 if the real broker is there, else 0.",
+    "is_door_open": "1 if the real broker is connected, else 0.",
     "interests": "Subjects that clients of the real broker want.",
     "publishers": "Publishers of this life.",
     "held_deliveries": "Deliveries that are held back for a transition.",
     "receipts_waiting": "Messages of durable ingress that are not safe yet.",
     "records_waiting": "Records that Kafka has not acknowledged yet.",
-    "records_lost": "Records that Kafka did not take since the start.",
+    "records_lost": "Records that Kafka did not accept since the start.",
 }
 
 
@@ -59,7 +59,7 @@ class NodeMetrics:
 class NodeHealth:
     """How a node is, for /health and /ready; asked from other threads.
 
-    A broker that is away, or a plan that is still to take this one in, is no fault that a restart would heal.
+    A broker that is away, or a plan that is still to take this one in, is not a fault that a restart would heal.
     """
 
     def __init__(self) -> None:

@@ -139,7 +139,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
 
             place = AmqpPlace(settings.door_exchange, api, settings.door_filters, settings.durable_session, tls)
             return AmqpDoor(url, broker, user, password, place)
-    raise DoorError(f"{url!r} is no door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
+    raise DoorError(f"{url!r} is not a door: there are nats://HOST:PORT, mqtt://HOST:PORT and amqp://HOST:PORT")
 
 
 def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerApi | None:

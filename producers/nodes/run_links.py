@@ -248,17 +248,21 @@ class Links:
 
     def _check(self, connection: LinkConnection, hello: Hello, called: str | None) -> None:
         if hello.version != LINK_VERSION:
-            raise LinkError(f"{hello.broker} speaks version {hello.version} of the links, {LINK_VERSION} is known here")
+            raise LinkError(
+                f"{hello.broker} speaks version {hello.version} of the link protocol, this node version {LINK_VERSION}"
+            )
         if hello.broker not in self._addresses or hello.broker == self.broker:
-            raise LinkError(f"{hello.broker!r} is no peer of {self.broker}: add it to the addresses of the nodes")
+            raise LinkError(f"{hello.broker!r} is not a peer of {self.broker}: add it to the addresses of the nodes")
         if hello.called and hello.called != self.broker:  # Else it would end the connection of its namesake here.
-            raise LinkError(f"{hello.broker} calls {hello.called}, this is {self.broker}: correct the addresses there")
+            raise LinkError(
+                f"{hello.broker} called {hello.called}, but this is {self.broker}: correct the addresses there"
+            )
         if called is not None and hello.broker != called:
             raise LinkError(f"{hello.broker} answered where {called} was called: correct the addresses of the nodes")
         if self._tls is not None and connection.transport is not None:
             named = _names_of(connection.transport.get_extra_info("peercert"))
             if hello.broker not in named:
-                raise LinkError(f"{hello.broker} has a certificate of {', '.join(sorted(named)) or 'nobody'}")
+                raise LinkError(f"{hello.broker} has a certificate for {', '.join(sorted(named)) or 'no broker'}")
 
     def _take(self, connection: LinkConnection, body: bytes) -> None:
         if connection is self.peers[connection.peer].connection:

@@ -48,7 +48,7 @@ TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
 class RecordedMessage:
     """One Kafka message as it was recorded; ``topic`` is the suffix, ``value`` framed with the newest schema's id.
 
-    A value that was no record of its topic is as it stood in Kafka.
+    A value that was not a record of its topic is as it stood in Kafka.
     """
 
     topic: str
@@ -115,7 +115,7 @@ class Recording:
         if numbers != list(range(1, len(parts) + 1)):
             named = ", ".join(str(number) for number in numbers)
             self.warnings.append(
-                f"Only part {named} of the recording is here: what the register of clients said before is not known."
+                f"Only part {named} of the recording is here: earlier entries of the register of clients are unknown."
             )
 
     def blocks(self) -> list[RecordingBlock]:
@@ -224,10 +224,10 @@ class Recording:
                 if following < 0:
                     self._warn(
                         f"{part.path} is cut: it was read to byte {at} of {size}, {count} records; "
-                        "what was being written when it ended is lost."
+                        "what was being written when recording ended is lost."
                     )
                     return
-                self._warn(f"{part.path} is damaged from byte {at} to {following}: that part is left out.")
+                self._warn(f"{part.path} is damaged from byte {at} to {following}: that part is skipped.")
                 at = following + SYNC_BYTES
 
 
@@ -249,7 +249,7 @@ def block_batches(
                 continue
             written = block.schemas[record.branch]
             if written is None or written.record != TELEMETRY.record:
-                faults["is no telemetry"] += 1
+                faults["is not telemetry"] += 1
                 continue
             stream.seek(record.start)
             try:
@@ -281,7 +281,7 @@ def _value_of(raw: bytes, record: RawRecord, schemas: Sequence[Schema | None]) -
         try:
             _, start = read_varint(body, 0)
         except IndexError as error:
-            raise FormError("an unread value in it is cut") from error
+            raise FormError("a value that was kept undecoded is truncated") from error
         return body[start:]
     if record.branch >= len(schemas):
         raise FormError(f"a value is of branch {record.branch} of {len(schemas)}")
@@ -330,7 +330,7 @@ def _walked_span(data: bytes, count: int, raw_bytes_max: int) -> BlockSpan:
 def _damage(block: RecordingBlock, fault: FormError) -> str:
     return (
         f"The block at byte {block.at} of {block.path} is damaged ({fault}): "
-        f"its {block.count} records are left out from there on."
+        f"the rest of its {block.count} records is skipped."
     )
 
 

@@ -183,7 +183,7 @@ def encode_header(info: Mapping[str, Any], inventory: str, sync: bytes) -> bytes
 def decode_header(start: bytes) -> Container:
     """Return what the first bytes of a file say.
 
-    Raises FormError when they are no header, EOFError when they are cut.
+    Raises FormError when they are not a header, EOFError when they are cut.
     """
     if not MAGIC.startswith(start[: len(MAGIC)]):
         raise FormError("it does not start as an Avro file does")
@@ -319,11 +319,11 @@ def decompress_block(data: bytes, raw_bytes_max: int = DEFAULT_BOUNDS.block_byte
             if left < 0:
                 remedy = ", or raise recordings.block_mb_max" if most == raw_bytes_max else ""
                 raise FormError(
-                    f"its {len(data)} bytes become more than {most}, which is no block of a recorder: "
-                    f"check where the file is from{remedy}"
+                    f"its {len(data)} bytes become more than {most}, which is not a block of a recorder: "
+                    f"check where the file comes from{remedy}"
                 )
             if not frame.eof:
-                raise FormError("its compressed data are cut")
+                raise FormError("its compressed data are truncated")
             data = frame.unused_data
     except zstd.ZstdError as error:
         raise FormError(str(error)) from error
@@ -363,7 +363,7 @@ def raw_records(data: bytes, count: int) -> Iterator[RawRecord]:
             offset, at = read_varint(data, at)
             size, at = read_varint(data, at)
             if size < 0:
-                raise FormError("a key in it has less than no bytes")
+                raise FormError("a key in it has a negative length")
             key = data[at : at + size]
             size, at = read_varint(data, at + size)
             branch = data[at] >> 1  # There are fewer than 64.
@@ -373,6 +373,6 @@ def raw_records(data: bytes, count: int) -> Iterator[RawRecord]:
             yield RawRecord(topic, time_ms, partition, offset, key, branch, at, size)
             at += size
     except (IndexError, UnicodeDecodeError) as error:
-        raise FormError("its records are cut") from error
+        raise FormError("its records are truncated") from error
     if at != len(data):
         raise FormError(f"{len(data) - at} bytes follow its last record")

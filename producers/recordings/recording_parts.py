@@ -68,10 +68,10 @@ def files_of(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(file for file in path.iterdir() if file.suffix == SUFFIX)
         if not found:
-            raise RecordingError(f"There is no recording in {path}: no file there ends in {SUFFIX}.")
+            raise RecordingError(f"{path} contains no recording: no file there ends in {SUFFIX}.")
         return found
     if not path.is_file():
-        raise RecordingError(f"There is no recording {path}: check its name.")
+        raise RecordingError(f"{path} does not exist: check its name.")
     if PART_PATTERN.match(path.stem):
         return [path]
     return [path, *following_parts(path)]
@@ -88,20 +88,20 @@ def open_part(path: Path) -> RecordingPart:
     """Return what a file says of itself. Raises RecordingError."""
     container = _read_header(path)
     if INFO_KEY not in container.meta:
-        raise RecordingError(f"{path} is an Avro file but no recording of Regraft: it says nothing of {INFO_KEY}.")
+        raise RecordingError(f"{path} is an Avro file but not a recording of Regraft: it has no {INFO_KEY}.")
     try:
         told = json.loads(container.meta[INFO_KEY])
         if told["format"] > FORMAT_VERSION:
             raise RecordingError(
-                f"{path} was written by a newer Regraft ({told['version']}): its form is {told['format']}, "
-                f"this version reads up to {FORMAT_VERSION}: update Regraft."
+                f"{path} was written by a newer Regraft ({told['version']}): its format is "
+                f"{told['format']}, and this version reads formats up to {FORMAT_VERSION}: upgrade Regraft."
             )
         return RecordingPart(path, _info_of(told, container, path), container, container.schemas)
     except FormError as fault:
         raise RecordingError(f"{path} cannot be read: {fault}") from fault
     except (KeyError, TypeError, ValueError, InventoryError) as fault:
         raise RecordingError(
-            f"{path} is damaged: what it says of itself cannot be read ({type(fault).__name__}: {fault})."
+            f"{path} is damaged: its description cannot be read ({type(fault).__name__}: {fault})."
         ) from fault
 
 
@@ -136,7 +136,7 @@ def _read_header(path: Path) -> Container:
                         break
                     step *= 2
     except FormError as fault:
-        raise RecordingError(f"{path} is no recording: {fault}.") from fault
+        raise RecordingError(f"{path} is not a recording: {fault}.") from fault
     except OSError as error:
         raise RecordingError(f"{path} cannot be read ({error.strerror}).") from error
     raise RecordingError(f"{path} ends within its header after {len(start)} bytes: nothing was recorded in it.")

@@ -97,7 +97,7 @@ class Replayed:
         """The figures to report about it."""
         if not self.holes_ms:
             return []
-        return [f"Holes of {self.holes_ms / 1000:.0f} s in all were passed over: nothing was recorded in them."]
+        return [f"Gaps of {self.holes_ms / 1000:.0f} s in total were skipped: nothing was recorded in them."]
 
 
 class RecordingReplayer:
@@ -125,7 +125,7 @@ class RecordingReplayer:
         first_ms = span_ms[0] if from_ms is None else max(span_ms[0], from_ms)
         last_ms = span_ms[1] if to_ms is None else min(span_ms[1], to_ms - 1)
         if first_ms > last_ms:
-            raise StackError(f"{recording.path} holds no telemetry of that time: it is of {_span_text(*span_ms)}.")
+            raise StackError(f"{recording.path} holds no telemetry from that time, but from {_span_text(*span_ms)}.")
         self.done = Replayed(Counter(), first_ms, last_ms)
         self._failed = ""
         self._producer = open_producer(
@@ -227,7 +227,7 @@ class RecordingReplayer:
     def _away(self, reason: str) -> StackError:
         return StackError(
             f"Kafka at {self._bootstrap} did not take all records of the replay within {OUTAGE_S_MAX:g} s ({reason}): "
-            "check that it runs and has room, and replay into another namespace."
+            "check that it runs and has space, and replay into another namespace."
         )
 
     def _progress(self, event_ms: int, spent_s: float) -> ReplayProgress:

@@ -56,8 +56,8 @@ class ClockWatch:
         if not self._jumps:
             return ""
         return (
-            f"Time goes back {self._jumps} times in {self._topic}, at most by {self._back_ms_max / 1000:.1f} s: "
-            "the messages are taken in the order of their times."
+            f"Time jumps back {self._jumps} times in {self._topic}, at most by {self._back_ms_max / 1000:.1f} s: "
+            "the messages are read in the order of their times."
         )
 
     def _note(self, topic: str, back_ms: int) -> None:

@@ -139,7 +139,7 @@ class RecordingWriter:
                 f"A recording cannot be named {out.name}: name it like rec{SUFFIX}, later files get numbers."
             )
         if out.exists() or (out.parent.is_dir() and following_parts(out)):
-            raise RecordingFileError(f"{out} or a part of it is there already: choose another name, or delete it.")
+            raise RecordingFileError(f"{out} or a part of it already exists: choose another name, or delete it.")
         check_disk(out.parent)
         self.counts = RecordingCounts()
         self.is_checking = True
@@ -257,7 +257,7 @@ class RecordingWriter:
             if is_disk_full(error):
                 raise self._disk_full() from error
             raise RecordingFileError(
-                f"{path} cannot be written ({error.strerror}): choose another name, or let this user write there."
+                f"{path} cannot be written ({error.strerror}): choose another name, or give this user write permission."
             ) from error
         self._file_bytes, self._begun_s, self._synced_s = 0, now_s, now_s
         self.counts.parts = part
@@ -299,7 +299,7 @@ class RecordingWriter:
     def _disk_full(self) -> DiskFullError:
         return DiskFullError(
             f"The disk of {self._out.parent} is full: the recording ends here, its {self.counts.records} records in "
-            f"{self.counts.parts} files stay readable; make room and record again."
+            f"{self.counts.parts} files stay readable; free some space and record again."
         )
 
 

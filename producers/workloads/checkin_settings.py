@@ -22,8 +22,8 @@ class CheckinSettings:
     ``grid_rows``, ``grid_columns``: cells of the city; each one with check-ins is a topic.
     ``notifications_per_s``: what all feeds together publish on average, each in proportion to its cell's check-ins.
     ``linger_days``: a user is connected this long before and after each of its check-ins, in days of check-ins; none
-    for always. By default three of four users are there at a time. ``connect_spread_s``: in how long those who are
-    there at the start connect.
+    for always. By default three of four users are there at a time. ``connect_spread_s``: time in which the initial
+    users connect.
     """
 
     user_count: int = USERS_SHIPPED

@@ -30,25 +30,25 @@ class Detours(StrEnum):
 class WorkloadSettings:
     """Who publishes and subscribes what, and when interests shift.
 
-    ``publisher_count``: publishers, each with the quotes of one symbol. ``notifications_per_s``: what each publishes
-    on average, at random times. ``interested_broker_count``: subscriptions to a symbol at a time on average, each at
+    ``publisher_count``: publishers, each with the quotes of one symbol. ``notifications_per_s``: what each publishes on
+    average, at random times. ``interested_broker_count``: subscriptions to a symbol at a time on average, each at
     another broker while there are enough. ``lifetime_s_mean``: mean life of a subscription, which is then replaced by
-    another one elsewhere. ``broker_load_exponent``: how uneven brokers are in drawing subscriptions, 0 for all alike,
-    1 as in Jaeger07; the default lets interests weigh beside PlanetLab's delays, so that their shift asks for another
-    overlay. ``popularity_sigma``: how uneven symbols are in being wanted, 0 for all alike.
+    another one elsewhere. ``broker_load_exponent``: how unevenly brokers draw subscriptions, 0 for all alike, 1 as in
+    Jaeger07; the default gives interests weight next to PlanetLab's delays, so that their shift requires another
+    overlay.
+    ``popularity_sigma``: how unevenly symbols are wanted, 0 for all alike.
     ``regime_change_s``: when, after the start of traffic, it changes; none for never. ``regime_change_kind``: what
     changes then: interests (brokers and symbols draw new shares), publisher (one publishes more from then on), crowd
     (for a time every second subscription is to one symbol, which also publishes more), day (from then on brokers draw
-    more by day than by night, and the day goes around them in their order). ``regime_change_factor``: what multiple of
+    more by day than by night, and the day moves around them in their order). ``regime_change_factor``: what multiple of
     its rate that one symbol publishes. ``regime_change_for_s``: how long a crowd stays, and how long a day is from
-    midnight to midnight. ``regime_change_spread_s``: in how long all subscriptions are replaced when interests change
+    midnight to midnight. ``regime_change_spread_s``: time in which all subscriptions are replaced when interests change
     or a crowd comes or goes. ``regime_change_every_s``: how long after one change the next one follows, for long runs;
-    none for one at most. ``burst_every_s``: pause from the
-    start of one burst to that of the next; none for no bursts. ``burst_s``: how long a burst lasts. ``burst_factor``:
-    what multiple of its rate each publisher publishes meanwhile. ``burst_count``: after how many bursts there are no
-    more; none for bursts without end. ``burst_s_last``: how long the last of these lasts; none for as long as the
-    others. ``publisher_broker_count``: at how many brokers publishers connect first, as where feeds enter by few
-    gateways; none for all.
+    none for one at most. ``burst_every_s``: pause from the start of one burst to that of the next; none for no bursts.
+    ``burst_s``: how long a burst lasts. ``burst_factor``: what multiple of its rate each publisher publishes meanwhile.
+    ``burst_count``: how many bursts there are; none for no end. ``burst_s_last``: how long the last of these lasts;
+    none for as long as the others. ``publisher_broker_count``: at how many brokers publishers first connect, as if
+    feeds entered by few gateways; none for all.
     """
 
     publisher_count: int = SYMBOLS_SHIPPED
@@ -86,7 +86,7 @@ class WorkloadSettings:
                 ("regime_change_factor", self.regime_change_factor, 1.0, "1 changes no rate"),
                 ("regime_change_for_s", self.regime_change_for_s, 1.0, "it is a time"),
                 ("regime_change_spread_s", self.regime_change_spread_s, 0.0, "0 replaces all at once"),
-                ("burst_factor", self.burst_factor, 1.0, "1 is no burst at all"),
+                ("burst_factor", self.burst_factor, 1.0, "1 is not a burst at all"),
                 ("burst_s", self.burst_s, 0.1, "it is a time"),
             ]
         )

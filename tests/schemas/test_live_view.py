@@ -98,7 +98,7 @@ def test_a_newer_version_is_refused_in_one_sentence() -> None:
     newer = json.dumps({"version": VIEW_VERSION + 1, "cost": "free"}).encode()
     said = (
         f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}: "
-        "use the Regraft that the controller has"
+        "use the same version of Regraft as the controller"
     )
     with pytest.raises(LiveViewError) as whole:
         decode_view(newer)

@@ -1,4 +1,4 @@
-"""Which numbers have more than 64 bits, and that texts of the same bytes are no numbers."""
+"""Which numbers have more than 64 bits, and that texts of the same bytes are not numbers."""
 
 import pytest
 from fastavro import parse_schema

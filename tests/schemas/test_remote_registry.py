@@ -90,7 +90,7 @@ def test_user_and_password_go_into_the_header(registry: FakeRegistry) -> None:
 
 def test_a_wrong_url_is_refused() -> None:
     """Anything but http and https is refused before a connection is tried."""
-    with pytest.raises(RegistryError, match="no http or https URL"):
+    with pytest.raises(RegistryError, match="not an http or https URL"):
         register_schemas("file:///etc/hosts")
 
 
@@ -111,8 +111,8 @@ def test_the_password_is_kept_outside_of_the_url(registry: FakeRegistry, tmp_pat
         ({"PASSWORD_FILE": "/none"}, "needs REGRAFT_SCHEMA_REGISTRY_USERNAME and one of"),
         ({"USERNAME": "ana", "PASSWORD_FILE": "/none", "PASSWORD_VARIABLE": "HOME"}, "one of"),
         ({"USERNAME": "ana", "PASSWORD_FILE": "/none"}, "/none cannot be read"),
-        ({"USERNAME": "ana", "PASSWORD_VARIABLE": "hunter2"}, "PASSWORD_VARIABLE names holds no password"),
-        ({"USERNAME": "ana", "PASSWORD_FILE": "/none", "URL": "http://bo:hunter2@h"}, "take them out of the URL"),
+        ({"USERNAME": "ana", "PASSWORD_VARIABLE": "hunter2"}, "PASSWORD_VARIABLE names does not hold a password"),
+        ({"USERNAME": "ana", "PASSWORD_FILE": "/none", "URL": "http://bo:hunter2@h"}, "remove them from the URL"),
     ],
 )
 def test_a_login_that_cannot_be_one_is_refused(given: dict[str, str], why: str) -> None:

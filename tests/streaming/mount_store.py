@@ -1,4 +1,4 @@
-"""A directory as a store of Hadoop that is no disk to it."""
+"""A directory as a store of Hadoop that is not a disk to it."""
 
 import uuid
 from pathlib import Path

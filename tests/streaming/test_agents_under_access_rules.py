@@ -138,6 +138,6 @@ def test_an_agent_reports_for_its_own_brokers_alone(spark: SparkSession, site: S
     named = {(each.brokers[broker], count) for each, rows in zip(packed, told, strict=True) for broker, count in rows}
     assert named == {("b00", 1), ("b01", 1)}
     letters = site.read(DEAD_LETTERS, DeadLetter)
-    assert all("a broker of another agent: b01 is spoken for by east" in letter.reason for letter in letters)
+    assert all("a broker of another agent: b01 belongs to east" in letter.reason for letter in letters)
     assert {letter.topic for letter in letters} == {west}
     assert sorted(letter.value for letter in letters) == sorted(encode(batch) for batch in forged)

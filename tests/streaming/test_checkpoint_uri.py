@@ -1,4 +1,4 @@
-"""A checkpoint where Hadoop's file systems keep it: on a disk by its URI, and on a store that is no disk to Hadoop."""
+"""A checkpoint in Hadoop's file systems: on a disk by its URI, and on a store that is not a disk to Hadoop."""
 
 import threading
 from dataclasses import replace
@@ -113,7 +113,7 @@ def test_a_store_that_sparks_java_does_not_know_is_told(spark: SparkSession, tmp
     job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
     with pytest.raises(NoFileSystemError):
         HadoopPath(uri).exists()
-    said = rf"no file system for {uri} \(.*\): put its jars on the class path of driver and executors"
+    said = rf"no file system for {uri} \(.*\): put its jars on the class path of the driver and executors"
     with pytest.raises(StreamingJobError, match=said) as caught:
         run_job(spark, job, threading.Event())
     assert caught.value.exit_code == EXIT_REFUSED

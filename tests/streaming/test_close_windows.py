@@ -152,7 +152,7 @@ def test_congestion_is_in_over_out_times_the_queue_in_rows_and_at_brokers(
 
 
 def test_the_mean_wait_is_that_of_the_messages_that_went_out() -> None:
-    """500 ms in one boot and 100 ms in the next over 10 + 2 messages are 50 ms each; what waited before is no part."""
+    """500 ms in one boot and 100 ms in the next over 10 + 2 messages are 50 ms each; what waited before is not part."""
     [row] = rows_of(
         "queue",
         batch(sequence=0, at_ms=0, queues=sample(90, 80, 0, 0, 0, 0, wait_ms=7_000)),

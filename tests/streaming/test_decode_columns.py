@@ -121,7 +121,7 @@ def test_a_damaged_body_is_left_out_and_harms_no_other(seed: int) -> None:
 
 
 def test_nothing_gives_columns_without_rows() -> None:
-    """No body is no fault."""
+    """A missing body is not a fault."""
     assert decoded([]).rows.to_pylist() == []
 
 

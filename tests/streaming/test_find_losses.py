@@ -24,7 +24,7 @@ def test_the_event_says_which_records_of_when_are_gone() -> None:
     assert event.text == (
         "31 records of regraft.telemetry, from 1970-01-02 00:00:00 UTC to 1970-01-03 00:00:00 UTC, were deleted before "
         "they were read: partition 0 offsets 10 to 39 (30 records); partition 3 of regraft.telemetry.west "
-        "offsets 5 to 5 (1 records). Was the streaming job away for longer than the topic's retention?"
+        "offsets 5 to 5 (1 records). Check whether the streaming job was down for longer than the topic's retention."
     )
     assert decode(encode(event), AdaptationEvent) == event
 
@@ -34,5 +34,5 @@ def test_an_event_about_thousands_of_partitions_stays_short() -> None:
     many = loss_event("t", 5_000, [Loss(("t", number), 0, 1, None) for number in range(5_000)], 0)
     assert "; and 4980 partitions more" in many.text
     assert len(many.details) == 23
-    assert "from a time not known to a time not known" in many.text
-    assert "which is not known" in loss_event("t", 7, [], 0).text
+    assert "from an unknown time to an unknown time" in many.text
+    assert "which ones is unknown" in loss_event("t", 7, [], 0).text

@@ -36,7 +36,7 @@ def java(monkeypatch: pytest.MonkeyPatch) -> Any:
     ("command", "what"),
     [
         ("exit 52", "Java ran out of memory: "),
-        ("kill -KILL $$", "Java was killed, as by a machine without memory: "),
+        ("kill -KILL $$", "Java was killed, probably because the machine ran out of memory: "),
         ("exit 3", "Java ended with exit code 3: "),
     ],
 )

@@ -375,7 +375,7 @@ def test_what_was_deleted_unread_is_told_and_the_job_goes_on(spark: SparkSession
 
 @pytest.fixture
 def sparks_manager(spark: SparkSession) -> Iterator[None]:
-    """Checkpoints written as Spark does by itself, which is right for stores that are no disk."""
+    """Checkpoints written as Spark does by itself, which is right for stores that are not a disk."""
     spark.conf.unset(LOCAL_MANAGER[0])
     yield
     spark.conf.set(*LOCAL_MANAGER)
@@ -385,7 +385,7 @@ def sparks_manager(spark: SparkSession) -> Iterator[None]:
 def test_a_topic_made_anew_is_read_from_its_beginning(spark: SparkSession, job: StreamingSettings) -> None:
     """With the checkpoint of the topic that was there before, nothing of the new one is passed over.
 
-    The checkpoint is in a store that is no disk to Hadoop.
+    The checkpoint is in a store that is not a disk to Hadoop.
     """
     begin_ms, uri = (int(time.time()) - 100) * 1_000, mounted(spark, job.checkpoint_directory.with_name("mounted"))
     job = dataclasses.replace(job, catch_up_grace_ms=500, checkpoint_uri=uri)
@@ -454,7 +454,7 @@ def test_agents_that_come_are_taken_up_and_speak_for_their_own_alone(
     letters = [letter for _, letter, _ in read(job, DEAD_LETTERS, DeadLetter)]
     assert len(letters) == forged
     assert {letter.topic for letter in letters} == {f"{job.namespace}.telemetry.west"}
-    assert all("a broker of another agent: b5 is spoken for by " in letter.reason for letter in letters)
+    assert all("a broker of another agent: b5 belongs to " in letter.reason for letter in letters)
 
 
 def add_member(job: StreamingSettings, broker: str, agent: str = NO_AGENT) -> None:
@@ -536,7 +536,7 @@ def test_a_full_disk_ends_the_job_and_room_lets_it_go_on(
     begin_ms = (int(time.time()) - 60) * 1_000
     with small_disk(tmp_path / "disk") as disk:
         small = dataclasses.replace(job, checkpoint_directory=disk.directory / "checkpoint")
-        said = f"the disk of {small.checkpoint_directory} is full: make room and start again, nothing is lost"
+        said = f"the disk of {small.checkpoint_directory} is full: free some space and start again, nothing is lost"
         send(job, beats(range(20), begin_ms))
         running = Running(spark, small)
         running.wait(lambda status: status["windows"] == 19)

@@ -71,7 +71,7 @@ def test_a_directory_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     settings = good(tmp_path)
     settings.checkpoint_directory.mkdir()
     (settings.checkpoint_directory / "holiday.jpg").touch()
-    with pytest.raises(CheckpointMismatchError, match="not known whose checkpoint"):
+    with pytest.raises(CheckpointMismatchError, match="owner of the checkpoint"):
         open_checkpoint(settings)
     (settings.checkpoint_directory / MARKER).write_text("{")
     with pytest.raises(CheckpointMismatchError, match="not readable"):

@@ -448,7 +448,7 @@ NONSENSE: list[tuple[bytes, str]] = [
 
 
 def test_what_decodes_to_nonsense_becomes_a_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
-    """Numbers that would overflow and names that are no text are refused even where any time is taken."""
+    """Numbers that would overflow and names that are not text are refused even where any time is taken."""
     job = settings_of(tmp_path, future_ms_max=None, past_ms_max=None)
     values = [value for value, _ in NONSENSE]
     found = letters(spark, [*values, encode(GOOD)], job)

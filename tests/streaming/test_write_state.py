@@ -72,8 +72,8 @@ def test_a_slow_kafka_is_waited_for_while_it_takes_anything(room: int, monkeypat
 @pytest.mark.parametrize(
     ("room", "reason"),
     [
-        (7, "48 messages do not fit the queue, none was taken for 1000 ms"),
-        (1_000, "55 messages wait, none was acknowledged for 1000 ms"),
+        (7, "48 messages do not fit in the queue, and none was accepted for 1000 ms"),
+        (1_000, "55 messages are waiting, and none was acknowledged for 1000 ms"),
     ],
 )
 def test_a_kafka_that_takes_no_more_is_given_up(room: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

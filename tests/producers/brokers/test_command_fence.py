@@ -115,7 +115,7 @@ def test_what_brokers_remember_of_plans_is_bounded(overlay: OverlayConfiguration
     for phase in OF_PLANS:
         (answer,) = broker.obey(broker.command(phase, 1))
         assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.EPOCH)
-        assert "holds epoch 2, and which plan led to 1 is not known here" in answer.reason
+        assert "holds epoch 2, and which plan led to 1 is unknown here" in answer.reason
 
 
 @BOTH

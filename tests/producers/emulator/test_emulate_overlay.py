@@ -110,7 +110,7 @@ def test_waits_are_those_of_the_messages_that_went_on() -> None:
 
 
 def test_a_link_makes_messages_wait_until_they_are_sent() -> None:
-    """At 10 bytes per ms the first waits its own 10 ms, the second what is left of them too; delay is no wait."""
+    """At 10 bytes per ms the first waits its own 10 ms, the second what is left of them too; delay is not a wait."""
     slow = inventory_timing(chain(), 0.0, bytes_per_ms_max=10.0)
     overlay, _ = chain_overlay(slow)
     first, second = (overlay.link_ends[link].counters for link in (("a", "b"), ("b", "c")))
@@ -185,7 +185,7 @@ def test_publishing_needs_a_confirmed_advertisement() -> None:
     overlay.advertise("q", "b", ALL)
     with pytest.raises(ClientError, match="not confirmed"):
         overlay.publish("q", CONTENT, 10)
-    with pytest.raises(ClientError, match="connected already"):
+    with pytest.raises(ClientError, match="already connected"):
         overlay.advertise("p", "c", ALL)
     overlay.env.run(until=2_000)
     overlay.publish("q", CONTENT, 10)

@@ -63,7 +63,7 @@ def test_a_model_that_hangs_is_ill_only_while_it_runs() -> None:
     assert health().faults == ()
     health.is_running = True
     (fault,) = health().faults
-    assert fault.startswith("the emulator has not turned for")
+    assert fault.startswith("the emulator has not run for")
 
 
 def test_a_fast_clock_lets_more_time_pass_and_stays_clean(tmp_path: Path) -> None:

@@ -230,7 +230,7 @@ def test_an_agent_obeys_for_its_own_brokers_alone(cluster: tuple[Producer, str])
 
 
 def test_a_broker_announces_itself_until_it_reads_that_it_is_a_member(cluster: tuple[Producer, str]) -> None:
-    """In its agent's topic, and only an agent's own brokers; who has left is no member any more."""
+    """In its agent's topic, and only an agent's own brokers; who has left is not a member any more."""
     topics = BrokerTopics(NAMESPACE, {"b1": "", "x1": "north"})
     ports = KafkaPorts(KafkaAccess(cluster[1]), topics, outage_s_max=60, buffer_records_max=1_000)
     announcement = Announcement("x1", BrokerFacts(agent="north"), 5)

@@ -85,7 +85,7 @@ def test_planted_repeat_is_found_however_late() -> None:
 
 
 def test_planted_disorder_is_found() -> None:
-    """Sequence numbers of one publisher must grow at each subscription; a gap is no disorder."""
+    """Sequence numbers of one publisher must grow at each subscription; a gap is not disorder."""
     ledger = ledger_with("s1")
     messages = [notification(sequence, 1.0) for sequence in range(4)]
     for message in messages:

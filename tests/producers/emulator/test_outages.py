@@ -119,7 +119,7 @@ def test_a_slow_link_and_a_cut_one_lose_nothing() -> None:
 
 
 def test_a_subscription_that_ends_behind_a_broker_that_stands_still_may_get_more_until_that_has_heard_of_it() -> None:
-    """d waits for c before it lets go of it, twice as long as a notification may be under way; that is no fault."""
+    """d waits for c before it lets go of it, twice as long as a notification may be under way; that is not a fault."""
     virtual = line()
     virtual.overlay.advertise("q", "d", ALL)
     virtual.run_until(3_500.0)

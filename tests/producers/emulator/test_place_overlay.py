@@ -50,5 +50,5 @@ def test_regions_hold_each_broker_once_and_brokers_near_each_other() -> None:
     others = [broker for broker in scot.brokers if broker not in scot.regions[0]]
     farthest = max(inventory.cost_of_link(first, broker) for broker in near)
     assert farthest <= min(inventory.cost_of_link(first, broker) for broker in others)
-    with pytest.raises(ValueError, match="13 brokers make no regions of 3"):
+    with pytest.raises(ValueError, match="13 brokers cannot form regions of 3"):
         place_scot(13, 3, random.Random(5))

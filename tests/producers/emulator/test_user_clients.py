@@ -202,7 +202,7 @@ def test_an_order_to_move_that_was_meant_for_an_earlier_stay_is_not_followed() -
 
 def test_a_user_is_connected_once() -> None:
     homes, _ = connected("a")
-    with pytest.raises(ClientError, match="connected already, to b1"):
+    with pytest.raises(ClientError, match="already connected, to b1"):
         homes.users.connect("u", "b2", "a")
     with pytest.raises(ClientError, match="is not connected"):
         homes.users.change_topics("nobody", "a")

@@ -137,7 +137,7 @@ def test_headers_of_others_never_end_the_channel(run_amqp: Callable[..., None]) 
 
 
 def test_what_cannot_cross_is_counted(run_amqp: Callable[..., None]) -> None:
-    """Keys that are no subjects, subjects that are no keys, and what no link carries."""
+    """Keys that are not subjects, subjects that are not keys, and what no link carries."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         door = await opened(broker, heard)

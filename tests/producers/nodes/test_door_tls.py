@@ -123,7 +123,7 @@ def test_certificates_that_are_of_no_use_are_named(tmp_path: Path) -> None:
     with pytest.raises(DoorError, match=r"the certificates of the door cannot be used .*node\.door_ca_file"):
         door_of(lost, "b01")
     half = NodeSettings("none:1", *files, broker="b01", door="tls://127.0.0.1", door_key_file=tmp_path / "key.pem")
-    assert any("door_certificate_file and door_key_file are wanted together" in fault for fault in half.faults())
+    assert any("door_certificate_file and door_key_file go together" in fault for fault in half.faults())
 
 
 def test_logins_stand_in_no_settings(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_queue_group_is_one_interest(run_door: Callable[..., None]) -> None:
 
 
 def test_what_the_door_hands_over_never_comes_back(run_door: Callable[..., None]) -> None:
-    """A message that came through the door is no message of a local client."""
+    """A message that came through the door is not a message of a local client."""
 
     async def steps(broker: Any, heard: Heard) -> None:
         door = await opened(broker, heard)
@@ -188,7 +188,7 @@ def test_nats_server_that_restarts_tells_again_what_is_wanted(tmp_path: Path) ->
 
 
 def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A door that is no address, and a port where nobody answers, are named with what to do."""
+    """A door that is not an address, and a port where nobody answers, are named with what to do."""
     monkeypatch.setattr("regraft.producers.nodes.nats_door.CONNECT_S_MAX", 0.3)
     with pytest.raises(DoorError, match="names the leaf port"):
         NatsDoor("mqtt://127.0.0.1", "b01")
@@ -215,7 +215,7 @@ def test_nats_server_without_monitoring_is_told(tmp_path: Path, monkeypatch: pyt
     try:
         with pytest.raises(DoorError, match=r"/subsz does not report .*`http_port`"):
             asyncio.run(start(server.url, free_port()))
-        with pytest.raises(DoorError, match="no NATS server lets a client in"):
+        with pytest.raises(DoorError, match="no NATS server accepts a client"):
             asyncio.run(start(f"nats://127.0.0.1:{free_port()}", server.api_port))
     finally:
         server.stop()

@@ -148,7 +148,7 @@ def test_another_life_of_a_peer_is_a_death() -> None:
 
 
 def test_what_a_plan_sends_a_peer_it_takes_in_waits_for_its_next_life() -> None:
-    """From a renewal on messages are for the life that the peer begins next, and that is no death."""
+    """From a renewal on messages are for the life that the peer begins next, and that is not a death."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")
@@ -224,7 +224,7 @@ def test_megabyte_and_filters_arrive_as_they_were() -> None:
 
 
 def test_connection_that_nobody_needs_ends_unless_something_is_owed() -> None:
-    """What is let go is no cut, and the link resumes where it was when it is wanted again."""
+    """What is let go is not a cut, and the link resumes where it was when it is wanted again."""
 
     async def steps(site: Site) -> None:
         a, b = await site.begin("b01", "1"), await site.begin("b02", "1")

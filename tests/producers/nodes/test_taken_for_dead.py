@@ -99,7 +99,7 @@ def test_node_that_a_neighbour_takes_for_dead_joins_again() -> None:
         finally:
             controller.cancel()
         assert running.reasons() == [
-            f"{CALLER} is joining: {CALLED} takes it for dead, though it runs, and ignores it",
+            f"{CALLER} is joining: {CALLED} considers it dead, though it runs, and ignores it",
             f"{CALLER} is in service: in the overlay by {running.loop.state.plan_log.plans[-1].plan}",
         ]
         (plan,) = running.loop.state.plan_log.plans

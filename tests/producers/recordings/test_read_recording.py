@@ -122,7 +122,7 @@ def test_a_damaged_block_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "rec.avro").write_bytes(data)
     recording = open_recording(tmp_path / "rec.avro")
     assert as_sent(recording) == messages[:10] + messages[20:]
-    assert "its 10 records are left out" in recording.warnings[0]
+    assert "the rest of its 10 records is skipped" in recording.warnings[0]
     data[block.at - 1] ^= 0xFF  # Its size is wrong now: reading continues behind the next sync marker.
     (tmp_path / "rec.avro").write_bytes(data)
     recording = open_recording(tmp_path / "rec.avro")
@@ -138,7 +138,7 @@ def test_time_that_goes_back_is_told_and_put_in_order(tmp_path: Path) -> None:
     recording = open_recording(tmp_path / "rec.avro")
     assert as_sent(recording) == sorted(back, key=lambda one: one.time_ms)
     (warning,) = recording.warnings
-    assert warning.startswith("Time goes back 4 times in telemetry, at most by 3599.")
+    assert warning.startswith("Time jumps back 4 times in telemetry, at most by 3599.")
 
 
 def at_time(one: Sent, time_ms: int) -> Sent:
@@ -146,7 +146,7 @@ def at_time(one: Sent, time_ms: int) -> Sent:
 
 
 def test_partitions_that_were_read_one_after_the_other_come_in_order(tmp_path: Path) -> None:
-    """A backlog is recorded partition by partition; that is no clock that went back."""
+    """A backlog is recorded partition by partition; that is not a clock that went back."""
     messages = telemetry(range(80))
     write(tmp_path / "rec.avro", sorted(messages, key=lambda one: (one.partition, one.offset)), per_block=7)
     recording = open_recording(tmp_path / "rec.avro")
@@ -175,7 +175,7 @@ def test_parts_are_one_recording(tmp_path: Path) -> None:
 
 def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path) -> None:
     """A missing file, one of another kind, an Avro file of somebody else: each has its answer."""
-    with pytest.raises(RecordingError, match="There is no recording"):
+    with pytest.raises(RecordingError, match="does not exist"):
         open_recording(tmp_path / "rec.avro")
     with pytest.raises(RecordingError, match=r"no file there ends in \.avro"):
         open_recording(tmp_path)
@@ -183,11 +183,11 @@ def test_what_is_no_recording_is_refused_with_the_reason(tmp_path: Path) -> None
     with pytest.raises(RecordingError, match="does not start as an Avro file does"):
         open_recording(tmp_path / "text.avro")
     (tmp_path / "noise.avro").write_bytes(b"Obj\x01" + bytes(range(255, 0, -1)) * 10)
-    with pytest.raises(RecordingError, match=r"is no recording|within its header"):
+    with pytest.raises(RecordingError, match=r"is not a recording|within its header"):
         open_recording(tmp_path / "noise.avro")
     with (tmp_path / "theirs.avro").open("wb") as file:
         fastavro.writer(file, "long", [1, 2, 3])  # type: ignore[arg-type]
-    with pytest.raises(RecordingError, match="is an Avro file but no recording of Regraft"):
+    with pytest.raises(RecordingError, match="is an Avro file but not a recording of Regraft"):
         open_recording(tmp_path / "theirs.avro")
 
 
@@ -205,9 +205,9 @@ def test_a_newer_or_damaged_header_is_refused(tmp_path: Path) -> None:
         return meta | {"regraft.inventory": "{}"}
 
     for change, reason in (
-        (newer, r"was written by a newer Regraft \(9\.0\): its form is 2, this version reads up to 1"),
+        (newer, r"was written by a newer Regraft \(9\.0\): its format is 2, and this version reads formats up to 1"),
         (schema_of_tomorrow, "schema id 4711 is unknown"),
-        (nonsense, "is damaged: what it says of itself cannot be read"),
+        (nonsense, "is damaged: its description cannot be read"),
     ):
         shutil.copy(tmp_path / "rec.avro", tmp_path / "changed.avro")
         rewritten_header(tmp_path / "changed.avro", change)
@@ -246,7 +246,7 @@ def test_a_recording_of_an_older_schema_is_read_as_the_newest(tmp_path: Path) ->
 
 
 def test_telemetry_that_does_not_decode_is_counted(tmp_path: Path) -> None:
-    """What is no batch is kept as it stood, and left out of the batches with a warning."""
+    """What is not a batch is kept as it stood, and left out of the batches with a warning."""
     bad = [b"rubbish", struct.pack(">BI", 0, 102) + b"\xff" * 4, b""]
     messages = telemetry(range(8))
     messages += [Sent("telemetry", START_MS + 5_000, 0, 90 + place, b"b0", value) for place, value in enumerate(bad)]

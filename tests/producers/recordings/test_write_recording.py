@@ -117,11 +117,11 @@ def test_a_recording_is_never_written_over(tmp_path: Path) -> None:
     """A file, or a part, that is there is left alone; names that parts have are refused."""
     write(tmp_path / "rec.avro", telemetry(range(3)))
     before = (tmp_path / "rec.avro").read_bytes()
-    with pytest.raises(RecordingFileError, match="is there already: choose another name"):
+    with pytest.raises(RecordingFileError, match="already exists: choose another name"):
         new_writer(tmp_path / "rec.avro")
     assert (tmp_path / "rec.avro").read_bytes() == before
     (tmp_path / "rec.avro").rename(tmp_path / "other-00002.avro")
-    with pytest.raises(RecordingFileError, match="is there already"):
+    with pytest.raises(RecordingFileError, match="already exists"):
         new_writer(tmp_path / "other.avro")
     writer = new_writer(tmp_path / "other-00002.avro" / "rec.avro")
     with pytest.raises(RecordingFileError, match="cannot be written"):
