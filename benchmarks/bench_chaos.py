@@ -83,7 +83,7 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
     told = {
         "demo.brokers": given.brokers,
         "demo.kill_every_s": given.round_s,
-        "demo.shadow_planners": [],  # What others would plan is no part of this.
+        "demo.shadow_planners": [],  # What others would plan is not part of this.
         "dashboard.port": 0,
         "demo.fill_disk": given.disk_mb is not None,
         "emulator.chaos_every_s": given.round_s,

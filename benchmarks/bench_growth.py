@@ -35,7 +35,7 @@ SEED = 1
 WARM_UP_MS = 5_000.0  # All clients connect at once: a flood that a running overlay does not see.
 SHARE_MAX = 1.0  # Of a core's time: what takes more falls behind.
 STAGES = ("emulator", "aggregation", "controller")
-SLOPE_MIN = 0.01  # Less is no growth.
+SLOPE_MIN = 0.01  # Less is not growth.
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -151,7 +151,7 @@ def faults_of(measured: dict[str, Measured], written: Written) -> list[str]:
         if outlay.late_rows or outcome.late_rows:
             faults.append(f"{name} dropped {outlay.late_rows or outcome.late_rows} rows as late")
         if outlay.dead_letters:
-            faults.append(f"{name} found {outlay.dead_letters} records that are no telemetry")
+            faults.append(f"{name} found {outlay.dead_letters} records that are not telemetry")
         if outcome.announced is not None and outcome.announced != len(outcome.digests):
             faults.append(f"{name}: the markers announce {outcome.announced} rows, {len(outcome.digests)} are there")
         if name != JOB:

@@ -116,7 +116,7 @@ class SoakRun:
         return measure_growth(name, unit, samples, tolerance_share=share, tolerance=amount, bound=BOUNDS.get(name))
 
     def faults(self, growths: Sequence[Growth]) -> list[str]:
-        """Return why the run is no success, one sentence each."""
+        """Return why the run is not a success, one sentence each."""
         ledger = parse_ledger(self.emulator)
         found = [
             f"{each.name} grows by {_amount(each.growth, each)} in the time measured"
@@ -126,9 +126,9 @@ class SoakRun:
         wrong = {"lost": ledger.lost, "repeated": ledger.repeated, "out of order": ledger.out_of_order}
         found += [f"{count} notifications {what}" for what, count in wrong.items() if count]
         if ledger.unexpected:
-            found.append(f"{ledger.unexpected} deliveries that nobody was owed")
+            found.append(f"{ledger.unexpected} deliveries that were not due")
         if not ledger.final:
-            found.append("the ledger is not final: the emulator did not come to rest")
+            found.append("the ledger is not final: the emulator did not settle")
         if not self.counted("plans_completed"):
             found.append("no plan was executed")
         found += [f"{service} was restarted {count} times" for service, count in self.restarts.items() if count]

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from tests.list_skips import list_skips
 
-# A busy machine is no fault: no example fails by how long it takes.
+# A busy machine is not a fault: no example fails by how long it takes.
 settings.register_profile("regraft", deadline=None)
 settings.load_profile("regraft")
 

@@ -42,7 +42,7 @@ def test_every_known_reason_says_what_it_takes() -> None:
 
 
 def test_a_run_with_an_unexpected_skip_fails(tmp_path: Path) -> None:
-    """All tests pass or are skipped, and yet the run does not end with 0; an expected failure is no skip."""
+    """All tests pass or are skipped, and yet the run does not end with 0; an expected failure is not a skip."""
     answer = run_tests(tmp_path, "def test_one():\n    pytest.skip('not today')\n")
     assert answer.returncode == 1
     assert "Not to be skipped: test_trial.py::test_one" in answer.stdout

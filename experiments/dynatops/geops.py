@@ -80,7 +80,7 @@ class GeoOverlay:
 def draw_geo_overlay(cells: NDArray[np.integer], rng: np.random.Generator, side: int = SIDE) -> GeoOverlay:
     """Return the overlay of brokers in these cells, ``row * side + column``, one broker in each.
 
-    Raises ValueError when the side is no power of two, a cell is not on the grid, or two brokers are in one.
+    Raises ValueError when the side is not a power of two, a cell is not on the grid, or two brokers are in one.
     """
     if side < 2 or side & (side - 1):
         raise ValueError(f"side is {side}: a power of two from 2 on is needed")

@@ -97,7 +97,7 @@ def read_quotes(path: str) -> Quotes:
             if row["symbol"] in thresholds:
                 rows.setdefault(row["symbol"], []).append((row["date"], float(row["open"]), float(row["high"])))
     except (OSError, EOFError, zlib.error, KeyError, TypeError, ValueError, csv.Error) as error:
-        raise RealDataError(f"--quotes {path} is no CSV of quotes (symbol, date, open, high): {error}") from error
+        raise RealDataError(f"--quotes {path} is not a CSV of quotes (symbol, date, open, high): {error}") from error
     if not rows:
         raise RealDataError(f"--quotes {path} has no stock that real subscriptions ask for, such as {min(thresholds)}")
     return {symbol: [quote[1:] for quote in sorted(rows[symbol])] for symbol in sorted(rows)}

@@ -27,7 +27,7 @@ Where = dict[str, str | int | float]
 
 SETTLED_SHARE = 0.4  # The last part of a regime counts as settled: 10,000 of 25,000 ticks.
 RECOVERED_SHARE = 0.1  # Recovered: at most this much of the first sample's excess over the settled cost is left.
-JUMP_MIN = 0.05  # An excess below this share of the random tree's cost is no jump to recover from.
+JUMP_MIN = 0.05  # An excess below this share of the random tree's cost is not a jump to recover from.
 STEP_NAMES = {"fig5": "eta", "fig6": "alpha", "figh": "lifetimes"}
 
 

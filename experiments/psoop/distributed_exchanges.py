@@ -73,7 +73,7 @@ class TransitionDriver:
         return self._target is not None
 
     def begin(self, links: Iterable[Link], moves: Iterable[ClientMove] = ()) -> None:
-        """Bring all brokers to the tree of these links, and move clients; raise NotATreeError when they are no tree."""
+        """Bring all brokers to the tree of these links, and move clients; raise NotATreeError if they form none."""
         target = Configuration.of(self._log.epoch_next, self._inventory.brokers, links)
         present = self.present
         now_ms = int(self._virtual.now_ms)

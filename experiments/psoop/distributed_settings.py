@@ -56,7 +56,7 @@ class DistributedSettings:
         found = [
             f"{name} is {value:g}, at least {least:g} is needed: {reason}"
             for name, value, least, reason in (
-                ("horizon_hops", self.horizon_hops, 2, "a direct neighbour is joined already"),
+                ("horizon_hops", self.horizon_hops, 2, "a direct neighbour is already linked"),
                 ("broadcast_ms", self.broadcast_ms, 1, "each broadcast goes to the whole neighbourhood"),
                 ("cache_count_max", self.cache_count_max, 1, "without ids nothing is in common"),
                 ("filter_bits", self.filter_bits, 8, "a filter needs a byte"),

@@ -98,7 +98,8 @@ def zoo_costs(data_dir: Path, broker_count: int, rng: np.random.Generator, netwo
         network = str(rng.choice([name for name, nodes in usable.items() if nodes >= ZOO_NODES_MIN]))
     if network not in usable:
         raise ValueError(
-            f"network {network!r} is not among the {len(usable)} of the Zoo that are connected and located throughout: "
+            f"network {network!r} is not among the {len(usable)} networks of the Zoo that are connected "
+            "and fully located: "
             f"{', '.join(usable)}"
         )
     lengths_km = _zoo_lengths(_data_file(data_dir, "topologies/zoo_gml.zip"), network)

@@ -81,10 +81,11 @@ class Choice:
             for one in self.compared
         ]
         head = (
-            f"Use {self.taken.name}: of {len(self.compared)} candidates on {self.windows} windows it changes least "
-            "among those that the windows do not distinguish from the best. Intervals hold "
-            f"{LEVEL:.0%} of {SAMPLES:,} samples in blocks of {self.block_windows} windows; costs leave out what the "
-            "transitions themselves cost."
+            f"Use {self.taken.name}: of {len(self.compared)} candidates on {self.windows} windows it makes the fewest "
+            "changes among those that are statistically indistinguishable from the best. Intervals hold "
+            f"{LEVEL:.0%} of {SAMPLES:,} samples in blocks of {self.block_windows} windows; costs leave "
+            "out the messages "
+            "of the transitions themselves."
         )
         return (head, *lines)
 
@@ -102,14 +103,14 @@ def candidates_for(kind: str, acting: str) -> tuple[Candidate, ...]:
 def choose(outcomes: Iterable[Outcome]) -> Choice:
     """Compare candidates on the windows that all of them know.
 
-    The interval is of the difference to the best, window by window, so that what all have in common is no noise; by a
+    The interval is of the difference to the best, window by window, so that what all have in common is not noise; by a
     circular block bootstrap, as the same subscriptions live through many windows (blocks of n^(1/2) windows, longer
     than Künsch, 1989, has them, since plans last, too). Raises ValueError without a common window.
     """
     known = [outcome for outcome in outcomes if outcome.points]
     ends = sorted(set.intersection(*({point.end_ms for point in one.points} for one in known))) if known else []
     if not ends:
-        raise ValueError("the candidates have no window in common: choose a longer part of the recording")
+        raise ValueError("the candidates share no window: choose a longer part of the recording")
     costs = np.array([_costs(outcome, ends) for outcome in known])
     best = int(costs.mean(axis=1).argmin())
     block = max(round(len(ends) ** 0.5), 1)

@@ -93,7 +93,7 @@ class Backtest:
             if outcome.faults
         ]
         stuck = [
-            f"the closed loop of {outcome.planner} did not come to rest"
+            f"the closed loop of {outcome.planner} did not settle"
             for outcome in self.outcomes
             if not outcome.is_settled
         ]
@@ -133,7 +133,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     return Backtest(
         settings,
         (*opened, *([_bootstrap(closed[0]), *_least(closed[0])] if closed else []), *closed),
-        tuple(note for note in (*notes, *_unknown_notes(opened, recording, aggregated)) if note),
+        tuple(note for note in (*notes, *_bound_notes(opened), *_unknown_notes(opened, recording, aggregated)) if note),
         (*recording.warnings, *aggregated.warnings),
         first_ms,
         end_ms,
@@ -165,7 +165,7 @@ def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, 
         if count > 1
     ]
     if options.closed_loop_s < 0:
-        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, which is no closed loop")
+        faults.append(f"--closed-loop-s is {options.closed_loop_s}: at least 0, which is not a closed loop")
     if settings is not None and options.closed_loop_s > longest_s(settings.streaming.window_ms):
         limit_s = longest_s(settings.streaming.window_ms)
         faults.append(f"--closed-loop-s is {options.closed_loop_s}: at most {limit_s}, for which costs are kept")
@@ -191,8 +191,8 @@ def _recording_faults(recording: Recording, settings: Settings | None) -> list[s
     needs_register = settings is not None and kind_of(inventory, settings.controller).NEEDS_REGISTER
     if needs_register and CLIENTS.suffix not in recording.info.topics:
         faults.append(
-            f"{recording.path} holds no clients, on which plans for a {inventory.bootstrap.KIND} rest: record the "
-            "topic clients, too"
+            f"{recording.path} holds no clients, which plans for a {inventory.bootstrap.KIND} need: record the "
+            "topic clients as well"
         )
     return faults
 
@@ -210,9 +210,9 @@ def _span(options: BacktestOptions, recording: Recording, window_ms: int, settin
 
 def _empty_text(recording: Recording, first_ms: int, end_ms: int) -> str:
     return (
-        f"there is no whole window between {_time_text(first_ms)} and {_time_text(end_ms)}: the recording goes from "
+        f"there is no complete window between {_time_text(first_ms)} and {_time_text(end_ms)}: the recording goes from "
         f"{_time_text(recording.first_ms or 0)} to {_time_text(recording.last_ms or 0)}, choose --from and --to within "
-        "it, a window and its grace apart"
+        "it, at least a window and its grace apart"
     )
 
 
@@ -271,7 +271,7 @@ def _least(outcome: Outcome) -> list[Outcome]:
 
 def _why_not_closed(options: BacktestOptions, recording: Recording, settings: Settings) -> str:
     if options.closed_loop_s == 0:
-        return "it was not asked for (--closed-loop-s 0)"
+        return "it was switched off (--closed-loop-s 0)"
     if options.is_resimulated:
         return ""
     return why_not_emulated(recording.info, settings)
@@ -304,8 +304,8 @@ def _open_note(recording: Recording) -> str:
         note += " Brokers that joined or died during the recording do not change which brokers that overlay has."
     if CLIENTS.suffix not in recording.info.topics:
         note += (
-            " The recording holds no clients, so the life of a subscription is not known and decisions look back as "
-            "far as they may."
+            " The recording holds no clients, so the lifetime of a subscription is unknown and decisions look back "
+            "as far as allowed."
         )
     return note
 
@@ -324,22 +324,32 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
     recorded = next((outcome for outcome in outcomes if outcome.planner == RECORDED), None)
     if recorded is None:
         found.append(
-            f"What the overlay {RECORDED} cost is not known: the plans that led to it are not in the recording "
+            f"What the overlay {RECORDED} cost is unknown: the plans that led to it are not in the recording "
             "(regraft record --all)."
         )
     if recorded is not None and recorded.windows_unknown:
         found.append(
             f"{recorded.windows_unknown} of {aggregated.windows} windows are of overlays that no recorded plan led to, "
-            f"and do not count for the overlay {RECORDED}."
+            f"and are not counted for the overlay {RECORDED}."
         )
     if recorded is not None:
         found += _world_notes(recorded)
     if aggregated.refused:
         found.append(
-            f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is off, or "
+            f"{aggregated.refused} records of telemetry were not used: they did not decode, their clock is wrong, or "
             "their broker is neither in the inventory nor was it added."
         )
     return found
+
+
+def _bound_notes(outcomes: Sequence[Outcome]) -> list[str]:
+    """Explain the row of the lower bound where there is one."""
+    if not any(outcome.planner == LEAST for outcome in outcomes):
+        return []
+    return [
+        f'The row "{LEAST}": on the same windows no tree can cost less, whatever its links and publishers\' homes; '
+        "even the best tree may cost more."
+    ]
 
 
 def _world_notes(recorded: Outcome) -> list[str]:

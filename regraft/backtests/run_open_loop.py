@@ -2,7 +2,7 @@
 
 In: an aggregated recording, the controller's settings. Out: an Outcome. The planner is run, judged, limited and
 verified by the controller's own code, like a live shadow planner; each window is read when the live controller could
-have read it first. Transitions are not played, so what they lose or repeat is not known here.
+have read it first. Transitions are not played, so what they lose or repeat is unknown here.
 """
 
 from __future__ import annotations

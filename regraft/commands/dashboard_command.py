@@ -77,7 +77,7 @@ def token(
     secret = read_secret(dashboard)
     if secret is None:
         raise TokenSecretError(
-            "There is no secret to sign a token with: set dashboard.secret_file or "
+            "There is no secret to sign tokens with: set dashboard.secret_file or "
             "REGRAFT_DASHBOARD__SECRET as for the dashboard."
         )
     now_s, scope = time.time(), READ_SCOPE if read_only else SCOPE

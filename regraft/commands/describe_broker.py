@@ -40,7 +40,9 @@ def facts_of(
 
     own = announced or BrokerFacts()
     if not links and position is None and not own.link_costs and own.position is None:
-        raise FactsError("the cost of its links is unknown: give --link PEER=COST, once or more, or --position X,Y")
+        raise FactsError(
+            "the cost of its links is unknown: give --link PEER=COST, repeated if needed, or --position X,Y"
+        )
     if agent and not AGENT_PATTERN.fullmatch(agent):
         raise FactsError(f"--agent is {agent!r}: 1 to 64 letters, digits, _ or -")
     costs = tuple(sorted(map(_peer_cost, links)))
@@ -60,7 +62,7 @@ def facts_of(
     try:
         return msgspec.convert(msgspec.to_builtins(facts), BrokerFacts)
     except msgspec.ValidationError as error:
-        raise FactsError(f"its facts are not plausible: {error}") from error
+        raise FactsError(f"its description is invalid: {error}") from error
 
 
 def member_row(member: Member) -> tuple[str, str, str, str]:

@@ -272,7 +272,7 @@ def _order(
 ) -> None:
     """Give the same order about each broker and print the controller's answers; exits with 1 if one is refused."""
     if not reason.strip():
-        raise typer.BadParameter("give --reason: without one nobody understands the order later")
+        raise typer.BadParameter("give --reason, so that others understand the order later")
     _check(known, kind, brokers, facts, is_whole=settings.controller.inventory_path.exists())
     refused = 0
     for broker in dict.fromkeys(brokers):
@@ -291,5 +291,5 @@ def _confirm(yes: bool, question: str) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{question} Give --yes: without a terminal nobody can be asked")
+        raise typer.BadParameter(f"{question} Give --yes: without a terminal there is nobody to ask")
     typer.confirm(question, abort=True)

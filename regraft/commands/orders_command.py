@@ -94,7 +94,7 @@ def return_broker(
 def _until_ms(reason: str, minutes: float | None) -> int:
     """Return when an order expires, 0 for never; refuse one without a reason or with an invalid expiry."""
     if not reason.strip():
-        raise typer.BadParameter("give --reason: nobody dares to end what has no reason")
+        raise typer.BadParameter("give --reason, so that others know when the order may end")
     if minutes is None:
         return 0
     if minutes <= 0:

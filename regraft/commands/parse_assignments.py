@@ -41,7 +41,7 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
         *parents, leaf = name.split(".")
         for parent in parents:
             if not isinstance(table.setdefault(parent, {}), dict):
-                faults.append(f"--set {text}: {parent} already has a value, drop one of the two")
+                faults.append(f"--set {text}: {parent} already has a value: remove one of the two")
                 break
             table = table[parent]
         else:

@@ -241,7 +241,7 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
         if plan.plan == name:
             return plan
     known = ", ".join(plan.plan for plan in plans[-5:]) or "none yet"
-    raise UnknownPlanError(f"No plan has the name {name}: the newest are {known}.")
+    raise UnknownPlanError(f"No plan is named {name}: the newest are {known}.")
 
 
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:

@@ -71,7 +71,7 @@ def replay(
 
     configure_logs(level="warning")
     if is_all and is_run:
-        raise SettingsError(["--all and --run: Spark recomputes the state; drop one of the two"])
+        raise SettingsError(["--all and --run: Spark recomputes the state, so use only one of the two"])
     flags = parse_assignments(assignments or [])
     if bootstrap is not None:
         flags.setdefault("kafka", {})["bootstrap"] = bootstrap

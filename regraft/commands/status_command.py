@@ -82,7 +82,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
 
 
 def money_lines(judged: dict[str, Any]) -> list[str]:
-    """Return the bill for traffic now and in the first window, and which brokers serve nobody."""
+    """Return the bill for traffic now and in the first window, and which brokers serve no clients."""
     lines, bill, closable = [], judged["bill"], judged["closable"]
     if bill is not None:
         each = "".join(
@@ -97,7 +97,7 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
     if closable:
         named = ", ".join(closable[:MEMBERS_SHOWN])
         more = f" and {len(closable) - MEMBERS_SHOWN} more" if len(closable) > MEMBERS_SHOWN else ""
-        lines.append(f"closable, as they serve nobody: {named}{more} (`regraft members drain`)")
+        lines.append(f"closable, as they serve no clients: {named}{more} (`regraft members drain`)")
     return lines
 
 
@@ -120,7 +120,7 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
         lines.append(f"{len(announced) - MEMBERS_SHOWN} more ask to join: `regraft members list`")
     for repair in fleet.get("repairs", ())[-REPAIRS_SHOWN:]:
         took = (repair["whole_ms"] - repair["dead_since_ms"]) / 1000
-        told = f"whole again after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not whole yet"
+        told = f"repaired after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not repaired yet"
         lines.append(f"repair {repair['plan']} without {', '.join(repair['lost'])}: {told}")
     return lines
 

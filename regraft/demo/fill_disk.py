@@ -29,13 +29,14 @@ class OwnDisk:
         self._filler = directory / FILLER
         if not directory.is_mount():
             raise NotOwnDiskError(
-                f"{directory} is not a separate file system, and no other is filled: mount one there, for example with "
+                f"{directory} is not a separate file system, and only such a one is filled: mount one "
+                "there, for example with "
                 f"`mount -t tmpfs -o size=4g tmpfs {directory}`, or leave demo.fill_disk out."
             )
         size_mb = shutil.disk_usage(directory).total // 1_000_000
         if size_mb > SIZE_MB_MAX:
             raise NotOwnDiskError(
-                f"The file system of {directory} has {size_mb} MB, and none above {SIZE_MB_MAX} MB is filled: "
+                f"The file system of {directory} has {size_mb} MB, but at most {SIZE_MB_MAX} MB are filled: "
                 "mount a smaller one there, or leave demo.fill_disk out."
             )
         self.make_room()  # That of a run that was killed meanwhile.

@@ -66,7 +66,7 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _faults(summary: Mapping[str, Any]) -> str:
     told = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
     excused = {
-        "lost had to cross a broker that died": summary["lost_to_deaths"],
+        "lost on a path through a broker that died": summary["lost_to_deaths"],
         "out of order came around congestion": summary["out_of_order_on_detours"],
     }
     return ", ".join([told, *(f"{count:,} {text}" for text, count in excused.items() if count)])

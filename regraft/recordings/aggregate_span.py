@@ -292,11 +292,11 @@ class _BlockGroup:
 
 
 def _damage_text(block: RecordingBlock, fault: FormError) -> str:
-    return f"The block at byte {block.at} of {block.path} is damaged ({fault}): its {block.count} records are left out."
+    return f"The block at byte {block.at} of {block.path} is damaged ({fault}): its {block.count} records are skipped."
 
 
 def _framed(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:
-    """Return a value as it stands in Kafka; of a branch without a schema, bytes that are no record."""
+    """Return a value as it stands in Kafka; of a branch without a schema, bytes that are not a record."""
     schema_id = ids[branch] if branch < len(ids) else None
     return b"" if schema_id is None else b"\x00" + schema_id.to_bytes(4, "big") + body
 

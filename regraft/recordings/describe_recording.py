@@ -81,7 +81,7 @@ def recording_table(described: dict[str, Any]) -> Table:
 def _count_records(
     recording: Recording,
 ) -> tuple[Counter[str], Counter[str], set[int], Counter[str]]:
-    """Return records by topic, telemetry by broker, epochs, and values that were no records, by topic."""
+    """Return records by topic, telemetry by broker, epochs, and values that were not records, by topic."""
     topics, brokers, unread = Counter[str](), Counter[str](), Counter[str]()
     epochs: set[int] = set()
     framing = header(TELEMETRY.record)

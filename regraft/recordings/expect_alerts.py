@@ -100,10 +100,10 @@ def expected_text(changes: Sequence[RehearsedChange]) -> str:
 
 def _fault(table: Any) -> str:
     if not isinstance(table, dict):
-        return "it is no table: begin it with [[alert]]"
+        return "it is not a table: begin it with [[alert]]"
     unknown = [key for key in table if key not in KEYS]
     if unknown:
-        return f"{unknown[0]} is not known, known are {', '.join(KEYS)}"
+        return f"{unknown[0]} is unknown: use one of {', '.join(KEYS)}"
     missing = [key for key in KEYS[:-1] if key not in table]
     if missing:
         return f"{missing[0]} is missing"
@@ -111,9 +111,9 @@ def _fault(table: Any) -> str:
         return f"status is {table['status']!r}: raised or cleared"
     numbers = [key for key in ("at_s", "within_s") if key in table and not _is_number(table[key])]
     if numbers:
-        return f"{numbers[0]} is {table[numbers[0]]!r}: a number of seconds is wanted"
+        return f"{numbers[0]} is {table[numbers[0]]!r}: write a number of seconds"
     texts = [key for key in ("rule", "subject") if not isinstance(table[key], str)]
-    return f"{texts[0]} is {table[texts[0]]!r}: text is wanted" if texts else ""
+    return f"{texts[0]} is {table[texts[0]]!r}: write text" if texts else ""
 
 
 def _is_number(value: object) -> bool:

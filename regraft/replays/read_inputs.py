@@ -97,7 +97,7 @@ def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | N
     if speed != 1.0:
         raise StackError(
             f"{recording.path} is of a run at clock speed {speed:g}: its Kafka times are not its event times, "
-            "so when something became known cannot be determined; replay it without --run."
+            "so the time at which something became known cannot be determined: replay it without --run."
         )
     span_ms = recording.telemetry_span_ms
     begin_ms = from_ms if from_ms is not None else (span_ms[0] if span_ms else 0)

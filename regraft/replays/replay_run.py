@@ -111,7 +111,7 @@ def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions,
     outcome.document["warnings"] = [
         *outcome.faults,
         *replayer.done.warnings,
-        *(f"{name} was recorded and is no setting any more: it was left out." for name in unknown),
+        *(f"{name} was recorded and is not a setting any more: it was left out." for name in unknown),
     ]
     if options.is_run:
         (options.out / "replay.json").write_text(json.dumps(outcome.document, indent=2) + "\n", encoding="utf-8")
@@ -288,4 +288,4 @@ def _difference_text(name: str, plan: Any, inputs: DecisionInputs) -> str:
 def require_span(from_ms: int | None, to_ms: int | None) -> None:
     """Raise StackError when the span of time has no length."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
-        raise StackError("The time given by --from is not before that of --to.")
+        raise StackError("--from must be earlier than --to.")

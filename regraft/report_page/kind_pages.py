@@ -51,7 +51,7 @@ def page_of(record: RunRecord) -> KindPage:
 def _ring_part(record: RunRecord) -> str:
     """Return the table of what each proposal of a ring changed, with what it was to save and what it saves."""
     if not record.plans:
-        return "<p>Nobody was moved: the refusals below say why.</p>"
+        return "<p>No user was moved: the refusals below say why.</p>"
     heads = ("plan", "planner", "users moved", "IDs reassigned", "gain/s predicted", "observed", "phase")
     rows = [
         (
@@ -79,11 +79,12 @@ def _user_text(record: RunRecord) -> str:
     if users is None:
         return ""
     cut = users.subscription_changes_cut
-    saved = "" if cut is None else f", {cut:.1%} less than had nobody moved"
+    saved = "" if cut is None else f", {cut:.1%} less than without moves"
     return (
         f"<p>{number_text(users.users)} users with {number_text(users.subscriptions)} subscriptions at the end. "
         f"Brokers began or stopped subscribing to a topic {number_text(users.subscription_changes)} times{saved}. "
-        f"What a user asked for while it moved was confirmed within {number_text(users.wait_ms_max)} ms at most.</p>"
+        "Subscriptions that a user issued while it moved were confirmed within "
+        f"{number_text(users.wait_ms_max)} ms at most.</p>"
     )
 
 
@@ -104,7 +105,7 @@ def _bill_part(record: RunRecord) -> str:
     rows.append(("a million deliveries", each[0], each[1]))
     told = (
         f"<p>What traffic like that of a few windows comes to in {before.currency}, by the inventory's prices: before "
-        "the first plan and at the end. Delays are no part of it.</p>"
+        "the first plan and at the end. Delays are not part of it.</p>"
     )
     return told + html_table(("bill", "before", "after"), rows, text=1)
 

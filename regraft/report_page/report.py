@@ -95,7 +95,7 @@ def _verdict(summary: dict[str, Any]) -> str:
     if faults:
         return f'<p class="verdict bad"><strong>Not a success.</strong> {escape("; ".join(faults))}.</p>'
     cost = summary["lost_to_deaths"]
-    but = f", but for {number_text(cost)} deliveries that had to cross brokers that died," if cost else ""
+    but = f", but for {number_text(cost)} deliveries whose path led through brokers that died," if cost else ""
     return (
         f'<p class="verdict"><strong>Nothing was lost, repeated or out of order</strong>{but} while the overlay was '
         f"rewired {times_text(summary['plans_completed'])}.</p>"
@@ -280,11 +280,11 @@ def _ledger_part(summary: dict[str, Any]) -> str:
         "deliveries_expected": "deliveries owed",
         "deliveries": "deliveries made",
         "lost": "lost",
-        "lost_to_deaths": "of these, with a way that crossed a broker that died",
+        "lost_to_deaths": "of these, on a path through a broker that died",
         "repeated": "repeated",
         "out_of_order": "out of their publisher's order",
-        "out_of_order_on_detours": "of these, around congested links or behind one that came so",
-        "unexpected": "made to subscriptions that were not owed them",
+        "out_of_order_on_detours": "of these, around congested links or behind one that went around",
+        "unexpected": "made to subscriptions that were not due them",
     }
     rows = [(title, number_text(summary[name])) for name, title in names.items()]
     return (
@@ -314,7 +314,7 @@ def _memory_part(record: RunRecord) -> str:
         (service.name, number_text(service.rss_bytes_max / 1e6), str(service.restarts))
         for service in sorted(record.services, key=lambda service: -service.rss_bytes_max)
     ]
-    rows.append(("all at one time, with this process", number_text(record.rss_total_bytes_max / 1e6), ""))
+    rows.append(("all at the same time, with this process", number_text(record.rss_total_bytes_max / 1e6), ""))
     return html_table(("service", "resident memory at most, MB", "restarts"), rows)
 
 

@@ -14,11 +14,11 @@ def outage_part(record: RunRecord, summary: dict[str, Any]) -> str:
     """Return the story of the outages with its figures, or that there were none."""
     story = record.outages
     if not story.lines:
-        return "<p>Nothing befell a broker in this run.</p>"
+        return "<p>Nothing happened to any broker in this run.</p>"
     figures = [
         ("deaths of brokers, several at once counted as one", str(story.deaths)),
-        ("from a death until the overlay was whole again, s", _seconds(story.repairs_ms)),
-        ("deliveries a second that had to cross the dead, at most", number_text(story.traffic_at_risk_per_s_max, 1)),
+        ("from a death until the overlay was repaired, s", _seconds(story.repairs_ms)),
+        ("deliveries a second through dead brokers, at most", number_text(story.traffic_at_risk_per_s_max, 1)),
         *((f"lost: {reason.replace('_', ' ')}", number_text(count)) for reason, count in _lost(summary)),
         ("cost a second, last complete window before the first outage", _cost(_before(record))),
         ("cost a second, last complete window", _cost(_last(record))),

@@ -86,7 +86,7 @@ def failures(summary: dict[str, Any]) -> list[str]:
     if not summary["notifications_published"]:
         found.append("no notification was published: see the log of the emulator")
     elif not summary["deliveries_expected"]:
-        found.append("nobody was owed a delivery, so that none was lost shows nothing: see the log of the emulator")
+        found.append("no delivery was due, so that none was lost proves nothing: see the log of the emulator")
     if not summary["windows_closed"]:
         found.append("no window closed: see the log of the streaming job")
     if not summary["plans_completed"]:
@@ -140,11 +140,11 @@ def _shift_failures(summary: dict[str, Any]) -> list[str]:
     if not summary["regime_change_expected"] or summary["plans_completed_after_regime_change"]:
         return []
     if after_s is None:
-        return ["the interests never shifted, though they should have: see the log of the emulator"]
+        return ["the interests never shifted, although they should have: see the log of the emulator"]
     if after_s < SHIFT_ANSWER_S_MIN:
         return [
             f"no plan that began after the shift of the interests was completed, and {after_s:g} s of traffic after it "
-            f"are too few to show one: let it run long enough to leave {SHIFT_ANSWER_S_MIN} s (--duration)"
+            f"are too few to show one: run it long enough to leave {SHIFT_ANSWER_S_MIN} s (--duration)"
         ]
     return [
         "no plan that began after the shift of the interests was completed: see the plans and the refusals in the "

@@ -62,7 +62,9 @@ def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:
         placed = ensure_inventory(load_settings({name: flags[name] for name in SECTIONS}))
     if _is_alike(placed, info.inventory):
         return ""
-    return f"its brokers are not those that the emulator places with seed {settings.run.seed}, so they may be real ones"
+    return (
+        f"its brokers are not those that the emulator places with seed {settings.run.seed}, so they may be real brokers"
+    )
 
 
 def _is_alike(placed: Inventory, recorded: Inventory) -> bool:

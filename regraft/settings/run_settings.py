@@ -77,8 +77,8 @@ class RunSettings:
     ``clock_speed``: how many seconds of the run pass in one of wall time; 1 is the wall clock, more is for long runs in
     a short time. ``clock_origin_ms``: the wall time, in ms since 1970, from which on a clock at another speed runs; all
     processes need the same. 0 for none.
-    ``patience``: by what the time is multiplied that a service may take to get ready (Kafka 90 s, a stage 180 s); more
-    for machines that are busy or slow.
+    ``patience``: factor on the time that a service may take to get ready (Kafka 90 s, a stage 180 s); more for machines
+    that are busy or slow.
     """
 
     seed: int = 1
@@ -368,7 +368,7 @@ def relation_faults(settings: Settings) -> list[str]:
         if share < 1 <= counts_s and streaming.window_ms % (counts_s * 1_000):
             found.append(
                 f"{name}.sample_counts_s is {counts_s}, a window has {streaming.window_ms} ms: take a divisor of it, "
-                "or counts are of no one window"
+                "or counts span several windows"
             )
     return found + _port_faults(settings) + _clock_faults(settings)
 
@@ -393,7 +393,7 @@ def _clock_faults(settings: Settings) -> list[str]:
     if speed == 1.0:
         return []
     return [
-        f"streaming.{name} is {value} at run.clock_speed {speed:g}: set it to none, event times run away from Kafka's"
+        f"streaming.{name} is {value} at run.clock_speed {speed:g}: set it to none, event times diverge from Kafka's"
         for name, value in (("future_ms_max", streaming.future_ms_max), ("past_ms_max", streaming.past_ms_max))
         if value is not None
     ]

@@ -21,9 +21,9 @@ EXECUTOR_MEMORY_MB_MIN = 512  # Spark itself wants 450.
 class KafkaSettings:
     """The Kafka cluster; the demo starts its own instead.
 
-    ``bootstrap``: its servers as host:port, several with commas. ``namespace``: prefix of all topic names.
-    ``telemetry_partitions``: partitions of a new telemetry topic, 4 at least; 0 takes 1 for each 500 brokers that
-    report there, 4 at least. An existing topic keeps its own.
+    ``bootstrap``: its servers as host:port, separated by commas. ``namespace``: prefix of all topic names.
+    ``telemetry_partitions``: partitions of a new telemetry topic, at least 4; 0 means 1 for each 500 brokers that
+    report there, at least 4. An existing topic keeps its own.
     ``security``: TLS and SASL.
     """
 
@@ -53,7 +53,8 @@ class RedisSettings:
     """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time.
 
     ``url``: redis://host:port/database, rediss:// with TLS, or unix://path; it may hold credentials, which are better
-    kept where security says. The value none runs without a live view. ``security``: TLS and the ACL user.
+    kept where the security settings put them. The value none runs without a live view. ``security``: TLS and the ACL
+    user.
     """
 
     url: str | None = field(default=None, repr=False)
@@ -74,10 +75,9 @@ class SparkSettings:
     """The Spark session of the streaming stage, where it is not started by spark-submit.
 
     ``master``: Spark's master URL; `regraft stream --master` is the same. ``driver_memory_mb``: heap of the driver, in
-    which local mode does all its work;
-    None takes 1,024 MB and, in a fleet of more than 166 brokers, 40 MB more for each 1,000 telemetry records that a
-    micro-batch may hold beyond 20,000; on a cluster 1,024. ``driver_host``: the address at which executors of a cluster
-    reach the driver.
+    which local mode does all its work; None takes 1,024 MB and, in a fleet of more than 166 brokers, 40 MB more for
+    each 1,000 telemetry records that a micro-batch may hold beyond 20,000; on a cluster 1,024. ``driver_host``: the
+    address at which executors of a cluster reach the driver.
     ``executor_memory_mb``: heap of each executor of a cluster; None takes the same as local mode for the share of a
     micro-batch that its cores have of all shards, all of it where executor_cores is 0.
     ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, and Spark's own gives an
@@ -105,7 +105,7 @@ class SparkSettings:
         elif self.driver_host == LOOPBACK and not (self.is_local or is_on_loopback(self.master)):
             found.append(
                 f"driver_host is {LOOPBACK}, where executors of {self.master} on other machines do not reach the "
-                "driver: name the address that they know this machine by"
+                "driver: name the address at which they reach this machine"
             )
         if self.executor_memory_mb is not None and self.executor_memory_mb < EXECUTOR_MEMORY_MB_MIN:
             found.append(
@@ -113,7 +113,7 @@ class SparkSettings:
                 f"{EXECUTOR_MEMORY_MB_MIN}"
             )
         if self.executor_cores < 0:
-            found.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster gives")
+            found.append(f"executor_cores is {self.executor_cores}: at least 1, or 0 for what the cluster offers")
         return found
 
 

@@ -17,7 +17,7 @@ from regraft.settings.settings_model import NONE_WORD, SettingsModel
 
 HEAD = """\
 # Every setting of Regraft at its default. Made by `regraft settings --example`; do not edit this copy by hand.
-# Copy what you want to change into a file of your own and name it with --settings FILE or REGRAFT_SETTINGS.
+# Copy what you want to change into your own file and name it with --settings FILE or REGRAFT_SETTINGS.
 # A flag (--set section.name=value) wins over the environment (REGRAFT_SECTION__NAME), that over the file.
 # The word "none" means: no value.
 """

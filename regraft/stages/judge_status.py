@@ -98,7 +98,7 @@ def judge_status(
     controller = services.get("controller")
     faults = _faults(services, view, alerts, settings, now_ms)
     if controller is None or view is None:
-        verdict, faults = NOT_RUNNING, ["no controller has written anything", *faults]
+        verdict, faults = NOT_RUNNING, ["no controller has written a status", *faults]
     elif controller.is_silent:
         verdict, faults = NOT_RUNNING, [f"the controller has been silent for {controller.age_s:.0f} s", *faults]
     else:
@@ -148,7 +148,7 @@ def _faults(
         if state.is_silent and name != "controller"
     ]
     if view is not None and view.is_standby and not view.leader:
-        found.append("no controller leads, as far as this standby knows")
+        found.append("this standby knows of no leading controller")
     if view is not None and not view.is_standby:
         found += _window_faults(view, settings, now_ms) + _plan_faults(view, settings, now_ms) + _deaths(view)
     if "emulator" in services:
@@ -187,13 +187,13 @@ def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
 
 
 def _deaths(view: LiveView) -> list[str]:
-    """Return the brokers of the overlay in force whose life in it is over; one outside it is no fault."""
+    """Return the brokers of the overlay in force whose life in it is over; one outside it is not a fault."""
     crossed = [member.broker for member in view.members.members if _is_crossed(member)]
     if not crossed:
         return []
     at_risk = view.members.traffic_at_risk_per_s
     rate = "" if at_risk is None else f", {at_risk:.0f} notifications a second passed them"
-    return [f"gone and still in the overlay: {', '.join(crossed)}{rate}"]
+    return [f"dead and still in the overlay: {', '.join(crossed)}{rate}"]
 
 
 def _is_crossed(member: ShownMember) -> bool:

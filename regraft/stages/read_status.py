@@ -47,7 +47,7 @@ def find_status(settings: Settings) -> FoundStatus:
     try:
         found = _read_keys(settings.redis.access, settings.kafka.namespace)
     except redis.RedisError as error:
-        return _from_files(settings.run.directory, services, alerts, f"the live view does not answer: {error}")
+        return _from_files(settings.run.directory, services, alerts, f"the live view cannot be reached: {error}")
     except (LiveViewError, msgspec.DecodeError) as error:
         return _from_files(settings.run.directory, services, alerts, f"the live view cannot be read: {error}")
     if found is None:

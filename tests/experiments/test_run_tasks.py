@@ -36,7 +36,7 @@ def test_a_second_run_starts_no_process(tmp_path: Path, monkeypatch: pytest.Monk
     assert run_tasks(TASKS, run_task, TaskResult, tmp_path) == results
     assert len(list(tmp_path.iterdir())) == len(TASKS)
     part = next(tmp_path.iterdir())
-    part.write_text(part.read_text(encoding="utf-8")[:50], encoding="utf-8")  # A file that was cut off is no part.
+    part.write_text(part.read_text(encoding="utf-8")[:50], encoding="utf-8")  # A file that was cut off is not a part.
     with pytest.raises(TypeError):
         run_tasks(TASKS, run_task, TaskResult, tmp_path)
 

@@ -338,7 +338,7 @@ def _is_read(value: bytes) -> bool:
 
 
 def _no_json(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 START_READS = (PLANS, MEMBERS, ORDERS, LEADER)

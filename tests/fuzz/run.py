@@ -100,7 +100,7 @@ def _outcome(topic: Topic, value: bytes) -> str:
     try:
         decode(value, TYPES[topic])
     except UndecodableRecordError as error:
-        return "implausible" if "not plausible" in str(error) else "undecodable"
+        return "implausible" if "is invalid" in str(error) else "undecodable"
     return "taken"
 
 

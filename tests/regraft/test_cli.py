@@ -119,7 +119,7 @@ def test_demo_ends_with_1_and_the_reasons_when_it_was_no_success(monkeypatch: py
 
 
 def test_demo_stopped_by_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C is no failure with a traceback."""
+    """Ctrl-C is not a failure with a traceback."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -145,8 +145,8 @@ def test_an_unknown_planner_is_answered_with_the_known_ones(command: str, tmp_pa
     answer = RUNNER.invoke(app, [command, "--planner", "best", "--shadow", "worst", *where])
     assert isinstance(answer.exception, SettingsError)
     told = "\n".join(answer.exception.faults)
-    assert "planner 'best' is unknown, known are" in told
-    assert "shadow planner 'worst' is unknown, known are" in told
+    assert "planner 'best' is unknown: use one of" in told
+    assert "shadow planner 'worst' is unknown: use one of" in told
     assert told.count("swap_links_lmst") == 2
 
 

@@ -1,6 +1,6 @@
 """The any-order overlay as a structured cyclic one: places exchanged, regions linked otherwise, publishers that move.
 
-Static routing only: around congestion copies overtake each other, which is no fault there.
+Static routing only: around congestion copies overtake each other, which is not a fault there.
 """
 
 from __future__ import annotations

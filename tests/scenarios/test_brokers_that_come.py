@@ -89,7 +89,7 @@ def test_who_is_not_let_in_keeps_silent_until_a_person_adds_it() -> None:
     loop.run_for(100_000)
     assert member_state(loop) is None
     (shown,) = loop.loop.state.announced
-    assert (shown.broker, shown.to_do) == ("x01", "`regraft members add x01` lets it in")
+    assert (shown.broker, shown.to_do) == ("x01", "`regraft members add x01` admits it")
     assert loop.loop.state.newest is not None
     assert "x01" not in loop.loop.state.newest.boots
     facts = newcomer_of("x01 at 0 by b05=20").facts

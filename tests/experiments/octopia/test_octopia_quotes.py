@@ -48,7 +48,7 @@ def test_files_of_quotes_and_delays_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "text", "reason"),
     [
-        ("--quotes", None, "is no CSV of quotes"),
+        ("--quotes", None, "is not a CSV of quotes"),
         ("--quotes", "symbol,date,open\n", "has no stock that real subscriptions ask for"),
         ("--quotes", f"symbol,date,open,high\n{SYMBOL},2004-01-01,dear,2\n", "could not convert string to float"),
         ("--delays", None, "is no .npz with rtt_ms"),

@@ -217,7 +217,7 @@ def test_brokers_that_the_emulator_has_not_placed_are_not_emulated(
     record_virtual(settings, Inventory.from_json(others.to_json(), "test"), 20, strange)
     found = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5), QUIET)
     assert {each.mode for each in found.outcomes} == {Mode.OPEN_LOOP}
-    assert any("may be real ones" in note for note in found.notes)
+    assert any("may be real brokers" in note for note in found.notes)
     forced = run_backtest(BacktestOptions(strange, (PEER,), closed_loop_s=5, is_resimulated=True), QUIET)
     assert outcome(forced, PEER, Mode.CLOSED_LOOP).deliveries is not None
 
@@ -231,7 +231,7 @@ def test_a_time_in_which_no_broker_was_heard_is_told(
     data = recorded[0].read_bytes()
     file.write_bytes(data[: blocks[12].at + blocks[12].size + 16] + data[blocks[35].at + blocks[35].size + 16 :])
     gap_ms = blocks[12].span.last_ms + 3_000, blocks[35].span.last_ms - 3_000
-    with pytest.raises(BacktestError, match="no whole window"):
+    with pytest.raises(BacktestError, match="no complete window"):
         run_backtest(BacktestOptions(file, (PEER,), from_ms=gap_ms[0], to_ms=gap_ms[1], closed_loop_s=0), QUIET)
     over_it = outcome(run_backtest(BacktestOptions(file, (PEER,), closed_loop_s=0), QUIET), PEER)
     assert any(late.end_ms - early.end_ms > WINDOW_MS for early, late in pairwise(over_it.points))
@@ -245,7 +245,7 @@ def test_all_faults_of_a_call_are_told_at_once(recorded: tuple[Path, VirtualLoop
     with pytest.raises(BacktestError) as raised:
         run_backtest(options, QUIET)
     told = "\n".join(raised.value.faults)
-    for part in ("'nobody' is unknown", "tick_ms is 0", "--closed-loop-s is -1", "no whole window"):
+    for part in ("'nobody' is unknown", "tick_ms is 0", "--closed-loop-s is -1", "no complete window"):
         assert part in told
 
 
@@ -254,7 +254,7 @@ def test_all_faults_of_a_call_are_told_at_once(recorded: tuple[Path, VirtualLoop
     [
         (["--planner", "place_users_dynatops"], "cannot plan for a tree"),
         (["--planner", PEER, "--planner", PEER], "name each once"),
-        (["--from", "2099-01-01"], "there is no whole window"),
+        (["--from", "2099-01-01"], "there is no complete window"),
         (["--from", "soon"], "--from soon is not a time"),
         (["--set", "tick_ms=3"], "write section.name=value"),
     ],
@@ -274,7 +274,7 @@ def test_a_file_that_is_no_recording_ends_with_2(tmp_path: Path) -> None:
     file.write_text("no recording")
     ended = CliRunner().invoke(app, ["backtest", str(file)])
     assert ended.exit_code == 2
-    assert "is no recording" in ended.stderr
+    assert "is not a recording" in ended.stderr
 
 
 def test_the_command_writes_table_figures_and_drawing(

@@ -63,7 +63,7 @@ def test_only_common_windows_count() -> None:
     found = choose([outcome("long", [9_000.0] * 50 + costs, 1), outcome("short", costs, 1, first=50)])
     assert found.windows == WINDOWS
     assert [one.above_share for one in found.compared] == [0.0, 0.0]
-    with pytest.raises(ValueError, match="no window in common"):
+    with pytest.raises(ValueError, match="share no window"):
         choose([outcome("early", costs, 1), outcome("late", costs, 1, first=WINDOWS)])
 
 

@@ -82,7 +82,7 @@ def test_a_broker_is_added_with_what_is_known_of_it(desk: Desk) -> None:
         (["add", "x1"], "--link PEER=COST"),
         (["add", "x1", "--link", "b00"], "write PEER=COST"),
         (["add", "x1", "--link", "b00=near"], "write PEER=COST"),
-        (["add", "x1", "--link", "b00=-1"], "not plausible"),
+        (["add", "x1", "--link", "b00=-1"], "is invalid"),
         (["add", "x1", "--link", "b00=1", "--link", "b00=2"], "names b00 twice"),
         (["add", "x1", "--link", "b77=1"], "no broker b77 to link to"),
         (["add", "x1", "--position", "1"], "write X,Y"),
@@ -105,8 +105,8 @@ def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, argumen
     [
         (["drain", "b09"], "no broker b09 among the members"),
         (["drain", "b01"], "b01 is dead and cannot be drained"),
-        (["add", "b00", "--position", "1,2"], "b00 is a member already"),
-        (["remove", "b00", "--yes"], "drain it, or say that it is dead"),
+        (["add", "b00", "--position", "1,2"], "b00 is already a member"),
+        (["remove", "b00", "--yes"], "drain it, or declare it dead"),
         (["dead", "b00", "b01", "--yes"], "b01 is dead and cannot be declared dead"),
         (["readmit", "b03"], "b03 is in service"),
     ],
@@ -206,7 +206,7 @@ def test_who_asks_to_join_is_listed_with_what_lets_it_in(desk: Desk, announced: 
     announced += [asking("x1", position=Position(1, 2), agent="west"), asking("x2")]
     table = " ".join(said("list").output.split())
     assert "x1 asks to join" in table
-    assert "`regraft members add x1` lets it in" in table
+    assert "`regraft members add x1` admits it" in table
     assert "`regraft members add x2 --link PEER=COST`" in table
     *members, one, _ = json.loads(said("list", "--json").output)
     assert len(members) == 4

@@ -136,7 +136,7 @@ def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKaf
         forge(kafka, "forged", stranger.sign(structs.replace(seen, nonce="eve"), "forged"), seen.key)
         unsigned = told(kafka, "forged", "pause", "--reason", "unsigned", directory=tmp_path / "elsewhere")
         assert unsigned.exit_code == 1
-        assert "nobody has signed it" in unsigned.output
+        assert "it is unsigned" in unsigned.output
         paused = told(kafka, "forged", "pause", "--reason", "patching", directory=tmp_path)
         assert (paused.exit_code, "Adaptation is paused" in paused.output) == (0, True)
         (good,) = [order for order in stored_orders(kafka, "forged") if order.reason == "patching"]
@@ -148,10 +148,10 @@ def test_what_nobody_signed_or_somebody_copied_changes_nothing(kafka: RunningKaf
         assert [plan.phase for plan in store.load() or []] == [PlanPhase.PROPOSED]
     refused = [why for outcome, why in outcomes(kafka, "forged") if outcome == "refused"]
     assert [why.split(":")[0].split(",")[0] for why in refused] == [
-        "nobody has signed it",
-        "nobody has signed it",
+        "it is unsigned",
+        "it is unsigned",
         "its key 'eve' is not trusted",
-        "nobody has signed it",
+        "it is unsigned",
         "it is a copy of an order that was given before",
         "its record has the key 'broker/b01'",
     ]
@@ -209,7 +209,7 @@ def test_an_order_without_a_reason_or_about_no_plan_is_refused(kafka: RunningKaf
     assert told(kafka, "wrong", "pause", "--reason", " ").exit_code == 2
     assert told(kafka, "wrong", "pause", "--reason", "x", "--for", "0").exit_code == 2
     unknown = told(kafka, "wrong", "plans", "approve", "plan-9")
-    assert "No plan has the name plan-9" in str(unknown.exception)
+    assert "No plan is named plan-9" in str(unknown.exception)
 
 
 def test_an_order_to_a_kafka_that_is_away_says_so() -> None:

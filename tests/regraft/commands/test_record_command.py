@@ -72,7 +72,7 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path: Path) -> None:
     """Both commands that read one say so in one sentence."""
     (tmp_path / "plans.json").write_text("{}")
     for command in ("recording", "replay"):
-        with pytest.raises(RecordingError, match="is no recording: it does not start as an Avro file does"):
+        with pytest.raises(RecordingError, match="is not a recording: it does not start as an Avro file does"):
             RUNNER.invoke(app, [command, str(tmp_path / "plans.json")], catch_exceptions=False)
 
 
@@ -115,7 +115,7 @@ def test_wrong_flags_are_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingsError, match=reason):
             RUNNER.invoke(app, arguments, catch_exceptions=False)
-    with pytest.raises(StackError, match="is not before that of --to"):
+    with pytest.raises(StackError, match="must be earlier than --to"):
         RUNNER.invoke(app, ["replay", str(SMALL), "--from", "20", "--to", "10"], catch_exceptions=False)
 
 

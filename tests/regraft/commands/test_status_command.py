@@ -55,7 +55,7 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
 
 
 def test_who_leads_is_said_and_a_standby_is_well() -> None:
-    """A standby knows no windows and no plans, which is no fault of it; that nobody leads is one."""
+    """A standby knows no windows and no plans, which is not a fault of it; that nobody leads is one."""
     leading = judged(leader="c1", term=7)
     assert (leading["verdict"], leading["notes"]) == (WELL, ["c1 leads with term 7"])
     assert (leading["leader"], leading["term"], leading["is_standby"]) == ("c1", 7, False)
@@ -63,7 +63,7 @@ def test_who_leads_is_said_and_a_standby_is_well() -> None:
     assert (standby["verdict"], standby["notes"]) == (WELL, ["this controller stands by, c1 leads with term 7"])
     alone = judged(is_standby=True, window=None)
     assert alone["verdict"] == DEGRADED
-    assert "no controller leads" in alone["reasons"][0]
+    assert "no leading controller" in alone["reasons"][0]
 
 
 def fleet(*, in_overlay: bool, **changes: Any) -> ShownFleet:
@@ -76,7 +76,7 @@ def test_a_dead_broker_is_a_fault_while_the_overlay_has_it() -> None:
     """What crosses it is lost; once the overlay does without it, it is only told."""
     crossed = judged(members=fleet(in_overlay=True, traffic_at_risk_per_s=120.0))
     assert crossed["verdict"] == DEGRADED
-    assert crossed["reasons"] == ["gone and still in the overlay: b07, 120 notifications a second passed them"]
+    assert crossed["reasons"] == ["dead and still in the overlay: b07, 120 notifications a second passed them"]
     assert crossed["notes"] == ["leaving: b02"]
     without = judged(members=fleet(in_overlay=False))
     assert (without["verdict"], without["notes"]) == (WELL, ["leaving: b02", "dead: b07"])
@@ -93,9 +93,9 @@ def test_members_and_repairs_are_lines_of_their_own() -> None:
     lines = status_lines(judged(members=shown) | {"source": "here"})
     assert "members: 38 in service, 1 leaving, 1 dead" in lines
     assert any(line.startswith("b07 is dead since 2027-01-15") and line.endswith("silent") for line in lines)
-    assert "repair plan-4 without b07: whole again after 2.5 s" in lines
+    assert "repair plan-4 without b07: repaired after 2.5 s" in lines
     assert any(line.startswith("x1 asks to join since") and line.endswith("`regraft members add x1`") for line in lines)
-    assert "repair plan-5 without b08, b09: preparing, not whole yet" in lines
+    assert "repair plan-5 without b08, b09: preparing, not repaired yet" in lines
 
 
 def test_a_loop_that_decides_is_well() -> None:
@@ -228,7 +228,7 @@ def test_a_live_view_that_is_away_is_told_and_files_are_read(tmp_path: Path) -> 
     _write(tmp_path, _now())
     code, text = _run(tmp_path, "--set", "redis.url=redis://127.0.0.1:1/0")
     assert code == 0
-    assert "(the live view does not answer: " in text
+    assert "(the live view cannot be reached: " in text
 
 
 def test_a_view_of_a_newer_version_is_told_in_one_sentence(tmp_path: Path) -> None:

@@ -28,5 +28,5 @@ def test_no_disk_is_filled_that_others_use(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(NotOwnDiskError, match=r"is not a separate file system, .* mount one there, .* or leave demo\."):
         OwnDisk(tmp_path)
     monkeypatch.setattr(fill_disk, "SIZE_MB_MAX", 1)
-    with small_disk(tmp_path / "disk") as small, pytest.raises(NotOwnDiskError, match="has 4 MB, and none above 1 MB"):
+    with small_disk(tmp_path / "disk") as small, pytest.raises(NotOwnDiskError, match="has 4 MB, but at most 1 MB"):
         OwnDisk(small.directory)

@@ -1,4 +1,4 @@
-"""Telemetry of a broker that was added while a run was recorded is no stranger's."""
+"""Telemetry of a broker that was added while a run was recorded is not a stranger's."""
 
 import dataclasses
 from pathlib import Path

@@ -71,7 +71,7 @@ def test_the_status_says_what_traffic_comes_to_and_who_serves_nobody() -> None:
     assert money_lines({"bill": told, "closable": many}) == [
         "bill: USD 750 in 30 days (117 between brokers, 632 to subscribers), 1,246 at first; 0.125 for a "
         "million deliveries",
-        "closable, as they serve nobody: b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more "
+        "closable, as they serve no clients: b00, b01, b02, b03, b04, b05, b06, b07, b08, b09 and 2 more "
         "(`regraft members drain`)",
     ]
     assert money_lines({"bill": None, "closable": []}) == []

@@ -42,9 +42,9 @@ def test_the_story_is_told_in_the_order_of_time_by_who_saw_it() -> None:
 
 
 def test_without_outages_there_is_no_story() -> None:
-    """Plans of every day are no part of one."""
+    """Everyday plans are not part of one."""
     assert outage_story((), (), (small_plan(),)) == OutageStory()
-    assert "Nothing befell a broker" in build_report(small_run())
+    assert "Nothing happened to any broker" in build_report(small_run())
 
 
 def test_what_deaths_cost_is_shown_and_fails_no_run_and_anything_more_does() -> None:

@@ -67,7 +67,7 @@ def test_figures_that_were_not_measured_are_none() -> None:
 
 
 def test_a_plan_counts_as_after_the_shift_only_when_it_began_after_it() -> None:
-    """A plan that was chosen before the interests shifted is no answer to the shift."""
+    """A plan that was chosen before the interests shifted is not an answer to the shift."""
     early = replace(small_run(), plans=(small_plan(time_ms=START_MS + 10_000),))
     assert summarise(small_run())["plans_completed_after_regime_change"] == 1
     assert summarise(early)["plans_completed_after_regime_change"] == 0
@@ -102,14 +102,14 @@ def test_a_run_in_which_nothing_happened_says_all_that_is_missing() -> None:
 
 
 def test_that_nothing_was_lost_shows_nothing_where_nobody_was_owed_anything() -> None:
-    """Notifications without a subscriber are no success."""
+    """Notifications without a subscriber are not a success."""
     ledger = DeliveryLedger(published=16, final=True)
     (reason,) = failures(summarise(replace(small_run(), ledger=ledger)))
-    assert reason.startswith("nobody was owed a delivery")
+    assert reason.startswith("no delivery was due")
 
 
 def test_a_final_overlay_that_costs_more_than_the_first_fails_the_run() -> None:
-    """Plans that made it worse are no success; one that costs the same is not worse."""
+    """Plans that made it worse are not a success; one that costs the same is not worse."""
     comparison = small_run().comparison
     assert comparison is not None
     worse = replace(comparison, before=comparison.after, after=comparison.before)

@@ -65,7 +65,7 @@ def test_an_unknown_name_lists_those_of_other_packages_too(packages: PlannerPack
     """Nothing is imported to list it."""
     packages.install("stars_three", "raise SystemError('imported')", join_all="SPEC")
     known = ", ".join(sorted({*PLANNERS, "join_all"}))
-    assert faults_of("join_some") == (f"controller: planner 'join_some' is unknown, known are {known}",)
+    assert faults_of("join_some") == (f"controller: planner 'join_some' is unknown: use one of {known}",)
 
 
 BROKEN = """
@@ -97,13 +97,13 @@ BROKEN = """
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("number", "it is a int, a PlannerSpec is wanted"),
+        ("number", "it is a int, not a PlannerSpec"),
         ("mesh", "it is for overlays of kind 'mesh', known are ring, scot, tree"),
         ("other", "it calls itself 'another', its entry point must have the same name"),
         ("typed", "the types of its settings cannot be read at run time, name 'Sequence' is not defined"),
         ("needy", "its settings wanted have no default"),
-        ("plain", "its settings are <class 'dict'>, a class on top of PlannerSettings is wanted"),
-        ("idle", "its plan is a NoneType, a function is wanted"),
+        ("plain", "its settings are <class 'dict'>, not a subclass of PlannerSettings"),
+        ("idle", "its plan is a NoneType, not a function"),
         ("Loud", "its name must be lower-case words joined by single underscores"),
     ],
 )
@@ -111,7 +111,7 @@ def test_what_is_no_planner_is_told_to_those_who_name_it(packages: PlannerPackag
     """In one sentence at the start, with the package that it is of."""
     package = f"broken_{name.lower()}"
     packages.install(package, BROKEN, **{name: name})
-    told = f"planner '{name}' of {package} ({package}:{name}) is no planner: {fault}"
+    told = f"planner '{name}' of {package} ({package}:{name}) is not a planner: {fault}"
     assert faults_of(name) == (f"controller: {told}",)
     with pytest.raises(SettingsError) as caught:
         load_settings({"planners": {name: {}}})
@@ -133,10 +133,10 @@ def test_a_name_must_not_be_there_twice(packages: PlannerPackages) -> None:
     packages.install("stars_four", SOURCE, join_all="SPEC", swap_links_ci="SPEC")
     packages.install("stars_five", SOURCE, join_all="SPEC")
     (fault,) = faults_of("join_all")
-    assert fault.startswith("controller: planner 'join_all' is there more than once, in stars_")
+    assert fault.startswith("controller: planner 'join_all' is installed more than once, in stars_")
     assert fault.endswith("): uninstall all but one")
     assert faults_of("swap_links_ci") == (
-        "controller: planner 'swap_links_ci' is there more than once, in Regraft itself and in stars_four "
+        "controller: planner 'swap_links_ci' is installed more than once, in Regraft itself and in stars_four "
         "(stars_four:SPEC): uninstall all but one",
     )
     assert "swap_links_ci" in load_settings().controller.planners

@@ -47,7 +47,7 @@ def test_what_is_wrong_with_planners_is_told_with_everything_else(tmp_path: Path
         "integer (the default is none)",
         "planners.swap_links_ci.horizon_hop is not a setting: did you mean horizon_hops?",
         "planners.swap_links_ci: bloom_hashes is 65: from 1 to 64",
-        f"planners.swap_links_cl: planner 'swap_links_cl' is unknown, known are {', '.join(sorted(PLANNERS))}",
+        f"planners.swap_links_cl: planner 'swap_links_cl' is unknown: use one of {', '.join(sorted(PLANNERS))}",
     ]
     file = tmp_path / "own.toml"
     file.write_text("planners = 3\n")

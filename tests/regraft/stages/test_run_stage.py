@@ -75,4 +75,4 @@ def test_a_full_disk_stops_the_stage_without_a_traceback(tmp_path: Path, monkeyp
     monkeypatch.setattr(module.log, "error", lambda _event, **fields: told.append(fields["reason"]), raising=False)
     monkeypatch.setitem(module.STAGES, "emulate", fail)
     assert run_stage("emulate", settings(tmp_path)) == EXIT_FAILED
-    assert told == ["The disk of inventory.json is full: make room and start again."]
+    assert told == ["The disk of inventory.json is full: free some space and start again."]
