@@ -106,7 +106,7 @@ def test_what_is_written_is_what_is_expected(recording: Path, tmp_path: Path) ->
         ('[[alert]]\nrule = "r"\nsubject = "s"\nstatus = "on"\nat_s = 1\n', "status is 'on'"),
         ('[[alert]]\nrule = "r"\nsubject = "s"\nstatus = "raised"\nat_s = "1"\n', "at_s is '1'"),
         ('[[alert]]\nrule = "r"\nsubject = 1\nstatus = "raised"\nat_s = 1\n', "subject is 1"),
-        ('[[alert]]\nrule = "r"\nsubjects = 1\n', "subjects is not known"),
+        ('[[alert]]\nrule = "r"\nsubjects = 1\n', "subjects is unknown"),
     ],
 )
 def test_bad_expectations_are_told(tmp_path: Path, text: str, wanted: str) -> None:

@@ -114,7 +114,7 @@ def test_a_token_is_asked_for_by_either_library(login: KafkaSecurity) -> None:
         ({"tls": False, "ca_file": None, "allow_unencrypted_login": True, "check_host_name": False}, "check_host_name"),
         ({"token_url": "https://id/token"}, "token_url is given with SCRAM-SHA-512"),
         ({"mechanism": "OAUTHBEARER"}, "token_url is None: OAUTHBEARER needs an https address"),
-        ({"mechanism": "OAUTHBEARER", "token_url": "http://id/token"}, "take https"),
+        ({"mechanism": "OAUTHBEARER", "token_url": "http://id/token"}, "use https"),
         ({"mechanism": "OAUTHBEARER", "token_url": "https://me:secret@id/"}, "token_url holds credentials"),
     ],
 )

@@ -159,7 +159,7 @@ def spoiled(**values: object) -> PackedDeliveries:
 )
 def test_a_record_that_does_not_hold_together_is_refused_with_the_reason(body: PackedDeliveries, said: str) -> None:
     """Cut, contradicting or unsorted columns never reach a window: they become dead letters that say what is wrong."""
-    with pytest.raises(UndecodableRecordError, match=f"not plausible.*{said}"):
+    with pytest.raises(UndecodableRecordError, match=f"is invalid.*{said}"):
         decode(encode(row_of(body)), StateRow)
 
 

@@ -108,5 +108,5 @@ def test_a_window_costs_what_its_own_users_and_rates_cost() -> None:
     assert KIND.cost_per_s(at_root, window) == 150.0 - only(TO_ROOT, situation_of()).gain_per_s
     blind = window.without_interests()
     assert (KIND.can_be_costed(window), KIND.can_be_costed(blind)) == (True, False)
-    with pytest.raises(ValueError, match="nothing is known of the users"):
+    with pytest.raises(ValueError, match="the users are unknown"):
         KIND.cost_per_s(RING, blind)

@@ -77,7 +77,7 @@ def test_a_shadow_overlay_with_other_places_is_costed_at_these() -> None:
 
 def test_an_overlay_of_no_known_kind_is_refused() -> None:
     """The message names the kinds that there are."""
-    with pytest.raises(ValueError, match="no overlay of a kind that is known: ring, scot, tree"):
+    with pytest.raises(ValueError, match="no overlay of a known kind: ring, scot, tree"):
         read_configuration(["b00", "b01"], {"mesh": []})
 
 
