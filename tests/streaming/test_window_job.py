@@ -443,7 +443,7 @@ NONSENSE: list[tuple[bytes, str]] = [
         )
     ),
     (encode(replace(PACKED, seconds=(replace(PACKED.seconds[0], second=-1),))), "seconds.second is -1, 0 to"),
-    (encode(GOOD)[:5] + bytes(9 << 20), "the record has 9437189 bytes, at most 8388608 are read (the first 900000"),
+    (encode(GOOD)[:5] + bytes(9 << 20), "the record has 9437189 bytes, but at most 8388608 are read (the first 900000"),
 ]
 
 
