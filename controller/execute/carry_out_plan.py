@@ -70,7 +70,6 @@ class PlanRunner:
         self._results: deque[CommandResult] = deque()
         self._is_blocked = False
         self._dead: frozenset[str] = frozenset()
-        self._returned: frozenset[str] = frozenset()
         self._installs: deque[CommandResult] = deque(maxlen=INSTALLS_MAX)
         self._lost_peers: dict[str, tuple[int, str]] = {}
         self._outside: dict[str, int] = {}
@@ -103,12 +102,9 @@ class PlanRunner:
         if self._transition is not None and not self._effects:
             self._effects.extend(self._transition.cancel(reason, now_ms))
 
-    def lose(self, dead: Collection[str], returned: Collection[str] = ()) -> None:
-        """Note which brokers are dead: from the next :meth:`advance` on, the plan under way continues without them.
-
-        Those that have ``returned`` from a death are dead to plans that begin from now on only when they are so here.
-        """
-        self._dead, self._returned = frozenset(dead), frozenset(returned)
+    def lose(self, dead: Collection[str]) -> None:
+        """Note which brokers are dead: from the next :meth:`advance` on, the plan under way continues without them."""
+        self._dead = frozenset(dead)
 
     def take_installs(self) -> list[CommandResult]:
         """Hand out, once, what brokers have answered that were to become outsiders of the overlay in force."""
@@ -153,7 +149,7 @@ class PlanRunner:
 
     def _transition_of(self, plan: Plan) -> Transition:
         target, change = self._log.target_of(plan), self._log.change_of(plan)
-        return Transition(plan, target, self._limits, self._term, change, self._returned)
+        return Transition(plan, target, self._limits, self._term, change)
 
     def _aborts_again(self, plan: Plan) -> list[TransitionEffect]:
         """Notify joining brokers that earlier plans for their join are aborted.

@@ -71,7 +71,7 @@ class Transition:
     """One plan on its way from PREPARING to VERIFYING or ABORTED; ``target`` is the overlay that it leads to.
 
     ``term`` is that of the leader who carries it on. ``change`` says which brokers the plan takes in and which go: all
-    of the earlier overlay that live and all that join take part. ``returned`` had died and came back before the plan.
+    of the earlier overlay that live and all that join take part.
     """
 
     def __init__(
@@ -81,7 +81,6 @@ class Transition:
         limits: TransitionLimits,
         term: int = TERM_FIRST,
         change: BrokerChange = NO_CHANGE,
-        returned: Collection[str] = (),
     ) -> None:
         self.plan = plan
         self.limits = limits
@@ -89,8 +88,8 @@ class Transition:
         self._target = target
         self._digest = plan_digest(plan, target)
         self._change = change
-        # Neighbours may keep reporting a life that is over, so of these only the controller's word counts.
-        self._told_before = frozenset(returned) | change.joined | change.lost
+        # Until they prepare this plan neighbours report lives that are over: here only the controller's word counts.
+        self._told_before = change.joined | change.lost
         self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._lost: set[str] = set()  # Brokers found dead since the plan began, by a neighbour or the controller.

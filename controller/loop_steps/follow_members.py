@@ -76,7 +76,7 @@ class FollowMembers:
         self._measure_repairs(state, now_ms)
         moving = state.plan_log.moving
         lost = lost_to(moving, state.plan_log, state.fleet) if moving else frozenset[str]()
-        self._runner.lose(lost, [one.broker for one in state.fleet.members.values() if one.deaths_ms])
+        self._runner.lose(lost)
         self._orders.members = state.fleet.members
 
     def _heard_in(self, state: LoopState) -> HeardBrokers:

@@ -364,9 +364,9 @@ def test_who_is_dead_by_a_neighbours_word_alone_is_told_of_the_abort_too() -> No
     assert transition.plan.phase is PlanPhase.ABORTED
 
 
-def test_of_who_has_returned_from_a_death_only_the_controllers_word_counts() -> None:
-    """Neighbours that report the earlier death abort no plan; a declared death does."""
-    transition = Transition(swap_plan(), TARGET, LIMITS, TERM, returned=["b"])
+def test_of_who_returns_by_the_plan_only_the_controllers_word_counts() -> None:
+    """Neighbours that report the death before do not abort it; a declared death does."""
+    transition = Transition(swap_plan(), TARGET, LIMITS, TERM, BrokerChange(joined=frozenset({"b"})))
     transition.start(0)
     transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), 10)
     assert transition.plan.phase is PlanPhase.PREPARING
