@@ -1,9 +1,10 @@
 """What an exchange of links costs in messages: brokers' own links against nodes, three brokers, one publisher.
 
-``python -m benchmarks.bench_exchange [--brokers mqtt] [--json FILE]``. b01 - b02 - b03 in a line, ways that take 20, 80
-and 5 ms; from b01 to b03 400 messages a second with numbers for 8 s, while link b02-b03 is exchanged for b01-b03.
-Native links are exchanged in both orders: the old one goes first, or the new one comes first. Nodes exchange it once,
-six times, six times while connections are cut, and b02 dies. Needs what ``benchmarks.bench_node`` does.
+``python -m benchmarks.bench_exchange [--brokers mqtt|amqp] [--json FILE]``. b01 - b02 - b03 in a line, ways that take
+20, 80 and 5 ms; from b01 to b03 400 messages a second with numbers for 8 s, while link b02-b03 is exchanged for
+b01-b03. Native links are exchanged in both orders: the old one goes first, or the new one comes first. Nodes exchange
+it once, six times, six times while connections are cut, and b02 dies. Needs what ``benchmarks.bench_node`` does; amqp
+an installed RabbitMQ with its plugins, which links natively by federation of exchanges.
 """
 
 from __future__ import annotations
@@ -11,17 +12,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import signal
-import subprocess
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import structlog
 
-from benchmarks.line_ends import NATIVE, STARTS, door_of, end_at, links_text
+from benchmarks.line_ends import NATIVE, STARTS, Killable, door_of, end_at, relink
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.overlay_configuration import BrokerChange
@@ -74,10 +73,10 @@ async def _later(exchange: Exchange) -> None:
 
 async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> dict[str, int]:
     """Return what comes over the brokers' own links, which pass proxies."""
-    processes: list[subprocess.Popen[bytes]] = []
+    processes: list[Killable] = []
     proxies: dict[tuple[str, str], LinkProxy] = {}
     try:
-        server, first, first_door = STARTS[kind]("b01", directory)
+        server, first, first_door = await asyncio.to_thread(STARTS[kind], "b01", directory)
         processes.append(server)
         ports = {"b01": first_door}
         for name, to in (("b02", "b01"), ("b03", "b02")):
@@ -86,27 +85,19 @@ async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> d
                 if one != name and (one, name) not in proxies:
                     proxy = proxies[one, name] = LinkProxy(lambda one=one: ports[one], DELAYS_S[one, other])
                     await proxy.start()
-            server, last, ports[name] = STARTS[kind](name, directory, proxies[to, name].port)
+            remote = proxies[to, name].port
+            server, last, ports[name] = await asyncio.to_thread(STARTS[kind], name, directory, remote)
             processes.append(server)
-        file = directory / "b03.conf"
-        before, old, new = file.read_text(), proxies["b02", "b03"].port, proxies["b01", "b03"].port
+        old, new = proxies["b02", "b03"].port, proxies["b01", "b03"].port
 
-        async def use(*remotes: int) -> None:
-            text = before.replace(links_text(kind, "b03", old), links_text(kind, "b03", *remotes))
-            file.write_text(text)
-            if kind == "nats":
-                processes[-1].send_signal(signal.SIGHUP)
-            else:  # Bridges are read at the start alone.
-                processes[-1].terminate()
-                processes[-1].wait()
-                with (directory / "b03.log").open("ab") as log:
-                    processes[-1] = subprocess.Popen(processes[-1].args, stderr=log)
+        async def use(present: Sequence[int], wanted: Sequence[int]) -> None:
+            processes[-1] = await relink(kind, "b03", directory, processes[-1], present, wanted)
 
         async def exchange() -> None:
             if new_first:
-                await use(old, new)
+                await use((old,), (old, new))
                 await asyncio.sleep(OVERLAP_S)
-            await use(new)
+            await use((old, new) if new_first else (old,), (new,))
 
         return await count_messages(kind, first, last, exchange)
     finally:
@@ -118,7 +109,7 @@ async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> d
 
 async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFleet], Exchange]) -> dict[str, int]:
     """Return what comes over nodes while ``exchange_of`` these is done."""
-    servers = {broker: STARTS[kind](broker, directory) for broker in BROKERS}
+    servers = {broker: await asyncio.to_thread(STARTS[kind], broker, directory) for broker in BROKERS}
     fleet = NodeFleet(Configuration.of(1, BROKERS, OLD), {"b02": 0.020, "b03": 0.040})
     try:
         await asyncio.sleep(0.5)

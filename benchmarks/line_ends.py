@@ -5,13 +5,17 @@ In: the name of a kind. Out: servers with the ports of clients and doors, and cl
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+import structlog
 
 from regraft.infra.find_port import choose_ports, is_listening
 from regraft.infra.mosquitto_server import find_mosquitto, mosquitto_settings
@@ -20,10 +24,23 @@ from regraft.producers.nodes.mqtt_door import MqttDoor
 from regraft.producers.nodes.nats_door import NatsDoor
 from regraft.producers.real_fleet.mqtt_client import MqttClient
 
+log = structlog.get_logger(__name__)
+
 SUBJECT = "data.x"
-Server = tuple[subprocess.Popen[bytes], int, int]  # With the port of clients and that of doors.
+RABBIT = "amqp"
 TRIES = 3  # Another process may take a port between its choice and its use.
 READY_S_MAX = 20.0
+
+
+class Killable(Protocol):
+    """A process, or several."""
+
+    def kill(self) -> None:
+        """End it."""
+        ...
+
+
+Server = tuple[Killable, int, int]  # With the port of clients and that of doors.
 
 
 class End(Protocol):
@@ -58,7 +75,7 @@ class NatsEnd:
         """Connect to the broker at a port."""
         import nats
 
-        return cls(await nats.connect(f"nats://127.0.0.1:{port}"))
+        return cls(await nats.connect(f"nats://127.0.0.1:{port}", error_cb=_tell))
 
     async def listen(self, take: Callable[[bytes], None]) -> None:
         """Subscribe."""
@@ -72,6 +89,11 @@ class NatsEnd:
     async def publish(self, payload: bytes) -> None:
         """Publish."""
         await self._client.publish(SUBJECT, payload)
+
+
+async def _tell(error: Exception) -> None:
+    """Report what nats-py would print with its traceback: it connects again by itself."""
+    log.warning("client_failed", reason=str(error))
 
 
 class MqttEnd:
@@ -142,8 +164,8 @@ def _start(
     for _ in range(TRIES):
         ports = choose_ports(count)
         file.write_text(settings(ports))
-        with log_file.open("ab") as log:
-            server = subprocess.Popen(command, stderr=log)
+        with log_file.open("ab") as printed:
+            server = subprocess.Popen(command, stderr=printed)
         until_s = time.monotonic() + READY_S_MAX
         while server.poll() is None and time.monotonic() < until_s:
             if all(is_listening(port) for port in ports):
@@ -153,17 +175,53 @@ def _start(
     raise RuntimeError(f"{command[0]} does not listen after {TRIES} tries: see {log_file}")
 
 
-STARTS: dict[str, Callable[..., Server]] = {"nats": start_nats, "mqtt": start_mosquitto}
-NATIVE = {"nats": "leaf links", "mqtt": "bridges"}
+def start_rabbit(name: str, directory: Path, remote: int | None = None) -> Server:
+    """Start a RabbitMQ, federated with the one at port ``remote`` if there is one."""
+    from benchmarks import rabbit_ends
+
+    return rabbit_ends.start_rabbit(name, directory, remote)
+
+
+async def relink(
+    kind: str, name: str, directory: Path, server: Killable, present: Sequence[int], wanted: Sequence[int]
+) -> Killable:
+    """Take a server's native links from others at these ports to others at those; return what runs then."""
+    if kind == RABBIT:
+        from benchmarks.rabbit_ends import federate
+
+        await asyncio.to_thread(federate, name, directory, present, wanted)
+        return server
+    assert isinstance(server, subprocess.Popen)
+    file = directory / f"{name}.conf"
+    file.write_text(file.read_text().replace(links_text(kind, name, *present), links_text(kind, name, *wanted)))
+    if kind == "nats":
+        server.send_signal(signal.SIGHUP)
+        return server
+    server.terminate()  # Bridges are read at the start alone.
+    server.wait()
+    with (directory / f"{name}.log").open("ab") as printed:
+        return subprocess.Popen(server.args, stderr=printed)
+
+
+STARTS: dict[str, Callable[..., Server]] = {"nats": start_nats, "mqtt": start_mosquitto, RABBIT: start_rabbit}
+NATIVE = {"nats": "leaf links", "mqtt": "bridges", RABBIT: "federation"}
 
 
 def door_of(kind: str, port: int, broker: str, directory: Path) -> Door:
     """Return the door to the server at a port, which was started in a directory by the name of the broker."""
     if kind == "nats":
         return NatsDoor(f"nats://127.0.0.1:{port}", broker)
+    if kind == RABBIT:
+        from benchmarks.rabbit_ends import rabbit_door
+
+        return rabbit_door(port, broker, directory)
     return MqttDoor(f"mqtt://127.0.0.1:{port}", broker, log_file=directory / f"{broker}.log")
 
 
 async def end_at(kind: str, port: int) -> End:
     """Return a client of the server at a port."""
+    if kind == RABBIT:
+        from benchmarks.rabbit_ends import AmqpEnd
+
+        return await AmqpEnd.connect(port, SUBJECT)
     return await (NatsEnd if kind == "nats" else MqttEnd).connect(port)

@@ -23,6 +23,7 @@ from regraft.producers.nodes.ask_api import BrokerApi
 
 PROGRAM = "rabbitmq-server"
 ELSEWHERE = Path("/usr/lib/rabbitmq/bin") / PROGRAM  # The one on Debian's PATH changes its user.
+PLUGINS = "[rabbitmq_event_exchange,rabbitmq_management]."
 START_S_MAX = 90.0
 STARTS_MAX = 3
 IS_UP = b"Server startup complete"
@@ -55,11 +56,11 @@ def needs_rabbit() -> None:
 class RabbitServer:
     """One broker with its event exchange and its management interface, in the clear and with TLS."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, plugins: str = PLUGINS) -> None:
         self.port, self.tls_port, self.api_port, self.names_port, self.peers_port = choose_ports(5)
         self.authority, self.log = LocalAuthority(directory), directory / "rabbit.log"
         self.authority.issue("server")
-        (directory / "plugins").write_text("[rabbitmq_event_exchange,rabbitmq_management].")
+        (directory / "plugins").write_text(plugins)
         places = {"port": self.port, "tls_port": self.tls_port, "api_port": self.api_port, "directory": directory}
         (directory / "rabbit.conf").write_text(SETTINGS.format(**places))
         self._environment = {
@@ -109,7 +110,7 @@ class RabbitServer:
             for kind, port in (("TCP", self.port), ("TLS (SSL)", self.tls_port))
         )
 
-    def stop(self) -> None:
+    def kill(self) -> None:
         """Kill it, with all that it has started."""
         for process in reversed(self._processes):
             os.killpg(process.pid, signal.SIGKILL)
@@ -124,10 +125,10 @@ def shared_rabbit() -> RabbitServer:
         directory = Path(tempfile.mkdtemp(prefix="rabbit-"))
         server = RabbitServer(directory)
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        atexit.register(server.stop)
+        atexit.register(server.kill)
         if server.start().listens():
             return server
-        server.stop()
+        server.kill()
     raise AssertionError(f"of {STARTS_MAX} starts of a RabbitMQ none got its ports; the log of the last: {server.log}")
 
 
