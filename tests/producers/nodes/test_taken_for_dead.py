@@ -22,18 +22,25 @@ from tests.producers.nodes.test_broker_node import BROKERS, LINE, MemorySite, ru
 
 STEP_S = 0.05
 WINDOW_MS, GRACE_MS = 1_000, 200
+QUICK_MEMBERS = MemberSettings(batch_ms=100, retry_ms=500)
 CALLER, CALLED = "b03", "b04"  # Of two nodes the first by name calls, so a namesake of that one disturbs the other.
 
 
 class RunningLoop:
-    """A controller over the nodes of a fleet, by the wall clock and without Kafka."""
+    """A controller over the nodes of a fleet, by the wall clock and without Kafka; with quick windows unless said."""
 
-    def __init__(self, fleet: NodeFleet) -> None:
+    def __init__(
+        self,
+        fleet: NodeFleet,
+        members: MemberSettings = QUICK_MEMBERS,
+        window_ms: int = WINDOW_MS,
+        grace_ms: int = GRACE_MS,
+    ) -> None:
         inventory = replace(inventory_of(LINE, {}), clients_stay=True)
-        settings = settings_of(dry_run=True, members=MemberSettings(batch_ms=100, retry_ms=500))
+        settings = settings_of(dry_run=True, members=members)
         self.fleet, self.ports = fleet, MemoryPorts()
         self.loop = compose_loop(settings, inventory, self.ports.ports)
-        self._aggregator = ReferenceAggregator(WINDOW_MS, GRACE_MS)
+        self._aggregator = ReferenceAggregator(window_ms, grace_ms)
 
     async def run(self) -> None:
         while True:
