@@ -35,7 +35,7 @@ class DashboardSettings:
     ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: anyone who can
     reach the page may read it. ``token_hours_max``: how long a token may live. Default 24, a day's work.
     ``revoked_file``: ids of revoked tokens, one a line, checked on each call. Default:
-    revoked-tokens.txt in run.directory, beside the inventory.
+    revoked-tokens.txt in run.directory, next to the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
     ``answer_ms_max``: how long Valkey may take to answer. Default 800, below the pace, so that looks never pile up.
     ``stale_ms``: without news from the controller for that long the page says so. Default 5000, several updates.

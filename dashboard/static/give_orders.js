@@ -9,11 +9,11 @@ const NOTE_MS = 9000;
 
 // What each order does, in the words of the dialog.
 const ORDERS = {
-  approve: { title: "Approve", act: "Approve", kind: "good", text: "The controller carries it out exactly as shown, or refuses it as stale." },
+  approve: { title: "Approve", act: "Approve", kind: "good", text: "The controller executes it exactly as shown, or refuses it as stale." },
   refuse: { title: "Refuse", act: "Refuse", kind: "", text: "The plan is dropped. The overlay stays as it is." },
-  cancel: { title: "Cancel", act: "Cancel the plan", kind: "bad", text: "Possible until the brokers activate it: nothing of it remains then." },
-  pause: { title: "Pause adaptation", act: "Pause", kind: "", text: "No plan begins until somebody resumes; one under way is finished.", mayEnd: true },
-  resume: { title: "Resume adaptation", act: "Resume", kind: "good", text: "Plans may begin again with the next window." },
+  cancel: { title: "Cancel", act: "Cancel the plan", kind: "bad", text: "Possible until the brokers activate it. Nothing of the plan remains." },
+  pause: { title: "Pause adaptation", act: "Pause", kind: "", text: "No plan starts until someone resumes; a running one is finished.", mayEnd: true },
+  resume: { title: "Resume adaptation", act: "Resume", kind: "good", text: "Plans may start again with the next window." },
   maintain: { title: "Begin maintenance of", act: "Begin maintenance", kind: "", text: "Nothing moves to this broker until it returns.", mayEnd: true, mayEvacuate: true },
   readmit: { title: "Readmit", act: "Readmit", kind: "good", text: "The broker stays, or joins the overlay again without the usual pause." },
   return: { title: "End maintenance of", act: "End maintenance", kind: "good", text: "The broker takes part in plans again." },
@@ -119,7 +119,7 @@ export class OrderDesk {
     };
     dialog.replaceChildren(element("form", { method: "dialog", onsubmit: submit },
       element("h2", { id: "token-title" }, "Sign in"),
-      element("p", {}, "Who looks or orders here has a name. Whoever keeps this dashboard makes a token for you:"),
+      element("p", {}, "Everyone who views this dashboard or gives orders has a name. Its administrator makes a token for you:"),
       element("pre", {}, "regraft dashboard token --by NAME --hours 8"),
       element("label", { for: "token-field" }, "Token"), field, fault,
       element("div", { class: "dialog-foot" }, button("Close", () => dialog.close()), element("button", { class: "good" }, "Sign in"))));
@@ -159,8 +159,8 @@ export class OrderDesk {
     dialog.replaceChildren(element("form", { method: "dialog", onsubmit: submit },
       element("h2", { id: "order-title" }, subject === "overlay" ? order.title : `${order.title} ${subject}`),
       element("p", {}, order.text),
-      element("label", { for: "order-reason" }, "Reason, for everybody who looks later"), reason,
-      optional(order.mayEnd, element("label", { for: "order-minutes" }, "Ends by itself after minutes"), minutes) ?? "",
+      element("label", { for: "order-reason" }, "Reason, for those who look later"), reason,
+      optional(order.mayEnd, element("label", { for: "order-minutes" }, "Expires after minutes"), minutes) ?? "",
       optional(order.mayEvacuate, evacuate, element("label", { for: "order-evacuate" }, "Move its clients to other brokers")) ?? "",
       fault,
       element("div", { class: "dialog-foot" }, button("Back", () => dialog.close()), act)));

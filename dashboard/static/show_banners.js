@@ -32,18 +32,18 @@ function findBanners(store, openMs) {
     return [{ kind: "wait", text: "Sign in to see the overlay: this dashboard shows it only to those who hold a token." }];
   }
   if (!store.link.isOpen && openMs > 2500) {
-    const seen = store.version ? ` What you see is of ${clockTime(lastSeenMs(store))}.` : "";
-    found.push({ kind: "bad", text: `The dashboard's server does not answer since ${clockTime(store.link.sinceMs)}; the page tries again by itself.${seen}` });
+    const seen = store.version ? ` What you see is from ${clockTime(lastSeenMs(store))}.` : "";
+    found.push({ kind: "bad", text: `The dashboard's server has not answered since ${clockTime(store.link.sinceMs)}; the page keeps trying.${seen}` });
     return found;
   }
   if (!server) return found;
   if (server.view === "away") {
-    const seen = store.parts.counts ? ` What you see is of ${clockTime(lastSeenMs(store))}.` : "";
-    found.push({ kind: "bad", text: `The live view's server is away since ${clockTime(server.since_ms)}.${seen} Regraft itself does not need it. (${server.reason})` });
+    const seen = store.parts.counts ? ` What you see is from ${clockTime(lastSeenMs(store))}.` : "";
+    found.push({ kind: "bad", text: `The live view's server has been unreachable since ${clockTime(server.since_ms)}.${seen} Regraft itself does not need it. (${server.reason})` });
   } else if (server.view === "empty") {
-    found.push({ kind: "wait", text: `Nobody writes the live view of ${server.namespace} yet: is the controller running, with the same redis.url and namespace?` });
+    found.push({ kind: "wait", text: `No controller writes the live view of ${server.namespace} yet: check that it runs with the same redis.url and namespace.` });
   } else if (store.silentMs !== null && store.silentMs >= server.stale_ms) {
-    found.push({ kind: "bad", text: `No news from the controller for ${span(store.silentMs)}. What you see is of ${clockTime(server.news_ms)}.` });
+    found.push({ kind: "bad", text: `No news from the controller for ${span(store.silentMs)}. What you see is from ${clockTime(server.news_ms)}.` });
   }
   for (const fault of server.faults ?? []) found.push({ kind: "bad", text: `${fault}.` });
   return found;
@@ -82,6 +82,6 @@ function memberChips(fleet) {
   const asking = fleet?.announced ?? [];
   if (asking.length) chips.push([`asks to join ${shortList(asking.map((one) => one.broker), 3)}`, "ask", "eye", asking.slice(0, 10).map((one) => `${one.broker}: ${one.to_do}`).join("\n")]);
   const atRisk = fleet && "traffic_at_risk_per_s" in fleet ? fleet.traffic_at_risk_per_s : 0;
-  if (atRisk !== 0) chips.push([`at risk ${amount(atRisk)} /s`, "bad", "alert", "Notifications a second that passed brokers whose life is over: lost until the overlay is repaired"]);
+  if (atRisk !== 0) chips.push([`at risk ${amount(atRisk)} /s`, "bad", "alert", "Notifications a second that had to pass dead brokers: lost until the overlay is repaired"]);
   return chips;
 }

@@ -41,8 +41,8 @@ export function phaseSteps(store, phase) {
 
 function howItIs(store) {
   const { server, window, windows = [], configuration } = store.parts;
-  if (!store.version || !server) return { kind: "unknown", icon: "clock", short: "Connecting", long: "The page waits for its first news." };
-  if (!store.isLive) return { kind: "unknown", icon: "ask", short: "Not known", long: "What you see is old; the reason stands above." };
+  if (!store.version || !server) return { kind: "unknown", icon: "clock", short: "Connecting", long: "Waiting for the first data." };
+  if (!store.isLive) return { kind: "unknown", icon: "ask", short: "Not known", long: "What you see is old; the reason is given above." };
   const critical = store.activeAlerts.filter((alert) => alert.severity === "critical");
   if (critical.length) return { kind: "bad", icon: "alert", short: counted(critical.length, "critical alert"), long: critical[0].text };
   if (!window) return { kind: "unknown", icon: "clock", short: "Waiting", long: "No window has closed yet." };
@@ -71,10 +71,10 @@ function whatItDoes(store) {
   const pauseOrders = orders?.paused ? [["Resume", "resume"]] : [["Pause", "pause"]];
   if (!counts) return { kind: "unknown", icon: "clock", short: "Not known", long: "The controller has not written anything yet." };
   if (plan && !store.facts(plan.phase).is_moving) {
-    return { kind: "busy", icon: "eye", short: `Checking ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `It is in force; the next windows tell what it saves. Predicted: ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} of ${amount(plan.cost_before_per_s)} a second.` };
+    return { kind: "busy", icon: "eye", short: `Checking ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `It is in force; the next windows show what it saves. Predicted: ${amount(plan.cost_before_per_s - plan.cost_predicted_per_s)} of ${amount(plan.cost_before_per_s)} a second.` };
   }
   if (plan) {
-    return { kind: "busy", icon: "move", short: `Carrying out ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `${changesText(plan)}; ${readable(plan.history.at(-1)?.reason)}.` };
+    return { kind: "busy", icon: "move", short: `Executing ${plan.plan}`, phase: plan.phase, orders: pauseOrders, long: `${changesText(plan)}; ${readable(plan.history.at(-1)?.reason)}.` };
   }
   if (orders?.paused) {
     const { by, reason, until_ms: untilMs } = orders.paused;
@@ -91,7 +91,7 @@ function whyNothing(decision, window, counts) {
   if (decision.state_verdict) return `${about}: ${readable(decision.state_reason) || words(decision.state_verdict)}.`;
   if (decision.plan) return `${about}: a plan was made. ${counts.plans_completed} executed so far.`;
   const count = decision.refused?.length ?? 0;
-  return count ? `${about}: ${counted(count, "change")} looked at, none worth making (${words(decision.refused[0].verdict)}).` : `${about}: nothing to improve.`;
+  return count ? `${about}: ${counted(count, "change")} considered, none worth making (${words(decision.refused[0].verdict)}).` : `${about}: nothing to improve.`;
 }
 
 function whatItWants(store) {

@@ -104,7 +104,7 @@ export function showPlanners(store, pane) {
 export function showServices(store, pane) {
   const services = element("div");
   const faults = element("div");
-  pane.append(element("h3", {}, "Services, by what they last said"), services, element("h3", {}, "Faults since the controller started"), faults);
+  pane.append(element("h3", {}, "Services, as last reported"), services, element("h3", {}, "Faults since the controller started"), faults);
 
   function show() {
     const rows = findServices(store);

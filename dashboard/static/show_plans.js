@@ -102,7 +102,7 @@ export function planBody(plan, store) {
       `Epoch ${plan.epoch_from} to ${plan.epoch_to}, on the window that ended ${clockTime(plan.window_end_ms)}. `,
       `Cost ${amount(plan.cost_before_per_s)}/s before, ${amount(plan.cost_predicted_per_s)}/s predicted`,
       plan.sample_share < 1 ? `, estimated from ${share(plan.sample_share)} of the notifications` : "",
-      plan.cost_observed_per_s === null ? "" : `; ${amount(plan.cost_observed_per_s)}/s on the later windows that verified it, whose traffic is another`,
+      plan.cost_observed_per_s === null ? "" : `; ${amount(plan.cost_observed_per_s)}/s on the later windows that verified it, whose traffic differs`,
       plan.control_messages ? `; ${counted(plan.control_messages, "control message")}` : "",
       latency === undefined ? "." : `; first command ${milliseconds(latency)} after the window's end.`),
     element("h3", {}, "Course"),

@@ -47,9 +47,9 @@ export function showSide(store, desk, map) {
       counts ? definitionList([
         ["Plans", `${counts.plans_completed} executed, ${counts.plans_aborted} aborted, ${counts.plans_undone} rolled back`],
         ["Windows", `${counts.windows_closed} closed, ${counts.windows_incomplete} incomplete`],
-        ["Looks back", horizon ? `${horizon.windows} windows${horizon.lifetime_s ? `; an interest lives ${amount(horizon.lifetime_s)} s` : ""}` : null],
+        ["Looks back", horizon ? `${horizon.windows} windows${horizon.lifetime_s ? `; an interest lasts ${amount(horizon.lifetime_s)} s` : ""}` : null],
         ["Longest queue", window ? amount(window.queue_length_max) : null],
-        ["Longest way", window?.rtt_ms_max ? `${milliseconds(window.rtt_ms_max)} there and back` : null],
+        ["Longest way", window?.rtt_ms_max ? `${milliseconds(window.rtt_ms_max)} round trip` : null],
         ["Users", window?.users ? `${amount(window.users)}, ${amount(window.users_strayed)} not where they should be` : null],
         ["Since", clockTime(counts.started_ms)],
       ]) : element("p", { class: "muted" }, "Nothing yet."),

@@ -100,7 +100,7 @@ def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None
     assert removed
     publish(served.redis_url, {**before, "plans": [{**plan, "phase": "preparing"}]})
     wait_drawn(page, f"cy.edges('.leaving').length === {removed} && cy.edges('.coming').length === {added}")
-    expect(page.locator("#headline")).to_contain_text(f"Carrying out {plan['plan']}")
+    expect(page.locator("#headline")).to_contain_text(f"Executing {plan['plan']}")
     expect(none_yet).to_be_hidden()
     publish(served.redis_url, written_document())
     wait_drawn(page, f"cy.edges('.leaving, .coming').empty() && cy.edges('.fresh, .arrived').length === {added}")
@@ -143,7 +143,7 @@ def test_a_broker_is_sent_into_maintenance(page: Page, served: ServedDashboard) 
     dialog = page.locator("#order-dialog")
     dialog.get_by_label("Reason").fill("kernel update")
     dialog.get_by_label("Move its clients").check()
-    dialog.get_by_label("Ends by itself").fill("45")
+    dialog.get_by_label("Expires after").fill("45")
     dialog.get_by_role("button", name="Begin maintenance").click()
     expect(dialog).not_to_be_visible()
     [order] = served.orders
@@ -229,7 +229,7 @@ def test_valkey_restarts_while_the_page_is_open(page: Page, served: ServedDashbo
     page.goto(served.url)
     wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS}")
     served.kill_valkey()
-    expect(page.locator("#banners")).to_contain_text("The live view's server is away since")
+    expect(page.locator("#banners")).to_contain_text("The live view's server has been unreachable since")
     expect(page.locator("#banners")).to_contain_text("What you see is of")
     expect(page.locator("#headline")).to_contain_text("Not known")
     assert drawn(page, "nodes('[name]').length") == BROKERS
