@@ -11,7 +11,7 @@ class SendError(RuntimeError):
     """A message did not go out. The text says why and holds no secret.
 
     ``can_retry``: whether another attempt may do better; ``wait_s``: how long the target asks to be left alone.
-    ``is_uncertain``: whether the target may have taken it all the same.
+    ``is_uncertain``: whether the target may have taken it anyway.
     """
 
     def __init__(

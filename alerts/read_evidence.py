@@ -96,7 +96,7 @@ class Lookback:
 class InputReader:
     """One consumer of all inputs; while Kafka is unavailable it returns nothing; it resumes by itself.
 
-    ``remembered`` is what the last stage stored beside its positions, empty at the first start.
+    ``remembered`` is what the last stage stored next to its positions, empty at the first start.
     """
 
     def __init__(self, kafka: KafkaAccess, namespace: str, lookback: Lookback, orders: OrderSettings) -> None:
@@ -185,7 +185,7 @@ class InputReader:
         return found
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()
 
     def _taken(self, message: Message) -> InputRecord | None:
@@ -274,7 +274,7 @@ class InputReader:
 
 
 def _note_of(stored: TopicPartition) -> dict[str, int]:
-    """Return what was stored beside a position; empty where somebody else set the position by hand."""
+    """Return what was stored next to a position; empty where somebody else set the position by hand."""
     try:
         note = json.loads(stored.metadata or "{}")
     except json.JSONDecodeError:

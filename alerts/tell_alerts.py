@@ -35,7 +35,7 @@ class Silencer:
     """Why an alert is not reported now.
 
     ``quiet`` are the quiet hours of all rules, empty for none; alerts at least as severe as ``quiet_below`` are
-    reported all the same. A rule's own quiet hours hold at any severity.
+    reported anyway. A rule's own quiet hours hold at any severity.
     """
 
     rules: Mapping[str, Rule]

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.bench_emulator [--seed N] [--json FILE]``. A hop-event is one notification handled by one broker:
 arrival, wait, service, matching, forwarding and the ledger's account of it. Telemetry, churn and control messages run
-beside it and count as cost, not as events. The limit beside it is 20,000 per second.
+besides it and count as cost, not as events. The limit next to it is 20,000 per second.
 """
 
 import argparse

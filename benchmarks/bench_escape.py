@@ -1,4 +1,4 @@
-"""What the search of links still leaves, beside annealing for as long as one likes; asserts the limit.
+"""What the search of links still leaves, next to annealing for as long as one likes; asserts the limit.
 
 ``python -m benchmarks.bench_escape [--sizes 40,100,400] [--budgets 3e6,...] [--anneal-s S] [--seed N] [--json FILE]``.
 Links cost the round trips of PlanetLab, brokers nothing, traffic is that of Jaeger07 over 4 subscription lifetimes, at

@@ -4,7 +4,7 @@
 loop in a separate process: emulator, reference aggregation and controller with its default planner, whose plans the
 emulated brokers obey, on the same traffic for all sizes. Asserts that nothing is lost, repeated or out of order.
 Exponents are slopes through the logarithms of all sizes; "breaks at" is where, by the line through the two largest
-sizes, a stage takes as much time as its limit beside it gives it: one core, or a window for each decision. The Spark
+sizes, a stage takes as much time as its limit next to it gives it: one core, or a window for each decision. The Spark
 job is not in it: that is what ``benchmarks.bench_job_growth`` measures.
 """
 

@@ -1,7 +1,7 @@
 """How long a decision of the controller takes, for several sizes of overlay; asserts the limits.
 
 ``python -m benchmarks.bench_planners [--sizes 40,100,1000] [--decisions N] [--json FILE]``. What a decision is and on
-what traffic stands in ``experiments/psoop/time_decisions.py``. Cost and Interest stands beside ours as the peer.
+what traffic stands in ``experiments/psoop/time_decisions.py``. Cost and Interest stands next to ours as the peer.
 """
 
 import argparse

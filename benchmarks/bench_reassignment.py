@@ -1,7 +1,7 @@
 """How long reassigning ring IDs takes, what it saves (Zhao13), and that faster means the same; asserts the limits.
 
 ``python -m benchmarks.bench_reassignment [--seed N] [--json FILE]``. Times: DYNATOPS-Greedy and ours at the sizes of
-the paper's Table 1, from problem to answer, beside its times and beside a step of the same path priced from scratch,
+the paper's Table 1, from problem to answer, next to its times and next to a step of the same path priced from scratch,
 which must be the same step. Least of three repetitions, median over draws: other work on the machine counts little.
 Cuts: against random mappings by pattern of subscriptions, moves costing nothing. Net benefits: Bft - Cst as a share of
 C by events per topic; ours must never be below DYNATOPS-Greedy's. Takes two to three minutes.
@@ -38,7 +38,7 @@ def measure_cuts(seed: int) -> list[Figure]:
 
 
 def print_times(figures: Sequence[Figure]) -> int:
-    """Print times beside their limits, the paper's and those from scratch; return how many limits are missed."""
+    """Print times next to their limits, the paper's and those from scratch; return how many limits are missed."""
     late = 0
     for figure in figures:
         size = (int(figure.where["brokers"]), int(figure.where["topics"]))

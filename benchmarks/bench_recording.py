@@ -1,10 +1,10 @@
-"""Records per second that one core records to disk and reads again, beside fastavro's own writer in the same run.
+"""Records per second that one core records to disk and reads again, next to fastavro's own writer in the same run.
 
 ``python -m benchmarks.bench_recording [--seconds S] [--json FILE] [--directory DIR]``. The telemetry is that of
 emulated overlays: small batches of 100 brokers as in the demo, and batches of about 50 delivery cells. ``recorder``
 writes what it takes unseen, as it does in a backlog; ``checked`` looks into each value; ``fastavro`` decodes each and
 encodes it again. Written is to DIR, synced to the disk twice a second and at the end; it is read again and compared.
-Rates are per second of the core's own time (``core_s``: this process, user and system) and, beside it, of wall time.
+Rates are per second of the core's own time (``core_s``: this process, user and system) and, next to it, of wall time.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ publisher each, 8 users at each broker with 5 to 10 topics each. Messages are al
 to the last answer but notifications, those of the changes included; "of plan" is what brokers themselves count. Their
 bytes are msgpack of class name and values of the fields, those of commands and answers Avro as on Kafka. A delivery is
 held when it does not follow at once when its broker has served the notification. ``--compare`` prints the figures of an
-earlier ``--json`` beside these. Each overlay is a separate process, for its peak memory; all take some minutes.
+earlier ``--json`` next to these. Each overlay is a separate process, for its peak memory; all take some minutes.
 """
 
 import argparse
@@ -153,7 +153,7 @@ def _unit(name: str) -> str:
 
 
 class Values:
-    """Figures by what they say, and those of an earlier run beside them where there are any."""
+    """Figures by what they say, and those of an earlier run next to them where there are any."""
 
     def __init__(self, figures: Sequence[Figure], earlier: Sequence[Figure]) -> None:
         self._now = {_key(figure): figure.value for figure in figures}

@@ -321,7 +321,7 @@ def settled(kind: AnyKind, start: Configuration, windows: Sequence[ClosedWindow]
 
 
 def _between(windows: Sequence[ClosedWindow], start_s: float, end_s: float) -> list[ClosedWindow]:
-    """Return the windows that lie wholly in a span."""
+    """Return the windows that lie entirely in a span."""
     return [one for one in windows if start_s <= _seconds(one.start_ms) and _seconds(one.end_ms) <= end_s]
 
 

@@ -64,7 +64,7 @@ class SoakSampler:
         }
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._consumer.close()
         self._redis.close()
 

@@ -60,13 +60,13 @@ def compile_yardstick(directory: Path) -> str:
 
 
 def find_compiler() -> Path:
-    """Return the javac beside the Java in use, or the one on PATH; raise YardstickError when there is none."""
+    """Return the javac next to the Java in use, or the one on PATH; raise YardstickError when there is none."""
     java = find_java()
     beside, on_path = java.home / "bin" / "javac", shutil.which("javac")
     if beside.is_file() or on_path:
         return beside if beside.is_file() else Path(str(on_path))
     raise YardstickError(
-        f"there is no javac beside Java {java.version} in {java.home} or on PATH: install a JDK 17 or 21, on Debian "
+        f"there is no javac next to Java {java.version} in {java.home} or on PATH: install a JDK 17 or 21, on Debian "
         "and Ubuntu the package openjdk-17-jdk-headless, and name it in JAVA_HOME"
     )
 

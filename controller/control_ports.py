@@ -86,7 +86,7 @@ class PlanStore(Protocol):
         ...
 
     def forget(self, plan: str) -> None:
-        """Let go of a plan that is long over; it may be lost, then the next start finds the plan and forgets it."""
+        """Drop a plan that ended long ago; it may be lost, then the next start finds the plan and forgets it."""
         ...
 
     def flush(self) -> None:

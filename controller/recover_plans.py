@@ -1,7 +1,7 @@
 """Rebuild the plan log from what the brokers hold, if it was lost or is behind them.
 
 In: the stored plans and what each broker reports. Out: one plan that leads to where all brokers are, shown first and
-written when asked to. It works in its own term, so no controller leads meanwhile. The only place beside
+written when asked to. It works in its own term, so no controller leads meanwhile. The only place besides
 :mod:`controller.run_controller` with a clock.
 """
 
@@ -75,7 +75,7 @@ def recovered_plan(
 ) -> Plan | None:
     """Return the plan from what is stored to what all brokers hold, None when that is in force by the log.
 
-    All brokers are those that serve and, beside them, those of the overlay held that are not dead.
+    All brokers are those that serve and, besides them, those of the overlay held that are not dead.
     Raises RecoveryRefusedError when brokers are missing, do not agree, are between two overlays, or are not ahead.
     """
     asked = fleet.serving or tuple(fleet.members)

@@ -1,4 +1,4 @@
-"""Count messages by kind, with their bytes and cost, and what notifications crossed links beside them.
+"""Count messages by kind, with their bytes and cost, and what notifications crossed links besides them.
 
 For protocols that brokers run among themselves on an emulated overlay, whichever paper they are from.
 """

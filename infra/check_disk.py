@@ -1,4 +1,4 @@
-"""Check that a directory's file system has room before a run writes into it; say so when it runs full all the same."""
+"""Check that a directory's file system has room before a run writes into it; say so when it runs full anyway."""
 
 import errno
 import shutil

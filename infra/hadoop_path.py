@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-CHECKSUM_SUFFIX = ".crc"  # Hadoop keeps one beside each file of a local disk.
+CHECKSUM_SUFFIX = ".crc"  # Hadoop keeps one next to each file of a local disk.
 NOT_FOUND = ("FileNotFoundException", "NoSuchFileException")
 # What Hadoop says of a scheme that nothing on its class path serves.
 NO_FILE_SYSTEM = ("No FileSystem for scheme", "No AbstractFileSystem configured for scheme", "ClassNotFoundException")

@@ -144,7 +144,7 @@ class KafkaFiles:
 
     @property
     def log(self) -> Path:
-        """Return the file that takes the process's output: errors only, the rest is in kafka.log beside it."""
+        """Return the file that takes the process's output: errors only, the rest is in kafka.log next to it."""
         return self.root / "process.log"
 
 

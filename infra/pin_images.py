@@ -1,7 +1,7 @@
 """Pin the images of others by digest: ``make pin-images``, which needs Docker and a network.
 
 In: the Dockerfile, Compose files and manifests of this checkout. Out: the same files, each image of others at
-the digest that its registry gives for its tag; the tag stays beside it for readers. Regraft's own images are not
+the digest that its registry gives for its tag; the tag stays next to it for readers. Regraft's own images are not
 pinned: their builder knows their digests.
 """
 

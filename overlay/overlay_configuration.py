@@ -135,7 +135,7 @@ class OverlayConfiguration(Protocol):
         ...
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return what a picture needs beside brokers and links: fields of ``schemas.live_view.ShownConfiguration``."""
+        """Return what a picture needs besides brokers and links: fields of ``schemas.live_view.ShownConfiguration``."""
         ...
 
     def reshaped(self, shown: Mapping[str, Any]) -> Self:

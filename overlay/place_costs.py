@@ -79,7 +79,7 @@ class PlaceCosts:
             entry = holders[region]
             wanted = float(cluster.wanted_per_s[place])
             total += float(cluster.entering_per_s[place, cluster.row_of[entry]])
-            if entry == home:  # Its own cluster: what nobody there wants is published there all the same.
+            if entry == home:  # Its own cluster: what nobody there wants is published there anyway.
                 processing = float(inventory.processing_cost[inventory.index[home]])
                 total += (float(self._published_per_s[place]) - wanted) * processing
             elif wanted:

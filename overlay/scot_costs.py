@@ -89,7 +89,7 @@ class ScotCosts:
             for place, home in enumerate(overlay.brokers):
                 entry = overlay.region_of(home)[cluster]
                 found[:, :, place] += entering[:, :, members.index(entry)]
-                if entry == home:  # Its own cluster: what nobody there wants is published there all the same.
+                if entry == home:  # Its own cluster: what nobody there wants is published there anyway.
                     found[:, :, place] += (published - wanted) * processing[place]
                 else:
                     found[:, :, place] += wanted * inventory.cost_of_link(home, entry)

@@ -77,7 +77,7 @@ class WeightedSets:
 
 def weighed(words: Words, weights: NDArray[np.float32]) -> NDArray[np.float64]:
     """Return for each row the sum of its bits, each times the weights of its word, shape (..., spans)."""
-    # BLAS may raise a flag for what lies beside short rows; the sums themselves are of whole numbers.
+    # BLAS may raise a flag for what lies next to short rows; the sums themselves are of whole numbers.
     with np.errstate(invalid="ignore"):
         return np.asarray(np.bitwise_count(words).astype(np.float32) @ weights, dtype=np.float64)
 

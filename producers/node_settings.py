@@ -43,7 +43,7 @@ class NodeSettings:
     neighbours have them; none takes messages as they are published. ``durable_session``: the same by a session that an
     MQTT broker keeps for the node, of QoS 1 and 2, or by a quorum queue of a RabbitMQ.
     ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
-    none is peers.json beside the inventory.
+    none is peers.json next to the inventory.
     ``listen``: host:port to listen on if that is another than what the others call; none for the same.
     ``ca_file``, ``certificate_file``, ``key_file``: mutual TLS between nodes, as PEM; the certificate must name the
     broker as a DNS name. None for links in the clear.

@@ -110,7 +110,7 @@ class PackedDeliveries(Struct, frozen=True):
             for name in names:
                 found, wanted = len(getattr(self, name)), kind.itemsize * count
                 if found != wanted:
-                    yield f"{name} has {found} bytes, {wanted} are {count} numbers as in the columns beside it"
+                    yield f"{name} has {found} bytes, {wanted} are {count} numbers as in the columns next to it"
 
 
 def _lines(text: str) -> tuple[str, ...]:

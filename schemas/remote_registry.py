@@ -39,7 +39,7 @@ def use_registry(
 ) -> dict[int, int]:
     """Make the codec use the registry's ids when a URL is set; return them, empty without one.
 
-    The user and the file or variable that holds the password are named beside it. Raises RegistryError.
+    The user and the file or variable that holds the password are named next to it. Raises RegistryError.
     """
     url = environ.get(URL_VARIABLE, "").strip()
     wire_ids = register_schemas(url, namespace, agents, _login(url, environ)) if url else {}

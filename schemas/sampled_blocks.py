@@ -44,7 +44,7 @@ class SampleRule:
 
     @property
     def counts_block(self) -> int:
-        """The block of the counts cells beside this sample."""
+        """The block of the counts cells next to this sample."""
         return BLOCK_MAX - RUNS.index(self.run) * (POWER_MAX + 1) - self.power
 
 

@@ -30,7 +30,7 @@ class ReplaceablePath(Protocol):
         """Make the directory."""
 
     def with_name(self, name: str, /) -> Self:
-        """Return a path beside this one."""
+        """Return a path next to this one."""
 
     def write_text(self, text: str, /, encoding: str = ...) -> int:
         """Write a file."""
@@ -45,7 +45,7 @@ class ReplaceablePath(Protocol):
 def replace_file(path: ReplaceablePath, text: str) -> None:
     """Replace a file whole, making its directory where needed.
 
-    Raises OSError, for example on a full disk; then the old content stays and nothing is left beside it.
+    Raises OSError, for example on a full disk; then the old content stays and nothing is left next to it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")

@@ -191,7 +191,7 @@ def topic_names(topic: Topic, namespace: str, agents: Iterable[str]) -> tuple[st
 
 @dataclass(frozen=True, slots=True)
 class RoleNames:
-    """What a role needs of Kafka beside topics: the consumer groups it names, and the ids of its transactions.
+    """What a role needs of Kafka besides topics: the consumer groups it names, and the ids of its transactions.
 
     Names that end in * stand for all that begin so; {namespace} is that of the topics.
     """
@@ -200,7 +200,7 @@ class RoleNames:
     transactions: tuple[str, ...] = ()
 
 
-# Readers that commit nothing also name a group, their client id: Kafka asks for a right to it all the same.
+# Readers that commit nothing also name a group, their client id: Kafka asks for a right to it anyway.
 NAMES_OF: dict[Role, RoleNames] = {
     Role.BROKERS: RoleNames(("regraft-emulator",)),
     Role.STREAMING: RoleNames(("regraft-streaming", "spark-kafka-source-*")),

@@ -1,4 +1,4 @@
-"""Keep beside the checkpoint by which rule windows are closed: a micro-batch that runs again has to keep its own.
+"""Keep next to the checkpoint by which rule windows are closed: a micro-batch that runs again has to keep its own.
 
 In: the rule by which a query is to start. Out: the one by which it starts, and whether for one micro-batch only. What a
 rule means belongs to :mod:`streaming.decide_closing`, when which one is due to :mod:`streaming.run_job`.

@@ -4,7 +4,7 @@ The query itself counts refused records in each micro-batch (an observed metric 
 it covered. Only a range that holds some is read a second time, as a batch, by the same expressions. A second streaming
 query would decode all telemetry twice; dead rows carried through the state would need a broker, and a record that
 cannot be decoded has none. How far letters are kept is a small file
-beside the checkpoint, so that a crash between a batch and its letters loses none.
+next to the checkpoint, so that a crash between a batch and its letters loses none.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Check whose checkpoint a directory holds, before Spark touches it.
 
-Spark takes a checkpoint of another window length without a word and reads its state wrongly, so a small file beside
+Spark takes a checkpoint of another window length without a word and reads its state wrongly, so a small file next to
 the checkpoint names the query version and the settings that the state depends on.
 """
 

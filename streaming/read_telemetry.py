@@ -39,7 +39,7 @@ KAFKA_TRIES = 12
 TOLD = ("deliveries", "seconds")  # A batch's reports on times other than its own: single cells, or packed by second.
 
 _BATCH_SCHEMA: dict[str, Any] = json.loads(latest_schema(RECORD).text)
-# What a part says beside its batch; numbers, as nothing else is read by columns.
+# What a part says besides its batch; numbers, as nothing else is read by columns.
 PART_SCHEMA = _BATCH_SCHEMA | {
     "fields": [
         *_BATCH_SCHEMA["fields"],

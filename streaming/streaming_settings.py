@@ -122,7 +122,7 @@ class StreamingSettings:
     ``telemetry_topic``: the topic to read instead of the namespace's own, for a replay next to a running job.
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; None opens no port,
     the default host is this one.
-    ``inventory_path``: the brokers, beside members that were added since; telemetry that names another one, or stands
+    ``inventory_path``: the brokers, next to members that were added since; telemetry that names another one, or stands
     in the topic of an agent that does not speak for its broker, is refused. None takes any name.
     ``security``: Kafka's TLS and SASL.
     """
@@ -170,7 +170,7 @@ class StreamingSettings:
 
     @property
     def checkpoint(self) -> CheckpointPath:
-        """Where the checkpoint of Spark is, and what the job keeps beside it."""
+        """Where the checkpoint of Spark is, and what the job keeps next to it."""
         return HadoopPath(self.checkpoint_uri) if self.checkpoint_uri else self.checkpoint_directory
 
     @property
@@ -185,7 +185,7 @@ class StreamingSettings:
 
     @property
     def rule_file(self) -> CheckpointPath:
-        """Where the job keeps, beside the checkpoint, by which rule its last query closed windows."""
+        """Where the job keeps, next to the checkpoint, by which rule its last query closed windows."""
         return self.checkpoint / f"closing_rule.v{QUERY_VERSION}.json"
 
     @property
@@ -195,7 +195,7 @@ class StreamingSettings:
 
     @property
     def members_copy(self) -> HadoopPath | None:
-        """The same beside a checkpoint at a URI, for a start on another machine; None where it is on this one."""
+        """The same next to a checkpoint at a URI, for a start on another machine; None where it is on this one."""
         return HadoopPath(self.checkpoint_uri) / "members.json" if self.checkpoint_uri else None
 
     @property

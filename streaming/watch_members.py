@@ -67,7 +67,7 @@ class MemberWatcher:
         return (came or is_due) and self._store()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if self._consumer is not None:
             self._consumer.close()
 

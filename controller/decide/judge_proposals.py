@@ -32,7 +32,7 @@ class Situation:
     """What the judge looks at besides the proposals; ``kind`` is that of the state's overlay, with its caps.
 
     ``plan_running`` names the plan that is executed, else empty. ``muted_until_ms`` is by planner.
-    ``windows_since_plan`` counts windows that lay wholly after the last transition, None when there was none;
+    ``windows_since_plan`` counts windows that lay entirely after the last transition, None when there was none;
     ``transition_ended_ms`` is when it was over, 0 then.
     ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
     life of a subscription, None when it is not known.

@@ -1,4 +1,4 @@
-"""Let planners decide beside the acting one: on the same windows, by the same judge, on an overlay that exists only
+"""Let planners decide next to the acting one: on the same windows, by the same judge, on an overlay that exists only
 here.
 
 In: closed windows and the situations the acting planner decides on. Out: what the traffic would have cost and which

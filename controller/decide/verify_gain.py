@@ -1,6 +1,6 @@
 """Check a plan that is executed on the windows after it: what it was to save against what it saves.
 
-In: the plan, both configurations and complete windows that lay wholly in the new epoch. Out: a Verification. Starting
+In: the plan, both configurations and complete windows that lay entirely in the new epoch. Out: a Verification. Starting
 its rollback belongs to the control loop.
 """
 

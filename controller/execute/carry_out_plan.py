@@ -154,7 +154,7 @@ class PlanRunner:
     def _aborts_again(self, plan: Plan) -> list[TransitionEffect]:
         """Notify joining brokers that earlier plans for their join are aborted.
 
-        Who was taken for dead then was not waited for, and may have prepared one; it holds that until it hears so.
+        Who was considered dead then was not waited for, and may have prepared one; it holds that until it hears so.
         """
         joined = self._log.change_of(plan).joined
         earlier = [

@@ -179,7 +179,7 @@ class OverlayKind(ABC, Generic[ConfigurationT, StateT, ReachedT]):
         """
 
     def comes_to(self, present: ConfigurationT, proposal: Proposal) -> Iterable[tuple[str, str]]:
-        """Return what a proposal would bring beside clients, for people, each with the broker that would get it."""
+        """Return what a proposal would bring besides clients, for people, each with the broker that would get it."""
         return ((f"link {a}-{b}", broker) for a, b in proposal.links_added for broker in (a, b))
 
     @abstractmethod

@@ -4,7 +4,7 @@ In: the fleet, the overlay in force, what people have ordered. Out: at most one 
 brokers outsiders. What the new overlay is like is the kind's to work out, who is lost or joins stands in the fleet.
 
 A repair waits for no window, review, cool-down or verification. A pause holds it as it holds everything that the
-controller begins by itself; who was said to be dead by a person is repaired all the same. Joins and leaves wait for no
+controller begins by itself; who was said to be dead by a person is repaired anyway. Joins and leaves wait for no
 review, either: a person has ordered them, or they bring back what was.
 """
 

@@ -62,7 +62,7 @@ def relocate_publishers_joint(
     Without caps of load (``inventory.load_max_per_s``) each publisher goes to its cheapest home, since publishers do
     not influence each other's cost. With caps, single moves and chains of moves descend from the present homes and from
     those that GRAPE with any priority and weight would give, one publisher at a time as far as the caps allow.
-    ``delay_weight`` lets the mean delivery delay count beside the cost, both as shares of the present ones.
+    ``delay_weight`` lets the mean delivery delay count next to the cost, both as shares of the present ones.
     Source: the cost is Eq. 1-2 of Jaeger07, the problem that of Cheung09. Cost O(brokers * publishers) for a look at
     all moves, one look for each few moves or step of a chain. Guarantee: without caps the optimum; with caps none of
     the optimum, but with ``delay_weight`` 0 all proposals together lead to no more cost than GRAPE's of these settings

@@ -101,7 +101,7 @@ class KafkaClientRegister:
         return self._clients.unplaced
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._reader.close()
 
     def _take(self, message: Message) -> None:

@@ -160,7 +160,7 @@ class TopicReader(Generic[Record]):
             self._tell_fault(str(error))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()
 
     def _on_error(self, error: KafkaError, place: tuple[str, int]) -> None:

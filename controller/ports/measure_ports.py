@@ -175,7 +175,7 @@ class MeasuredPlans:
         return found
 
     def forget(self, plan: str) -> None:
-        """Let go of a plan."""
+        """Drop a plan."""
         self._plans.forget(plan)
 
     def flush(self) -> None:

@@ -123,7 +123,7 @@ class MemoryPlans:
         return None if self.is_away else [self.sample] if self.sample else []
 
     def forget(self, plan: str) -> None:
-        """Let go of a plan."""
+        """Drop a plan."""
         self.stored.pop(plan, None)
 
     def flush(self) -> None:

@@ -107,7 +107,7 @@ class KafkaOrders:
         return self._reader.undecodable
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._commit()
         self._reader.close()
 

@@ -1,7 +1,7 @@
 """The parts of the live view: one configuration, window, plan, decision or shadow planner each.
 
 In: values of the loop. Out: what is shown of them. Which of them are shown, and since when, belongs to
-:mod:`controller.report.render_view`. What may be long is cut, with its whole length beside it.
+:mod:`controller.report.render_view`. What may be long is cut, with its whole length next to it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOVES_SHOWN_MAX = 24  # Clients, and brokers with another ID, of one proposal; o
 
 
 def shown_configuration(configuration: OverlayConfiguration) -> ShownConfiguration:
-    """Return epoch, brokers and links, and what its kind of overlay shows beside: on a ring the ID of each broker."""
+    """Return epoch, brokers and links, and what its kind of overlay shows besides: on a ring the ID of each broker."""
     return ShownConfiguration(
         epoch=configuration.epoch,
         brokers=configuration.brokers,

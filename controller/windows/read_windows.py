@@ -86,7 +86,7 @@ class WindowReader:
         return known
 
     def windows_since(self, time_ms: int) -> int:
-        """Return how many windows lay wholly after a time, at most as many as the cool-down asks for."""
+        """Return how many windows lay entirely after a time, at most as many as the cool-down asks for."""
         return sum(start_ms >= time_ms for start_ms in self._starts_ms)
 
     def horizon(
@@ -135,7 +135,7 @@ class WindowReader:
         return horizon_window_count(settings.recent_lifetimes, self.lifetime_s, window_ms, *bounds)
 
     def verifying(self, epochs: range) -> list[ClosedWindow]:
-        """Return the complete windows that can be costed and lay wholly in an epoch and those after it.
+        """Return the complete windows that can be costed and lay entirely in an epoch and those after it.
 
         What is delivered does not depend on the overlay, so a plan is checked on them whatever plans have followed.
         """

@@ -1,4 +1,4 @@
-"""Cells of a window -> those of the sample that all brokers report, its share, and what counts cells say beside it.
+"""Cells of a window -> those of the sample that all brokers report, its share, and what counts cells say next to it.
 
 In: cells by broker and column, some of them counts cells (:mod:`schemas.sampled_blocks`). Out: a Sample. The
 hand-overs that counts cells count are in the sums of rows and need nothing here.

@@ -51,7 +51,7 @@ class Measures:
 
 @dataclass
 class SystemCounts:
-    """What a system has sent beside notifications since its start.
+    """What a system has sent besides notifications since its start.
 
     ``requests``: of brokers that join or leave topics' trees; ``reassignments`` in which anything moved, ``moved``
     brokers or links, and ``reassignment_messages`` that this cost.
@@ -179,7 +179,7 @@ class ConnectedSystem:
         self._is_built = False
 
     def see(self, step: InterestStep) -> None:
-        """Rebuild where topics do not hang together any more; a message for each link that differs."""
+        """Rebuild where topics are not connected any more; a message for each link that differs."""
         if not self._is_built:
             self._overlay, self._is_built = build_overlay(step.wanted, self._rng), True
             return

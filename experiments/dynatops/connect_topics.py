@@ -1,6 +1,6 @@
-"""Greedy topic connection: links between brokers until the subscribers of every topic hang together.
+"""Greedy topic connection: links between brokers until the subscribers of every topic are connected.
 
-In: which brokers want which topics, links there are. Out: links to add, and whether topics hang together. Dividing
+In: which brokers want which topics, links there are. Out: links to add, and whether topics are connected. Dividing
 brokers into parts does not belong here (:mod:`experiments.dynatops.topic_connected`).
 """
 
@@ -97,7 +97,7 @@ def adjacency_of(links: Iterable[Link], count: int) -> Flags:
 
 
 def unconnected_topics(adjacency: Flags, wanted: Flags) -> NDArray[np.int64]:
-    """Return the topics whose subscribers do not hang together by links between them, rising.
+    """Return the topics whose subscribers are not connected by links between them, rising.
 
     Cost O(topics * brokers^2) for each hop of the longest way.
     """

@@ -31,7 +31,7 @@ def connected_measures(
 
     ``adjacency`` (brokers, brokers), ``wanted`` (brokers, topics). ``hop_delays`` (brokers, brokers) is what one hop
     takes, 1 when not given; of several ways of fewest hops the one over the broker with the lowest number counts.
-    ``audience`` as in :func:`topic_measures`. Raises ValueError when a topic does not hang together, or for no entry.
+    ``audience`` as in :func:`topic_measures`. Raises ValueError when a topic is not connected, or for no entry.
     Cost O(entries * topics * brokers^2) for each hop of the longest way.
     """
     if entries < 1:
@@ -39,7 +39,7 @@ def connected_measures(
     apart = unconnected_topics(adjacency, wanted)
     if len(apart):
         raise ValueError(
-            f"{len(apart)} topics do not hang together on this overlay, the first is {apart[0]}: rebuild it first"
+            f"{len(apart)} topics are not connected on this overlay, the first is {apart[0]}: rebuild it first"
         )
     members = np.ascontiguousarray(wanted.T)
     weights = (members if audience is None else audience.T).astype(np.float64)

@@ -33,7 +33,7 @@ Where = dict[str, str | int | float]
 MODE_TOPICS = 10
 RANDOM_MAPPINGS = 20
 BITS = 32
-MANY_EVENTS = 1e6  # Per topic: beside them the messages of any reassignment are nothing.
+MANY_EVENTS = 1e6  # Per topic: next to them the messages of any reassignment are nothing.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the figures say of claims of our own: placement, our assignment beside SSBR, the transition's messages.
+"""What the figures say of claims of our own: placement, our assignment next to SSBR, the transition's messages.
 
 In: figures. Out: a verdict with its evidence for each claim. Claims of the paper do not belong here.
 """

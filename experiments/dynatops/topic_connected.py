@@ -1,4 +1,4 @@
-"""TCO: an overlay in which the subscribers of every topic hang together, so that nobody relays (DCB-M).
+"""TCO: an overlay in which the subscribers of every topic are connected, so that nobody relays (DCB-M).
 
 In: which brokers want which topics. Out: the overlay and, after subscriptions changed, the next one and how many links
 differ. How events travel on it does not belong here (:mod:`experiments.dynatops.connected_dissemination`).
@@ -101,7 +101,7 @@ def build_overlay(
 
 
 def rebuild_overlay(overlay: ConnectedOverlay, wanted: Flags) -> tuple[ConnectedOverlay, int]:
-    """Return the overlay for new subscriptions, and how many links differ; the same one while all topics hang together.
+    """Return the overlay for new subscriptions, and how many links differ; the same one while all topics are connected.
 
     The number of links is what Zhao13 takes for the messages of the reconfiguration.
     """

@@ -155,7 +155,7 @@ class StockWorkload:
 
 
 def draw_workload(overlay: StructuredCyclicOverlay, rng: random.Random, bursting: int = 1) -> StockWorkload:
-    """Draw publishers and subscribers to brokers, and publishers that burst beside them.
+    """Draw publishers and subscribers to brokers, and publishers that burst next to them.
 
     These publish stocks that, of all stocks published, are wanted by the share of the subscribers next to 2 %, in all
     clusters. As in the paper they are at no broker of their subscribers.

@@ -220,7 +220,7 @@ class TopicTrees:
         return effects
 
     def accept_leave(self, tables: ChordTables, source: str, message: Leave) -> list[Effect]:
-        """Let go of a child, also where its place was derived."""
+        """Release a child, also where its place was derived."""
         effects: list[Effect] = []
         for other in self._core.epochs():
             if other is tables or other.epoch > message.issued_max:
@@ -303,7 +303,7 @@ class TopicTrees:
         return self._ring.route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
 
     def end_flush(self, tables: ChordTables, message: GrantFlush) -> list[Effect]:
-        """Let go of the subscriptions that had ended when the flush was asked for."""
+        """Release the subscriptions that had ended when the flush was asked for."""
         entry = tables.topics.get(message.topic)
         if entry is None or entry.flushing is None:
             return []

@@ -72,7 +72,7 @@ class TreeInterests(TreePublishers):
         }
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
-        """Begin to let go of a local client's subscription; nothing happens when it has ended before."""
+        """Begin to release a local client's subscription; nothing happens when it has ended before."""
         name = request.subscription
         local = self.locals.get(name)
         if local is None:
@@ -205,7 +205,7 @@ class TreeInterests(TreePublishers):
 
     def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []
-        # What a later epoch has let go of no longer unsettles an older one.
+        # What a later epoch has released no longer unsettles an older one.
         for tables in reversed(self._core.epochs()):
             entry = tables.entries.get(name)
             if entry is None:

@@ -171,7 +171,7 @@ class RoutingTables:
         self.dead: set[str] = set(lost - set(configuration.brokers))
         self.entries: dict[str, Entry] = {}
         self.released: set[str] = set()  # Removed while the epoch before lives: not to be derived from it again.
-        self.withdrawn: set[tuple[str, str]] = set()  # Subscription, neighbour asked to let go of it: not held here.
+        self.withdrawn: set[tuple[str, str]] = set()  # Subscription, neighbour asked to release it: not held here.
         self.index = MatchIndex()
         self.ends_received: set[str] = set()
         self.ends_sent: set[str] = set()

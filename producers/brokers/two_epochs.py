@@ -83,7 +83,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.epoch = tables.epoch
         self.tables: dict[int, Tables] = {tables.epoch: tables}
         self.under_way: Plan | None = None
-        self.lost_peers: set[str] = set()  # Who has died beside it in an earlier overlay may be back in this one.
+        self.lost_peers: set[str] = set()  # Who has died next to it in an earlier overlay may be back in this one.
         self.held: deque[Deliver] = deque()
         self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
         self.routing = self._routing_of(self)

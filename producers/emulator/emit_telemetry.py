@@ -31,7 +31,7 @@ class TelemetryEmitter:
     """Flushes every broker each ``flush_ms``; the first flushes are spread over that time, so that load is even.
 
     ``probes_per_s`` bounds the probes of links that are not in the overlay, of all brokers together;
-    ``candidates_max`` how many peers a broker probes in turn beside its neighbours.
+    ``candidates_max`` how many peers a broker probes in turn besides its neighbours.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class TelemetryEmitter:
         self._overlay.env.timeout(self._flush_ms, broker.name).callbacks.append(self._on_time)
 
     def _candidates_now(self, broker: str, neighbours: tuple[str, ...]) -> list[str]:
-        """Return the peers that a broker probes now beside its neighbours; one after the other, as often as it may."""
+        """Return the peers that a broker probes now besides its neighbours; one after the other, as often as it may."""
         due = self._probes_due.get(broker, 0.0) + self._probes_per_flush
         self._probes_due[broker] = due % 1
         others, brokers = self._candidates_of(broker), self._overlay.brokers

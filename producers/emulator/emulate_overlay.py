@@ -236,7 +236,7 @@ class EmulatedOverlay:
                 end.lost.update(((publisher, sequence, False), (publisher, sequence, True)))
 
     def _end_life(self, broker: EmulatedBroker, *, is_alive: bool = False) -> LifeEnd:
-        """Take a broker for dead, which may only be suspended: nobody counts on this life of it any more."""
+        """Consider a broker dead, which may only be suspended: this life of it no longer counts."""
         end = LifeEnd(self.env.now, broker.lost, is_alive)
         self.judge.end_life(broker.name, end)
         broker.is_outside = True

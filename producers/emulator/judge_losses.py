@@ -5,7 +5,7 @@ Ways follow from configurations alone: no broker's tables are used, so that thei
 
 A notification may be lost where its way, from its publisher's home to the subscription's, crosses a broker that was
 dead when it was published, or that it was in or on when that died, or that a neighbour of the dead one could send it to
-no more. Nothing else may. A broker that is taken for dead while it lives excuses what is missing on ways across it.
+no more. Nothing else may. A broker that is considered dead while it lives excuses what is missing on ways across it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def passage(notification: Notification) -> Passed:
 
 @dataclass(frozen=True)
 class LifeEnd:
-    """When a broker's life ended, and what was lost in it, on its way to it, or beside it; ``lost`` grows afterwards.
+    """When a broker's life ended, and what was lost in it, on its way to it, or next to it; ``lost`` grows afterwards.
 
-    ``is_alive``: it was only taken for dead.
+    ``is_alive``: it was only considered dead.
     """
 
     ended_ms: float

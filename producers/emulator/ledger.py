@@ -18,7 +18,7 @@ from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, MatchIndex, matches
 
 OVERDUE_COUNT_MAX = 100_000  # Notifications that stay open behind the settle time, in case they come very late.
-LINGERING_COUNT_MAX = 10_000  # Subscriptions long ended that no home has let go of, as those of homes that have died.
+LINGERING_COUNT_MAX = 10_000  # Subscriptions long ended that no home has released, as those of homes that have died.
 UNEXPLAINED = "unexplained"
 _ANYWHERE = "anywhere"  # The ledger's index has one destination: it asks who matches, not where.
 

@@ -58,7 +58,7 @@ def newcomer_of(text: str) -> Newcomer:
 
 
 def with_newcomers(inventory: Inventory, newcomers: Iterable[Newcomer]) -> Inventory:
-    """Return the inventory with these brokers beside those of the first overlay; raise InventoryError for a known one.
+    """Return the inventory with these brokers next to those of the first overlay; raise InventoryError for a known one.
 
     What links to them cost holds as delays of the emulation, too.
     """

@@ -30,5 +30,5 @@ class MemberReader:
         return self._members
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._tail.close()

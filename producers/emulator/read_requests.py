@@ -28,5 +28,5 @@ class SampleReader:
         return self._newest
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._tail.close()

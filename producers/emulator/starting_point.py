@@ -39,7 +39,7 @@ class StartingPoint:
         return self._told(core_of(broker, self.configuration, boot_ms))
 
     def brokers_of(self, inventory: Inventory) -> list[str]:
-        """Return the brokers of an inventory that begin at once; those it has beside the first overlay come later."""
+        """Return the brokers of an inventory that begin at once; those it has next to the first overlay come later."""
         first = {*inventory.bootstrap.brokers, *self.configuration.brokers}
         return [broker for broker in inventory.brokers if broker in first]
 

@@ -41,5 +41,5 @@ class TopicTail(Generic[Record]):
             yield (message.key() or b"").decode(errors="replace"), record
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._consumer.close()

@@ -1,4 +1,4 @@
-"""What AMQP says beside routing key and payload, as the header block that the overlay carries; and back. Pure.
+"""What AMQP says besides routing key and payload, as the header block that the overlay carries; and back. Pure.
 
 In: a message's headers and properties. Out: a block as NATS has it, one line each. Properties are lines that begin with
 ``Amqp-``; a header that is not plain text keeps its type in ``Amqp-Headers``, as AMQP itself writes it.

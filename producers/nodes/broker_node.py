@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 CELLS_KEPT_S = 120
 CHANGES_MAX = 10_000  # Changes of clients between two batches; the oldest go first.
-TAKEN_FOR_DEAD = "the controller or a neighbour took this node for dead: it starts over, and joins again by a plan"
+TAKEN_FOR_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
 LINK_FULL = "link_full"
 PEER_LOST = "peer_lost"  # In place of a plan's name: no command is answered.

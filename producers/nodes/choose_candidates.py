@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from regraft.overlay.inventory import Inventory
 
-CANDIDATES_MAX = 40  # Connections that a node keeps beside those to its neighbours, each probed once a second.
+CANDIDATES_MAX = 40  # Connections that a node keeps besides those to its neighbours, each probed once a second.
 NEAR_MAX = CANDIDATES_MAX // 2
 RENEWED_S = 60.0  # Until others have their turn: the controller takes a link as measured with its second window.
 

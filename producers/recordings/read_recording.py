@@ -40,7 +40,7 @@ from regraft.schemas.registry import Schema, latest_schema
 from regraft.schemas.topics import TELEMETRY
 
 VARINTS_BYTES_MAX = 20
-MESSAGE_BYTES = 300  # What a message takes in memory beside its key and value.
+MESSAGE_BYTES = 300  # What a message takes in memory besides its key and value.
 TIME_MIN, TIME_MAX = -(1 << 62), 1 << 62
 
 

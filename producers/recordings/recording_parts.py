@@ -78,7 +78,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def following_parts(path: Path) -> list[Path]:
-    """Return the later parts that lie beside a recording's first one, in order."""
+    """Return the later parts that lie next to a recording's first one, in order."""
     siblings = path.parent.iterdir()
     found = [(PART_PATTERN.match(file.stem), file) for file in siblings if file.suffix == path.suffix]
     return sorted(file for match, file in found if match is not None and match["stem"] == path.stem)

@@ -198,7 +198,7 @@ def _recording_faults(recording: Recording, settings: Settings | None) -> list[s
 
 
 def _span(options: BacktestOptions, recording: Recording, window_ms: int, settings: Settings | None) -> tuple[int, int]:
-    """Return the begin of the first and the end of the last window that lie wholly in the part asked for."""
+    """Return the begin of the first and the end of the last window that lie entirely in the part asked for."""
     spans = [block.span for block in recording.blocks() if block.span.telemetry]
     grace_ms = 0 if settings is None else settings.streaming.grace_ms
     first_ms = min((span.first_ms for span in spans), default=0)

@@ -224,7 +224,7 @@ class _DemoRun:
 
     def carry_out(self, screen: RunScreen) -> RunRecord:
         """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
-        # A service that ends for good ends the run: events until then are reported all the same.
+        # A service that ends for good ends the run: events until then are reported anyway.
         while not self._given_up and self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
                 screen.report(text, self._elapsed_s)

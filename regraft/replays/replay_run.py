@@ -174,7 +174,7 @@ class _ReplayRun:
         outcome.document["window_end_ms_last"] = closable_ms
         if late_rows:
             outcome.faults.append(
-                f"{late_rows} rows came too late for their windows: give a longer grace, "
+                f"{late_rows} rows arrived too late for their windows: give a longer grace, "
                 "--set streaming.catch_up_grace_ms=300000, and replay again."
             )
         return outcome

@@ -52,7 +52,7 @@ class StreamedReplay:
 
     @property
     def late_rows(self) -> int:
-        """How many rows came too late for their windows."""
+        """How many rows arrived too late for their windows."""
         return int(self._status.get("late_rows", 0))
 
     def wait_read(self, put: Mapping[str, int], grace_ms: int, advance: Advance, first_ms: int) -> None:

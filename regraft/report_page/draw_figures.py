@@ -190,7 +190,7 @@ def place_brokers(inventory: Inventory) -> NDArray[np.float64]:
 
 
 def _svg(figure: Figure, prefix: str, description: str) -> str:
-    """Return the figure as an element that stands in a page beside others: unique ids, a description for readers."""
+    """Return the figure as an element that stands in a page next to others: unique ids, a description for readers."""
     buffer = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -1,4 +1,4 @@
-"""The report's section on planners: what the acting one did beside what each shadow planner would have done.
+"""The report's section on planners: what the acting one did next to what each shadow planner would have done.
 
 In: a RunRecord. Out: HTML text. The curves belong to ``draw_figures``, the rest of the page to ``report``.
 """

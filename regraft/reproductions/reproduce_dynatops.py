@@ -50,7 +50,7 @@ def reproduce_dynatops(options: DynatopsOptions, console: Console) -> list[tuple
     parts = options.out / "parts" / size.name
     with show_progress("dynatops", sum(task.work_count for task in tasks), console) as tell:
         results = run_tasks(tasks, run_task, TaskResult, parts, tell, "settings")
-    # Timed after everything else, so that nothing else runs beside it.
+    # Timed after everything else, so that nothing else runs next to it.
     with show_progress("times", len(size.timed_sizes), console) as tell:
         timed = _times(size, options.seed, tell)
     figures = mean_figures(results) + timed

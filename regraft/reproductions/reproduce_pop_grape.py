@@ -39,7 +39,7 @@ def reproduce_pop_grape(options: ReproduceOptions, console: Console) -> list[tup
     parts = options.out / "parts" / size.name
     with show_progress("pop-grape", sum(task.work_count for task in tasks), console) as tell:
         results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, tell, "workloads"), strict=True))
-    # Timed after everything else, so that nothing else runs beside it.
+    # Timed after everything else, so that nothing else runs next to it.
     with show_progress("selections", len(size.selection_brokers), console) as tell:
         timed = selection_figures(size.selection_brokers, options.seed, tell)
     figures = relocation_figures(results) + timed

@@ -49,7 +49,7 @@ def reproduce_psoop(options: PsoopOptions, console: Console) -> list[tuple[str, 
     parts = options.out / "parts" / size.name
     with show_progress("psoop", sum(task.work_count for task in tasks), console) as tell:
         results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, tell), strict=True))
-    # Timed after everything else, so that nothing else runs beside it.
+    # Timed after everything else, so that nothing else runs next to it.
     with show_progress("decisions", len(size.decision_brokers) * len(PLANNERS_TIMED) * len(STARTS), console) as tell:
         timed = decision_figures(size.decision_brokers, size.decisions, options.seed, tell)
     figures = evaluation_figures(results) + timed

@@ -175,7 +175,7 @@ def configuration_at(stored: StoredRun, epoch: int, inventory: Inventory) -> Ove
 
 
 def last_windows(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> Sequence[ClosedWindow]:
-    """Return the last complete windows that lie wholly in the traffic's time and can be costed."""
+    """Return the last complete windows that lie entirely in the traffic's time and can be costed."""
     usable = [
         window
         for window in stored.windows
@@ -213,7 +213,7 @@ def _breakdown(
 
 
 def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> OverlayComparison | None:
-    """Return the bootstrap and the final overlay on the last complete windows that lie wholly in the traffic's time.
+    """Return the bootstrap and the final overlay on the last complete windows that lie entirely in the traffic's time.
 
     None when there is no such window. The same traffic for both, as a shift of the interests changes what any
     overlay costs.
@@ -234,7 +234,7 @@ def bills_of(
 ) -> tuple[ShownBill, ShownBill] | None:
     """Return the bill for traffic before any plan and at the end; None if it is not charged.
 
-    Before: the last complete windows that lie wholly in the first overlay and in the traffic's time, but for its
+    Before: the last complete windows that lie entirely in the first overlay and in the traffic's time, but for its
     beginning. None, too, if there is no such window because a plan began with the first.
     """
     first_epoch, warm_ms = kind.inventory.bootstrap.epoch, traffic_start_ms + WARM_UP_MS

@@ -18,7 +18,7 @@ MEMBER_EVENTS = frozenset({"member_changed", "deaths_doubted", "repair_waits"})
 MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Plans for changes of membership, not for cost.
 EMULATOR, CONTROLLER = "emulator", "controller"
 DEATH_WORD = "died"
-DOWN_WORDS = (DEATH_WORD, "hangs")  # A broker that hangs for long is taken for dead.
+DOWN_WORDS = (DEATH_WORD, "hangs")  # A broker that hangs for long is considered dead.
 
 
 @dataclass(frozen=True, slots=True)

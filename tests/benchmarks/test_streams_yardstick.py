@@ -58,7 +58,7 @@ def test_missing_compiler_is_said_in_a_sentence_that_says_what_to_install(
     """A Java without javac, as most have, does not do; a JDK does."""
     monkeypatch.setattr(streams_yardstick, "find_java", lambda: JavaRuntime(tmp_path, 21, "PATH"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    with pytest.raises(YardstickError, match=r"no javac beside Java 21 .* install a JDK 17 or 21"):
+    with pytest.raises(YardstickError, match=r"no javac next to Java 21 .* install a JDK 17 or 21"):
         find_compiler()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "javac").touch()

@@ -184,7 +184,7 @@ class Site:
         self._window_ms += WINDOW_MS
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the connection to Kafka."""
         for each in (self.west.ports, self.east.ports, self._streaming, self._letters):
             each.close()
 
@@ -272,7 +272,7 @@ class OpenSite:
         self._window_ms += WINDOW_MS
 
     def close(self) -> None:
-        """Let go of Kafka."""
+        """Close the connection to Kafka."""
         for each in (*(agent.ports for agent in self.agents.values()), self._streaming, self._letters):
             each.close()
 

@@ -192,7 +192,7 @@ class AnyOrderController:
         return None if self.shelf.state == AWAY else list(self.shelf.stored.values())
 
     def forget(self, plan: str) -> None:
-        """Let go of a plan."""
+        """Drop a plan."""
         self.shelf.stored.pop(plan, None)
 
     def flush(self) -> None:

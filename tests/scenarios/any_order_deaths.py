@@ -126,7 +126,7 @@ class MortalBrokers:
     def is_left_behind(self, name: str) -> bool:
         """Return True when a broker that has come back heard of a plan that was to take it in and ended without it.
 
-        It was taken for dead then, so nobody told it the end. It hears of that, or of the overlay in force, before it
+        It was considered dead then, so nobody told it the end. It hears of that, or of the overlay in force, before it
         is taken in; until then nobody asks it, and it serves no client.
         """
         return name in self.returned and self.brokers[name].core.under_way is not None

@@ -104,7 +104,7 @@ def ring_traffic_of(configuration: ChordConfiguration, windows: Sequence[ClosedW
     """Return what the windows (oldest first, at least one) show of a ring; None when the newest knows no interests.
 
     Users are at the homes that the configuration names, all others where the newest window has them. Rates are those
-    of the topics that anybody wants now; what an older window has beside costs nothing.
+    of the topics that anybody wants now; what an older window has besides costs nothing.
     """
     if windows[-1].interests is None:
         return None

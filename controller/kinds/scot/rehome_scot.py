@@ -1,7 +1,7 @@
 """New homes for publishers whose broker is gone from a structured cyclic overlay: as near as caps of load leave.
 
 In: the overlay without them, moves to who stands in, and the last windows. Out: the moves, some of them to others, and
-who is above its cap all the same. Who stands in for whom is :mod:`controller.kinds.scot.repair_scot`'s.
+who is above its cap anyway. Who stands in for whom is :mod:`controller.kinds.scot.repair_scot`'s.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ScotLoads:
 def homes_within_caps(
     loads: ScotLoads, moves: Sequence[ClientMove], open_to: Sequence[str]
 ) -> tuple[tuple[ClientMove, ...], list[str]]:
-    """Return the moves, each to the first home at which nobody passes more than its cap, and who does all the same.
+    """Return the moves, each to the first home at which nobody passes more than its cap, and who does anyway.
 
     Homes are tried from who stands in to those that are nearest to it, a few by each publisher, and by no more
     publishers than the task lets be priced; where none is within the caps, the publisher goes to who stands in, and

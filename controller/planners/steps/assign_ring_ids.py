@@ -23,7 +23,7 @@ def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guar
     """Return the better of a linear assignment followed by swaps and of DYNATOPS-Greedy, by Bft - Cst.
 
     ``is_guarded`` False leaves DYNATOPS-Greedy out, and with it the guarantee: Bft - Cst is neither below 0 nor below
-    that of Algorithm 4. None of the optimum: the problem is NP-hard. Cost O(positions^3) for the assignment, beside
+    that of Algorithm 4. None of the optimum: the problem is NP-hard. Cost O(positions^3) for the assignment, next to
     the swaps. With hop delays no swaps follow the assignment. ``swaps`` are those of the present mapping, priced by
     :func:`swaps_of` when None, which with hop delays takes long beyond some ten brokers.
     """

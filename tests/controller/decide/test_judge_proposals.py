@@ -253,7 +253,7 @@ def test_the_price_is_earned_within_lifetimes() -> None:
 
 
 def test_what_was_changed_of_late_is_changed_again_only_for_more() -> None:
-    """A gain that is enough for a change is not enough to undo one of a plan of late, until the traffic changes."""
+    """A gain that is enough for a change is not enough to undo one of a recent plan, until the traffic changes."""
     state = TreeState(TREE, INVENTORY, JUMPING)
     before = tree_kind(INVENTORY, 4).reached(state)
     shares = gain_shares(before, before.after(proposal_of()), 10.0)

@@ -1,4 +1,4 @@
-"""What plans have changed of late follows from the plans alone, so a restarted controller knows it, too."""
+"""What plans have changed recently follows from the plans alone, so a restarted controller knows it, too."""
 
 from msgspec import structs
 

@@ -110,7 +110,7 @@ def test_plans_that_differ_only_in_who_began_them_have_other_digests() -> None:
 
 
 def test_who_joins_is_told_first_which_earlier_plans_that_were_to_take_it_in_are_aborted() -> None:
-    """It was taken for dead and not waited for, so it may have prepared the first. Who joins by none is not told."""
+    """It was considered dead and not waited for, so it may have prepared the first. Who joins by none is not told."""
     controller = Controller()
     controller.runner.begin(joining_plan(1), 0)
     controller.runner.lose(["d"])

@@ -115,7 +115,7 @@ def test_dcbm_connects_every_topic(wanted: np.ndarray, bulk_share: float, parts:
 def test_rebuilding_connects_again_and_counts_the_links_that_differ(
     wanted: np.ndarray, other: np.ndarray, seed: int
 ) -> None:
-    """Nothing happens while all topics hang together; parts in which nobody changed keep their links."""
+    """Nothing happens while all topics are connected; parts in which nobody changed keep their links."""
     later = wanted.copy()
     rows, columns = min(len(wanted), len(other)), min(wanted.shape[1], other.shape[1])
     later[:rows, :columns] = other[:rows, :columns]

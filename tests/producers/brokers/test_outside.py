@@ -219,7 +219,7 @@ def test_one_outside_holds_a_plan_until_it_hears_that_this_is_aborted(overlay: O
 
 
 def test_a_lost_neighbour_that_joins_a_tree_by_a_plain_plan_is_lost_no_longer() -> None:
-    """The repair around it is over; the tables of the new epoch do not take its new life for dead."""
+    """The repair around it is over; the tables of the new epoch do not consider its new life dead."""
     older = Configuration.of(3, "ab", [("a", "b")])
     core: Any = core_of("a", older, 0)
     core.lost_peers.add("c")

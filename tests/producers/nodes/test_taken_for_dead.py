@@ -1,4 +1,4 @@
-"""Nodes in memory and the control loop: a node that runs, though a neighbour takes it for dead, is taken in again."""
+"""Nodes in memory and the control loop: a node that runs, though a neighbour considers it dead, is taken in again."""
 
 from __future__ import annotations
 
