@@ -15,7 +15,7 @@ import json
 import secrets
 import ssl
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +30,7 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
 from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, TOO_LARGE, Beside, MqttLogin, MqttSession
+from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
 from regraft.schemas.status_file import replace_file
@@ -45,7 +46,6 @@ TEND_S = 1.0
 SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
 UNDER_WAY_MAX = 500  # Messages of a durable session that are not acknowledged.
-TAKEN_MAX = 1_000  # Numbers of messages that the broker might send again.
 EVERYTHING = "#"
 FIELDS_KEPT_MAX = 1_000
 PAYLOAD_BYTES_MAX = 8 << 20  # What links carry; brokers have no such limit by default.
@@ -99,8 +99,7 @@ class MqttDoor:
         self._tasks: list[asyncio.Task[None]] = []
         self._first: asyncio.Future[None] | None = None
         self._reason = "no answer"
-        self._under_way: dict[int, bool] = {}  # Numbers of a durable session -> whether they are safe by now.
-        self._taken: OrderedDict[int, int] = OrderedDict()  # Number -> hash of what came with it last.
+        self._taken: Taken = TakenUntilSafe() if is_durable else TakenAtOnce()
 
     def _login(self, user: str, password: str, tls: ssl.SSLContext | None) -> MqttLogin:
         return MqttLogin(
@@ -231,13 +230,8 @@ class MqttDoor:
 
     def release(self, receipt: int) -> None:
         """Acknowledge a message of a durable session, or once it has come again if the broker is away."""
-        if receipt not in self._under_way:
-            return
-        if self._session.is_connected:
-            del self._under_way[receipt]
-            self._session.acknowledge(receipt)
-        else:
-            self._under_way[receipt] = True
+        if packet_id := self._taken.release(receipt, self._session.is_connected):
+            self._session.acknowledge(packet_id)
 
     async def close(self) -> None:
         """Close the door, and end its session at the broker."""
@@ -272,8 +266,7 @@ class MqttDoor:
         """Connect and subscribe; raise OSError when the broker does not let us."""
         self._is_caught_up = self._log is None
         if not await self._session.connect():
-            self._taken.clear()
-            self._under_way.clear()
+            self._taken.begin()
         # Of QoS 1 the log outlasts a cut of some seconds; with what waits in a durable session it would wait, too.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
         reporting = [TopicFilter(f"{LOG_TOPIC}#", max_qos=log_qos)] if self._api is None else []
@@ -304,15 +297,14 @@ class MqttDoor:
             if topic.startswith(LOG_TOPIC):
                 self._hear(topic, packet.payload.decode(errors="replace"))
             return True
-        receipt = packet.packet_id or 0
-        if receipt and self._is_taken(packet, receipt):
-            return self._is_safe(receipt)
         if len(packet.payload) > PAYLOAD_BYTES_MAX:
             self.counts[TOO_LARGE] += 1
             return True
-        is_safe_later = bool(receipt) and self._is_durable
-        if is_safe_later:
-            self._under_way[receipt] = False
+        packet_id = packet.packet_id or 0
+        receipt = self._taken.take(packet, packet_id) if packet_id else 0
+        if receipt is None:
+            self.counts[AGAIN] += 1
+            return self._taken.may_forget(packet_id)
         reply = packet.response_topic
         self._on_message(
             LocalMessage(
@@ -328,10 +320,10 @@ class MqttDoor:
                     packet.correlation_data,
                     packet.message_expiry_interval,
                 ),
-                receipt if is_safe_later else 0,
+                receipt,
             )
         )
-        return not is_safe_later
+        return not receipt
 
     def _hear(self, topic: str, said: str) -> None:
         if self._interest is None:
@@ -340,29 +332,6 @@ class MqttDoor:
             self._interest.hear(topic, said, time.monotonic())
         else:
             self._unheard.append((topic, said))
-
-    def _is_taken(self, packet: PublishPacket, receipt: int) -> bool:
-        """Return True if the broker sends again what has been taken, as it has not heard so."""
-        if self._is_durable:
-            if receipt in self._under_way:
-                self.counts[AGAIN] += 1
-                return True
-            return False
-        content = hash((packet.topic, packet.payload))
-        if packet.duplicate and self._taken.get(receipt) == content:
-            self.counts[AGAIN] += 1
-            return True
-        self._taken[receipt] = content
-        self._taken.move_to_end(receipt)
-        if len(self._taken) > TAKEN_MAX:
-            self._taken.popitem(last=False)
-        return False
-
-    def _is_safe(self, receipt: int) -> bool:
-        """Return True if a message that was taken may be forgotten: with a durable session once it was released."""
-        if is_safe := self._under_way.get(receipt, True):
-            self._under_way.pop(receipt, None)
-        return is_safe
 
 
 def _everything() -> TopicFilter:

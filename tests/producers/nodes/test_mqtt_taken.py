@@ -1,0 +1,60 @@
+"""What an MQTT broker sends again is taken once, and nothing is acknowledged in another's place."""
+
+from __future__ import annotations
+
+import mqtt5
+
+from regraft.producers.nodes.mqtt_taken import TAKEN_MAX, TakenAtOnce, TakenUntilSafe
+
+
+def message(payload: bytes = b"1", *, duplicate: bool = False) -> mqtt5.PublishPacket:
+    return mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1, duplicate=duplicate)
+
+
+def test_message_sent_again_is_known_by_number_content_and_mark() -> None:
+    """Any of the three alone is another message's, too."""
+    taken = TakenAtOnce()
+    assert taken.take(message(), 7) == 0
+    assert taken.take(message(duplicate=True), 7) is None
+    assert taken.take(message(), 7) == 0
+    assert taken.take(message(b"2", duplicate=True), 7) == 0
+    assert taken.take(message(b"2", duplicate=True), 8) == 0
+    taken.begin()
+    assert taken.take(message(b"2", duplicate=True), 7) == 0
+
+
+def test_what_might_be_sent_again_is_bounded() -> None:
+    """The number that came longest ago is forgotten first."""
+    taken = TakenAtOnce()
+    for number in range(1, TAKEN_MAX + 2):
+        taken.take(message(), number)
+    assert taken.take(message(duplicate=True), TAKEN_MAX + 1) is None
+    assert taken.take(message(duplicate=True), 1) == 0
+
+
+def test_message_of_a_durable_session_is_under_way_until_it_is_safe() -> None:
+    """Its number is free for another one then; while the broker is away it waits until the message comes again."""
+    taken = TakenUntilSafe()
+    first, second = taken.take(message(), 7), taken.take(message(), 8)
+    assert first
+    assert second
+    assert taken.take(message(), 7) is None
+    assert not taken.may_forget(7)
+    assert taken.release(first, True) == 7
+    assert taken.release(first, True) == 0
+    assert taken.release(second, False) == 0
+    assert taken.take(message(duplicate=True), 8) is None
+    assert taken.may_forget(8)
+    assert taken.take(message(b"2"), 8) not in (None, 0, first, second)
+
+
+def test_receipt_of_a_former_session_names_nothing() -> None:
+    """A broker that has lost the session gives its numbers to other messages, which are not safe yet."""
+    taken = TakenUntilSafe()
+    before = taken.take(message(), 7)
+    taken.begin()
+    after = taken.take(message(b"2"), 7)
+    assert before
+    assert after
+    assert taken.release(before, True) == 0
+    assert taken.release(after, True) == 7
