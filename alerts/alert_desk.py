@@ -23,7 +23,7 @@ from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.alert_message import AlertMessage
 from regraft.alerts.deliver_messages import DeliveryReport
 from regraft.alerts.findings import name_some
-from regraft.alerts.tell_alerts import Silencer, tell
+from regraft.alerts.notify_targets import Silencer, notify
 from regraft.infra.dead_letters import dead_letter
 from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
 from regraft.schemas.dead_letter import DeadLetter
@@ -86,10 +86,10 @@ class AlertDesk:
                 f"alert_{alert.status}", rule=alert.rule, subject=alert.subject, value=alert.value, text=alert.text
             )
 
-    def tell(self, now_ms: int) -> list[AlertMessage]:
+    def notify(self, now_ms: int) -> list[AlertMessage]:
         """Choose what to report now; return the messages."""
         book, engine = self._engine.book, self._engine
-        found = tell(
+        found = notify(
             list(book.alerts.values()),
             now_ms,
             self._silencer,

@@ -3,7 +3,7 @@
 In: decoded records, each once and in the order of its topic, with the time. Out: alerts that changed their status. An
 engine that is given the alerts of an earlier one, reads the last windows and events of its rules' memory again as
 *known*, and then the rest, raises and clears the same as one that was never interrupted. Notification belongs to
-:mod:`alerts.tell_alerts`.
+:mod:`alerts.notify_targets`.
 
 Time is event time: a window counts at its end, an event when it happened. Only what nobody writes (a window that does
 not come, a phase that does not end) is found by ``tick``.

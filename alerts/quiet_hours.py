@@ -1,7 +1,7 @@
 """Quiet hours: a span of each day in a time zone, in which only urgent alerts notify.
 
 In: a text like "22:00-07:00 Europe/Berlin". Out: whether a moment lies in it. Notification at their end belongs to
-:mod:`alerts.tell_alerts`.
+:mod:`alerts.notify_targets`.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class InputReader:
         try:
             self._assign(now_ms)
         except KafkaException as error:
-            self._tell(str(error))
+            self._report(str(error))
             return False
         self._is_assigned = True
         return True
@@ -161,7 +161,7 @@ class InputReader:
         try:
             messages = self._consumer.consume(RECORDS_PER_POLL_MAX, timeout=0)
         except KafkaException as error:
-            self._tell(str(error))
+            self._report(str(error))
             return []
         found = [self._taken(message) for message in messages]
         return [record for record in found if record is not None]
@@ -195,7 +195,7 @@ class InputReader:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._unread.discard(place)
             else:
-                self._tell(error.str())
+                self._report(error.str())
                 if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise InputGoneError(
                         f"Topic {place[0]} was deleted while the alert stage was reading it: restart the stage."
@@ -267,7 +267,7 @@ class InputReader:
             raise KafkaException(found.error)
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
-    def _tell(self, reason: str) -> None:
+    def _report(self, reason: str) -> None:
         self.faults += 1
         if self.faults & (self.faults - 1) == 0:
             log.warning("alerts_read_failed", reason=reason, count=self.faults)

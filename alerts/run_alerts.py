@@ -22,11 +22,11 @@ from regraft.alerts.deliver_messages import DeliveryLimits, MessageDelivery
 from regraft.alerts.gather_windows import ROWS_WAIT_MS
 from regraft.alerts.message_senders import MessageSender
 from regraft.alerts.name_targets import name_target, name_webhook
+from regraft.alerts.notify_targets import Silencer
 from regraft.alerts.post_webhook import WebhookSender
 from regraft.alerts.read_evidence import RECORDS_PER_POLL_MAX, InputReader, Lookback, TrustedKeysChangedError
 from regraft.alerts.read_rules import RuleBook, load_rules
 from regraft.alerts.show_alerts import LiveAlerts, alerts_document
-from regraft.alerts.tell_alerts import Silencer
 from regraft.infra.serve_metrics import serve_metrics
 from regraft.infra.stack_error import StackError
 from regraft.infra.transaction_writer import WriterLostError
@@ -188,7 +188,7 @@ class AlertLoop:
         self._reader.letters.clear()
         if self._is_resumed and (changed or now_ms - self._told_ms >= TELL_MS):
             self._told_ms = now_ms
-            for message in self._desk.tell(now_ms):
+            for message in self._desk.notify(now_ms):
                 self._metrics.messages.labels(str(message.status)).inc()
         if self._is_resumed and now_ms - self._forgot_ms >= FORGET_MS:
             self._forgot_ms = now_ms

@@ -1,7 +1,7 @@
 """Weigh how much of the overlay is affected at once, so that a large fault is reported once and not a hundred times.
 
 In: a window, the alerts that stand, the brokers in maintenance. Out: findings of the one rule about it. Keeping the
-single alerts back belongs to :mod:`alerts.tell_alerts`.
+single alerts back belongs to :mod:`alerts.notify_targets`.
 """
 
 from __future__ import annotations

@@ -77,9 +77,9 @@ def _recording(brokers: int, minutes: int, rate: float, seed: int) -> Path:
         "emulator": {"workload": {"notifications_per_s": rate, "regime_change_s": minutes * 30.0}},
     }
     settings = load_settings(flags)
-    with show_progress("making the recording", minutes * 60) as tell:
+    with show_progress("making the recording", minutes * 60) as advance:
         loop = record_virtual(
-            settings, ensure_inventory(settings), minutes * 60, file, lambda second: tell("seconds", second)
+            settings, ensure_inventory(settings), minutes * 60, file, lambda second: advance("seconds", second)
         )
     ledger = loop.virtual.ledger.snapshot()
     assert ledger.lost == ledger.repeated == ledger.out_of_order == 0, ledger

@@ -86,18 +86,20 @@ def annealed(start: TreeCosts, length_s: float, rng: random.Random) -> tuple[Tre
     return best, tried
 
 
-def measure(brokers: int, budgets: list[int], anneal_s: float, seed: int, tell: Callable[[str], None]) -> list[Figure]:
+def measure(
+    brokers: int, budgets: list[int], anneal_s: float, seed: int, advance: Callable[[str], None]
+) -> list[Figure]:
     """Return the cost, the time and the gap of each way for one size."""
-    tell(f"{brokers} brokers: settling")
+    advance(f"{brokers} brokers: settling")
     start = settled_tree(brokers, seed)
     found = {"no kicks": (start.cost_per_s, 0.0)}
     for budget in budgets:
-        tell(f"{brokers} brokers: kicks of {budget:.0e} words")
+        advance(f"{brokers} brokers: kicks of {budget:.0e} words")
         begin_s = time.process_time()
         search = Search(budget, DEGREE_MAX, None)
         better = escape(start, search, random.Random(seed)) or start
         found[f"{budget:.0e} words"] = (better.cost_per_s, time.process_time() - begin_s)
-    tell(f"{brokers} brokers: annealing")
+    advance(f"{brokers} brokers: annealing")
     best, tried = annealed(start, anneal_s, random.Random(seed))
     found["annealing"] = (best.cost_per_s, anneal_s)
     least_per_s = min(cost for cost, _ in found.values())
@@ -124,10 +126,10 @@ def main() -> None:
     sizes = [int(size) for size in chosen.sizes.split(",")]
     budgets = [int(float(budget)) for budget in chosen.budgets.split(",")]
     figures: list[Figure] = []
-    with show_progress("searching", len(sizes) * (len(budgets) + 2)) as tell:
+    with show_progress("searching", len(sizes) * (len(budgets) + 2)) as advance:
         done = itertools.count()
         for size in sizes:
-            figures += measure(size, budgets, chosen.anneal_s, chosen.seed, lambda what: tell(what, next(done)))
+            figures += measure(size, budgets, chosen.anneal_s, chosen.seed, lambda what: advance(what, next(done)))
     for figure in figures:
         brokers, way = figure.where["brokers"], figure.where.get("way", "")
         print(f"{figure.name:16} {brokers:4} {way:12} {figure.value:12.3f} {figure.unit}")

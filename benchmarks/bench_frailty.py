@@ -75,12 +75,12 @@ def main() -> None:
     chosen = parser.parse_args()
     weights = [float(one) for one in chosen.weights.split(",")]
     figures: list[Figure] = []
-    with show_progress("settling overlays", len(NETWORKS) * chosen.networks) as tell:
+    with show_progress("settling overlays", len(NETWORKS) * chosen.networks) as advance:
         done = 0
         for name in NETWORKS:
             networks = []
             for number in range(chosen.networks):
-                tell(f"{name} {number + 1}", done)
+                advance(f"{name} {number + 1}", done)
                 networks.append(_network(name, chosen.brokers, chosen.seed + number))
                 done += 1
             figures += list(_figures(name, networks, weights, chosen.brokers))

@@ -70,9 +70,9 @@ def main() -> None:
     told = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     figures: list[Figure] = []
-    with show_progress("running", told.draws * len(PLANNERS)) as tell:
+    with show_progress("running", told.draws * len(PLANNERS)) as advance:
         for number, (draw, planner) in enumerate((draw, name) for draw in range(told.draws) for name in PLANNERS):
-            tell(f"draw {draw}, {planner}", number)
+            advance(f"draw {draw}, {planner}", number)
             found = run(planner, told.seed + draw, told)
             figures += [Figure(name, {"draw": draw, "planner": planner}, value, "") for name, value in found.items()]
     for planner in PLANNERS:

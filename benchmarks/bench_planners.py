@@ -32,8 +32,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     sizes = [int(size) for size in chosen.sizes.split(",")]
-    with show_progress("deciding", len(sizes) * len(PLANNERS_TIMED) * len(STARTS)) as tell:
-        figures = decision_figures(sizes, chosen.decisions, chosen.seed, tell)
+    with show_progress("deciding", len(sizes) * len(PLANNERS_TIMED) * len(STARTS)) as advance:
+        figures = decision_figures(sizes, chosen.decisions, chosen.seed, advance)
     _print_table(figures)
     if chosen.json:
         settings = {"sizes": sizes, "decisions": chosen.decisions, "window_ticks": WINDOW_TICKS}

@@ -54,8 +54,8 @@ def main() -> None:
         for seed in range(1, chosen.seeds + 1)
         for kind in chosen.kinds.split(",")
     ]
-    with show_progress("Running changes", sum(task.work_count for task in tasks)) as tell:
-        reactions = run_tasks(tasks, run_shift, Reaction, chosen.parts, tell, "changes")
+    with show_progress("Running changes", sum(task.work_count for task in tasks)) as advance:
+        reactions = run_tasks(tasks, run_shift, Reaction, chosen.parts, advance, "changes")
     figures = measured(reactions)
     before = _baseline(chosen.baseline_json) if chosen.baseline_json else []
     print_table("this version", figures, [])

@@ -64,9 +64,9 @@ def main() -> None:
     chosen = parser.parse_args()
     sizes, deaths = ([int(one) for one in told.split(",")] for told in (chosen.sizes, chosen.deaths))
     figures: list[Figure] = []
-    with show_progress("planning repairs", 2 * len(sizes)) as tell:
+    with show_progress("planning repairs", 2 * len(sizes)) as advance:
         for done, (size, draw) in enumerate((size, draw) for size in sizes for draw in (tree_scene, ring_scene)):
-            tell(f"{size} brokers", done)
+            advance(f"{size} brokers", done)
             scene = draw(size, chosen.seed)
             for count in deaths:
                 if count <= LOST_SHARE_MAX * size:

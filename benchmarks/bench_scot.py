@@ -173,12 +173,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     figures: list[Figure] = []
-    with show_progress("running", 2 * chosen.draws) as tell:
+    with show_progress("running", 2 * chosen.draws) as advance:
         for draw in range(chosen.draws):
             seed = chosen.seed + draw
             inventory = place_scot(chosen.brokers, chosen.clusters, random.Random(seed), PROCESSING_MS)
             for number, routing in enumerate(("static", "dynamic")):
-                tell(f"draw {draw}, {routing}", 2 * draw + number)
+                advance(f"draw {draw}, {routing}", 2 * draw + number)
                 found = run(inventory, seed, chosen.factor, chosen.bytes_per_ms, is_dynamic=routing == "dynamic")
                 figures += [
                     Figure(name, {"draw": draw, "routing": routing}, value, "") for name, value in found.items()

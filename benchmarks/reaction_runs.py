@@ -27,7 +27,7 @@ from regraft.controller.kinds.overlay_kind import AnyKind
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.plan_log import PlanLog
 from regraft.demo.demo_flags import demo_flags
-from regraft.experiments.run_tasks import TellWork
+from regraft.experiments.run_tasks import ReportWork
 from regraft.overlay.configuration import Configuration
 from regraft.producers.workloads.stock_settings import RegimeChange
 from regraft.schemas.plan import Plan, PlanPhase
@@ -150,7 +150,7 @@ class Reaction(msgspec.Struct, frozen=True):
     kept: tuple[KeptGain, ...] = ()
 
 
-def run_shift(task: ShiftTask, tell_work: TellWork) -> Reaction:
+def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
     """Run one change and return the outcome."""
     configure_logs(level="error")
     course = COURSES[task.kind]
@@ -171,7 +171,7 @@ def run_shift(task: ShiftTask, tell_work: TellWork) -> Reaction:
         if newest is not None and newest.is_complete and newest not in windows[-1:]:
             windows.append(newest)
         if loop.virtual.now_ms % SECOND_MS == 0:
-            tell_work(1)
+            report_work(1)
     return _reaction(task, loop, windows, kind_of(inventory, controller))
 
 

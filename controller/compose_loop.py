@@ -37,7 +37,7 @@ from regraft.controller.loop_steps.take_windows import TakeWindows
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.note_effects import CommandNotes, NotedEvents
-from regraft.controller.report.tell_refusals import RefusalTeller
+from regraft.controller.report.report_refusals import RefusalReporter
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.planner_interface import Planner
 from regraft.controller.windows.read_windows import WindowReader
@@ -63,7 +63,11 @@ def compose_loop(
     is decided by ``stopwatch_s``. ``term`` is higher than any leader's before, ``instance`` is nobody else's name.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
-    metrics, kind, teller = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalTeller(inventory.bootstrap)
+    metrics, kind, reporter = (
+        metrics or LoopMetrics(),
+        kind_of(inventory, settings),
+        RefusalReporter(inventory.bootstrap),
+    )
     state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)
@@ -75,7 +79,7 @@ def compose_loop(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(
             CarryOn(orders, reviewer, runner),
-            TakeWindows(settings, kind, windows, changes, teller, events, metrics),
+            TakeWindows(settings, kind, windows, changes, reporter, events, metrics),
             FollowMembers(settings, orders, ports.announcements, runner, events, metrics),
             *_after_windows(settings, ports, events, metrics, term),
         ),
@@ -83,7 +87,7 @@ def compose_loop(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
             PlanVerifier(settings, kind, windows, runner, events, ports.clients, reviewer.begin).verify,
             FollowReview(reviewer, situations),
-            DecideOnce(settings, planners, situations, reviewer, runner, timer, teller, events, metrics),
+            DecideOnce(settings, planners, situations, reviewer, runner, timer, reporter, events, metrics),
             # Behind the decision: neither may delay a plan that begins.
             RunShadows(situations, shadows, timer, events),
             BoundCost(settings, kind, metrics),

@@ -42,7 +42,7 @@ class InventoryWatcher:
         """Read the file if it is another one than at the last look."""
         mark = _mark_of(self._path)
         if mark is None:
-            await self._tell_fault(f"no inventory exists at {self._path} yet")
+            await self._report_fault(f"no inventory exists at {self._path} yet")
             return
         if mark == self._mark:
             return
@@ -50,13 +50,13 @@ class InventoryWatcher:
             part = await asyncio.to_thread(_map_part, self._path)
         # Whatever a foreign inventory raises, the page continues without places.
         except (InventoryError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
-            await self._tell_fault(str(error))
+            await self._report_fault(str(error))
             return
         self._mark, self._reason = mark, ""
         log.info("broker_positions_read", brokers=len(part["places"]), source=part["source"])
         await self._board.replace({"map": part})
 
-    async def _tell_fault(self, reason: str) -> None:
+    async def _report_fault(self, reason: str) -> None:
         if reason != self._reason:
             log.warning("broker_positions_unknown", reason=reason)
             self._reason = reason

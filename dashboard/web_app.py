@@ -24,6 +24,7 @@ from regraft.dashboard.check_access import AccessCheck
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 from regraft.dashboard.dashboard_settings import DashboardSettings
 from regraft.dashboard.guard_requests import RequestGuard
+from regraft.dashboard.list_phases import phases_part
 from regraft.dashboard.live_board import LiveBoard
 from regraft.dashboard.open_pages import OpenPages
 from regraft.dashboard.operator_tokens import Operator, TokenRefusedError
@@ -32,7 +33,6 @@ from regraft.dashboard.read_view import SERIES
 from regraft.dashboard.revoked_tokens import RevokedFileError
 from regraft.dashboard.serve_sessions import add_sessions, reader_of
 from regraft.dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequest, Send
-from regraft.dashboard.tell_phases import phases_part
 from regraft.dashboard.watch_inventory import InventoryWatcher
 
 STATIC = Path(__file__).parent / "static"

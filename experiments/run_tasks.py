@@ -28,7 +28,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 POLL_S = 0.3
 
 TellDone = Callable[[str, int], None]
-TellWork = Callable[[int], None]
+ReportWork = Callable[[int], None]
 
 
 class Task(Protocol):
@@ -51,17 +51,17 @@ _work_done: Synchronized[int] | None = None
 
 def run_tasks(
     tasks: Sequence[TaskT],
-    run_task: Callable[[TaskT, TellWork], ResultT],
+    run_task: Callable[[TaskT, ReportWork], ResultT],
     result_type: type[ResultT],
     parts: Path | None,
-    tell: TellDone = lambda what, done: None,
+    advance: TellDone = lambda what, done: None,
     noun: str = "networks",
 ) -> list[ResultT]:
     """Return the results of tasks, one process for each core, each with one thread.
 
     ``run_task`` is a function of a module, since it is sent to processes. ``parts`` is where finished tasks are kept
     under a name made of the task and the source code, so that a stopped run resumes, and changed code starts over; None
-    keeps nothing. ``tell(what, work_count)`` is called a few times a second, ``noun`` is what tasks are called there.
+    keeps nothing. ``advance(what, work_count)`` is called a few times a second; ``noun`` names tasks there.
     An interrupt ends the processes at once and is raised again.
     """
     kept = ((number, _read_part(parts, task, result_type)) for number, task in enumerate(tasks))
@@ -69,10 +69,10 @@ def run_tasks(
     waiting = {number: task for number, task in enumerate(tasks) if number not in results}
     done_before = sum(tasks[number].work_count for number in results)
 
-    def tell_all(work_done: int, left: Sequence[TaskT]) -> None:
-        tell(progress_text(len(waiting) - len(left), len(waiting), noun, left), done_before + work_done)
+    def report_all(work_done: int, left: Sequence[TaskT]) -> None:
+        advance(progress_text(len(waiting) - len(left), len(waiting), noun, left), done_before + work_done)
 
-    for number, result in _run_in_processes(waiting, run_task, tell_all):
+    for number, result in _run_in_processes(waiting, run_task, report_all):
         results[number] = result
         if parts is not None:
             replace_file(_part_path(parts, tasks[number]), msgspec.json.encode(result).decode())
@@ -88,7 +88,9 @@ def progress_text(done: int, total: int, noun: str, left: Sequence[Task]) -> str
 
 
 def _run_in_processes(
-    tasks: Mapping[int, TaskT], run_task: Callable[[TaskT, TellWork], ResultT], tell: Callable[[int, list[TaskT]], None]
+    tasks: Mapping[int, TaskT],
+    run_task: Callable[[TaskT, ReportWork], ResultT],
+    advance: Callable[[int, list[TaskT]], None],
 ) -> Iterator[tuple[int, ResultT]]:
     if not tasks:
         return
@@ -108,7 +110,7 @@ def _run_in_processes(
             running = set(futures)
             while running:
                 finished, running = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
-                tell(work_done.value, [tasks[number] for future, number in futures.items() if future in running])
+                advance(work_done.value, [tasks[number] for future, number in futures.items() if future in running])
                 for future in finished:
                     yield futures[future], future.result()
         except BaseException:
@@ -133,11 +135,11 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _work(run_task: Callable[[TaskT, TellWork], ResultT], task: TaskT) -> ResultT:
-    return run_task(task, _tell_work)
+def _work(run_task: Callable[[TaskT, ReportWork], ResultT], task: TaskT) -> ResultT:
+    return run_task(task, _report_work)
 
 
-def _tell_work(count: int) -> None:
+def _report_work(count: int) -> None:
     if _work_done is not None:
         with _work_done.get_lock():
             _work_done.value += count

@@ -36,6 +36,6 @@ def is_disk_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def tell_disk_full(error: OSError) -> str:
+def describe_full_disk(error: OSError) -> str:
     """Return the sentence for a user whose write failed for lack of space."""
     return f"The disk of {error.filename or 'the run directory'} is full: free some space and start again."

@@ -22,7 +22,7 @@ from regraft.infra.compare_topics import durability_note
 from regraft.infra.create_topics import count_brokers
 from regraft.infra.fetch_jars import check_jars, jar_dir, read_lock
 from regraft.infra.find_cache import find_cache, find_checkout
-from regraft.infra.find_extras import missing_extras, tell_missing
+from regraft.infra.find_extras import describe_missing, missing_extras
 from regraft.infra.find_java import NoJavaError, find_java
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.read_clocks import read_clock_offsets_ms
@@ -113,7 +113,7 @@ def _extras() -> Finding:
     """Outside a checkout there is no lock to compare with; what the whole loop needs may be missing."""
     if missing := missing_extras(LOOP_EXTRAS):
         to_do = "A stage alone may not need them."
-        return Finding("packages", FindingStatus.WARN, tell_missing("The whole loop", missing), to_do)
+        return Finding("packages", FindingStatus.WARN, describe_missing("The whole loop", missing), to_do)
     return Finding("packages", FindingStatus.OK, "installed outside a checkout: there is no lock to compare with")
 
 

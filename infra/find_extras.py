@@ -31,7 +31,7 @@ def missing_extras(names: Sequence[str]) -> list[str]:
 def need_extras(what: str, *names: str) -> None:
     """Raise StackError where ``what``, a command, needs extras that are not installed."""
     if missing := missing_extras(names):
-        raise StackError(tell_missing(what, missing))
+        raise StackError(describe_missing(what, missing))
 
 
 def extra_of(module: str) -> str | None:
@@ -40,7 +40,7 @@ def extra_of(module: str) -> str | None:
     return next((name for name, modules in EXTRAS.items() if root in modules), None)
 
 
-def tell_missing(what: str, extras: Sequence[str]) -> str:
+def describe_missing(what: str, extras: Sequence[str]) -> str:
     """Return the sentence that says what is missing and how to get it."""
     names = ",".join(extras)
     return f"{what} needs packages that are not installed: run `pip install 'regraft[{names}]'`."

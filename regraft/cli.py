@@ -350,8 +350,8 @@ _register()
 
 def main() -> None:
     """Run the command line; faults that a user can fix print one sentence each, without a traceback."""
-    from regraft.infra.check_disk import is_disk_full, tell_disk_full
-    from regraft.infra.find_extras import extra_of, tell_missing
+    from regraft.infra.check_disk import describe_full_disk, is_disk_full
+    from regraft.infra.find_extras import describe_missing, extra_of
     from regraft.infra.stack_error import StackError
     from regraft.schemas.remote_registry import RegistryError
     from regraft.settings.run_settings import SettingsError
@@ -369,10 +369,10 @@ def main() -> None:
         extra = extra_of(error.name or "")
         if extra is None:
             raise
-        typer.echo(tell_missing("This command", [extra]), err=True)
+        typer.echo(describe_missing("This command", [extra]), err=True)
         sys.exit(EXIT_FAILED)
     except OSError as error:
         if not is_disk_full(error):
             raise
-        typer.echo(tell_disk_full(error), err=True)
+        typer.echo(describe_full_disk(error), err=True)
         sys.exit(EXIT_FAILED)

@@ -33,7 +33,7 @@ from regraft.streaming.keep_dead_letters import DeadLetterKeeper, offsets_of, re
 from regraft.streaming.measure_backlog import batch_records_max, records_behind, topics_anew
 from regraft.streaming.open_checkpoint import CheckpointMismatchError, open_checkpoint, set_aside
 from regraft.streaming.pace_batches import BatchHold
-from regraft.streaming.size_job import tell_size
+from regraft.streaming.size_job import log_size
 from regraft.streaming.source_topics import Offsets, known_brokers, source_topics, topics_of
 from regraft.streaming.streaming_settings import StreamingSettings
 from regraft.streaming.watch_members import MemberWatcher
@@ -99,7 +99,7 @@ def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Ev
     except OSError as error:
         raise unwritable(error, settings) from error
     metrics, health, heap = JobMetrics(), JobHealth(settings.silence_ms_max / 1_000), heap_of(spark)
-    tell_size(settings, len(known_brokers(settings)), batch_records_max(settings), heaps_of(spark))
+    log_size(settings, len(known_brokers(settings)), batch_records_max(settings), heaps_of(spark))
     with ExitStack() as held:
         if settings.metrics_port is not None:
             held.enter_context(serve_metrics(metrics.registry, settings.metrics_host, settings.metrics_port, health))
@@ -275,7 +275,7 @@ class _Job:
     def _take(self, progress: StreamingQueryProgress) -> None:
         status, self._is_repeating = self.status, False
         status.batch_id, status.batch_time_ms = progress.batchId, batch_began_ms(progress)
-        self._tell_closed(status.batch_time_ms)
+        self._log_closed(status.batch_time_ms)
         observed = counts_of(progress)
         status.records += observed.get("records", 0)
         status.cells += observed.get("cells", 0)
@@ -290,7 +290,7 @@ class _Job:
         if end is not None:
             start = offsets_of(str(source.startOffset))
             try:
-                self._tell_losses(start or {}, end, observed.get("records", 0))
+                self._report_losses(start or {}, end, observed.get("records", 0))
                 kept = self._letters.keep(start, end, observed.get("dead", 0), status.batch_time_ms)
                 status.dead_letters += kept
                 self._metrics.dead_letters.inc(kept)
@@ -302,7 +302,7 @@ class _Job:
         if self._status_file is not None:
             self._status_file.write(asdict(status))
 
-    def _tell_closed(self, began_ms: int) -> None:
+    def _log_closed(self, began_ms: int) -> None:
         """Log when the windows of a micro-batch that began at a time were closed."""
         if self._closed is None:
             return
@@ -310,7 +310,7 @@ class _Job:
         told = {"window_ends_ms": [each.window.end_ms for each in batch.windows[-10:]], "began_ms": began_ms}
         log.info("windows_closed", **told, rows_ms=rows_ms, markers_ms=markers_ms, settle_ms=batch.reports[0].settle_ms)
 
-    def _tell_losses(self, start: Offsets, end: Offsets, records: int) -> None:
+    def _report_losses(self, start: Offsets, end: Offsets, records: int) -> None:
         """Report what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
         check_same_topics(start, end)
         missing = sum(end.get(place, offset) - offset for place, offset in start.items()) - records

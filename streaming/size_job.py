@@ -56,7 +56,7 @@ def sized(settings: StreamingSettings, brokers: int, shards_kept: int | None = N
     return replace(settings, shards=shards, read_partitions_min=settings.read_partitions_min or shards)
 
 
-def tell_size(settings: StreamingSettings, brokers: int, records_max: int, heaps: dict[str, str]) -> None:
+def log_size(settings: StreamingSettings, brokers: int, records_max: int, heaps: dict[str, str]) -> None:
     """Log what a job that starts has, and where the rule has other shards than its checkpoint or the settings."""
     log.info(
         "job_sized",

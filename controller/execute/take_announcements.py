@@ -64,12 +64,12 @@ class AnnouncementTaker:
         for broker, one in list(self._waiting.items()):
             if now_ms - one.heard_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
                 del self._waiting[broker]
-                self._tell_over(one, state.fleet, now_ms)
+                self._report_over(one, state.fleet, now_ms)
         admitted = self._admit(state.fleet)
         for one in self._waiting.values():
             if not one.is_told:
                 one.is_told = True
-                self._tell(one.announcement.broker, _asks(one, self._to_do(one, state.fleet)), now_ms)
+                self._report(one.announcement.broker, _asks(one, self._to_do(one, state.fleet)), now_ms)
         shown = tuple(self._shown(one, state.fleet) for _, one in sorted(self._waiting.items()))
         state.is_changed |= shown != state.announced
         state.announced = shown
@@ -85,19 +85,19 @@ class AnnouncementTaker:
             if not known.is_contested:
                 known.is_contested = True
                 told = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is accepted"
-                self._tell(broker, told, now_ms, Severity.WARNING)
+                self._report(broker, told, now_ms, Severity.WARNING)
             return "contested"
         if known is not None:
             known.announcement, known.heard_ms = announcement, now_ms
             return "repeated"
         if Counter(one.agent for one in self._waiting.values())[agent] >= self._settings.announced_max:
-            self._tell_crowded(announcement, now_ms)
+            self._report_crowded(announcement, now_ms)
             return "too_many"
         self._crowded.discard(agent)
         self._waiting[broker] = _Waiting(announcement, now_ms, now_ms)
         return "noted"
 
-    def _tell_crowded(self, announcement: Announcement, now_ms: int) -> None:
+    def _report_crowded(self, announcement: Announcement, now_ms: int) -> None:
         agent = announcement.facts.agent
         if agent in self._crowded:
             return
@@ -107,7 +107,7 @@ class AnnouncementTaker:
             f"{agent!r} wait to be "
             "let in, as many as members.announced_max; add some, or stop the process that announces them"
         )
-        self._tell(announcement.broker, text, now_ms, Severity.WARNING)
+        self._report(announcement.broker, text, now_ms, Severity.WARNING)
 
     def _admit(self, fleet: FleetView) -> list[Announcement]:
         """Take out of the waiting who becomes a member by the settings, oldest first."""
@@ -146,14 +146,14 @@ class AnnouncementTaker:
             address=facts.address,
         )
 
-    def _tell_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
+    def _report_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
         """Report that a broker that was reported as asking is gone; for a member its record suffices."""
         broker = one.announcement.broker
         if one.is_told and may_ask(fleet.members.get(broker)):
             text = f"{broker} no longer asks to join: it has not been announced for {STANDS_MS / 60_000:g} minutes"
-            self._tell(broker, text, now_ms, details={OVER: "1"})
+            self._report(broker, text, now_ms, details={OVER: "1"})
 
-    def _tell(
+    def _report(
         self,
         broker: str,
         text: str,

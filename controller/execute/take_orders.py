@@ -54,7 +54,7 @@ class OrderTaker:
                 self._audit.keep(given.entry(outcome, against, now_ms))
                 refused_count += outcome is AuditOutcome.REFUSED
                 if refused_count <= TOLD_MAX:
-                    self._tell(given, against, now_ms)
+                    self._report(given, against, now_ms)
         if refused_count > TOLD_MAX:
             text = (
                 f"{refused_count - TOLD_MAX} more orders were refused at the same time: `regraft audit` lists them all"
@@ -115,7 +115,7 @@ class OrderTaker:
         self._open.append(given)
         return "", AuditOutcome.ACCEPTED
 
-    def _tell(self, given: GivenOrder, against: str, now_ms: int) -> None:
+    def _report(self, given: GivenOrder, against: str, now_ms: int) -> None:
         kind = EventKind.ORDER_REFUSED if against else EventKind.ORDER_TAKEN
         severity = Severity.WARNING if against else Severity.INFO
         order = given.order

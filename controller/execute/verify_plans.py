@@ -110,15 +110,15 @@ class PlanVerifier:
             if self._runner.is_busy:
                 return  # The next plan is under way: this one is rolled back if that one is aborted.
             self._verified = {plan.plan: found}
-            self._tell_missed(plan, found, "it is rolled back", now_ms)
+            self._report_missed(plan, found, "it is rolled back", now_ms)
             came = self._clients.came_from
             self._begin(plan_undoing(plan, before, after, plan_log.epoch_next, found, windows[-1], came), now_ms)
             state.has_begun = True
             return
         if is_worse:
-            self._tell_missed(plan, found, f"{followed_by.plan} followed, so the planners decide what to do", now_ms)
+            self._report_missed(plan, found, f"{followed_by.plan} followed, so the planners decide what to do", now_ms)
         elif is_to_save and found.is_missed:
-            self._tell_missed(plan, found, "it is kept", now_ms)
+            self._report_missed(plan, found, "it is kept", now_ms)
         gains = observed_gains_per_s(plan, before, windows, kind, moved)
         observed = zip(plan.proposals, gains, strict=True)
         proposals = tuple(msgspec.structs.replace(one, gain_observed_per_s=gain) for one, gain in observed)
@@ -135,6 +135,6 @@ class PlanVerifier:
         event = AdaptationEvent(plan.plan, EventKind.PLAN_COMPLETED, Severity.INFO, now_ms, text, plan.plan)
         self._runner.add([PersistPlan(completed), EmitEvent(event)])
 
-    def _tell_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
+    def _report_missed(self, plan: Plan, found: Verification, outcome: str, now_ms: int) -> None:
         text = f"{plan.plan}: {found.text}; {outcome}"
         self._events.emit(AdaptationEvent(plan.plan, EventKind.GAIN_MISSED, Severity.WARNING, now_ms, text, plan.plan))

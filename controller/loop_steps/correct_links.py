@@ -50,13 +50,13 @@ class CorrectLinks:
             # What a restarted controller reads again has been reported.
             is_new = now_ms - window.end_ms <= self._window_age_ms_max
             if is_new:
-                self._tell_unit(now_ms)
+                self._report_unit(now_ms)
             if changed or has_estimates:
                 self._correct(state)
                 if self._settings.estimate_unmeasured:  # Measuring what nobody knew is not drift of the model.
                     changed = {pair: costs for pair, costs in changed.items() if pair in state.plan_log.present.links}
                 if is_new and changed:
-                    self._tell_links(changed, now_ms)
+                    self._report_links(changed, now_ms)
             elif is_new:
                 self._watch_drift(window, state, now_ms)
         self._metrics.links_corrected.set(len(state.fleet.measured))
@@ -86,30 +86,30 @@ class CorrectLinks:
         is_far = len(self._drifts) == DRIFT_WINDOWS and abs(drift) > limit
         if is_far and not self._is_drift_told:
             is_refitted = self._meter.refit(links)
-            self._tell(MESSAGES, _drift_text(drift, limit, is_refitted=is_refitted), now_ms)
+            self._report(MESSAGES, _drift_text(drift, limit, is_refitted=is_refitted), now_ms)
             if is_refitted:
                 self._correct(state)
         self._is_drift_told = is_far or (self._is_drift_told and abs(drift) > limit / 2)
 
-    def _tell_links(self, changed: Mapping[Link, tuple[float, float]], now_ms: int) -> None:
+    def _report_links(self, changed: Mapping[Link, tuple[float, float]], now_ms: int) -> None:
         by_factor = sorted(changed.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
         named = ", ".join(
             f"{a}-{b} {figure(before)} -> {figure(after)}" for (a, b), (before, after) in by_factor[:NAMED_MAX]
         )
         more = f" and {len(changed) - NAMED_MAX} more" if len(changed) > NAMED_MAX else ""
-        self._tell(LINKS, f"link costs have changed, by measured round trips: {named}{more}", now_ms)
+        self._report(LINKS, f"link costs have changed, by measured round trips: {named}{more}", now_ms)
 
-    def _tell_unit(self, now_ms: int) -> None:
+    def _report_unit(self, now_ms: int) -> None:
         if not self._meter.is_usable and not self._is_unit_told:
             text = (
                 f"measured links cost {self._meter.unit_factor:.3g} times what the inventory says, by the median: no "
                 "link is corrected; set controller.links.cost_per_ms to what a millisecond costs there, or to 0; or "
                 "controller.links.estimate_unmeasured, where the inventory's costs are placeholders"
             )
-            self._tell(UNIT, text, now_ms)
+            self._report(UNIT, text, now_ms)
         self._is_unit_told = not self._meter.is_usable
 
-    def _tell(self, subject: str, text: str, now_ms: int) -> None:
+    def _report(self, subject: str, text: str, now_ms: int) -> None:
         self._events.emit(AdaptationEvent(subject, EventKind.MODEL_DRIFT, Severity.WARNING, now_ms, text))
 
 

@@ -17,7 +17,7 @@ from regraft.controller.loop_state import LoopState
 from regraft.controller.loop_steps.decision_timer import ACTING, DecisionTimer
 from regraft.controller.loop_steps.find_situation import SituationFinder
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.controller.report.tell_refusals import RefusalTeller
+from regraft.controller.report.report_refusals import RefusalReporter
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.members import FleetView
 from regraft.schemas.plan import Plan
@@ -36,7 +36,7 @@ class DecideOnce:
         reviewer: PlanReviewer,
         runner: PlanRunner,
         timer: DecisionTimer,
-        teller: RefusalTeller,
+        reporter: RefusalReporter,
         events: EventSink,
         metrics: LoopMetrics,
     ) -> None:
@@ -46,7 +46,7 @@ class DecideOnce:
         self._reviewer = reviewer
         self._runner = runner
         self._timer = timer
-        self._teller = teller
+        self._teller = reporter
         self._events = events
         self._metrics = metrics
 
@@ -67,12 +67,12 @@ class DecideOnce:
         with self._timer.timed(state, ACTING, self._settings.planner):
             decision = decide_plan(situation, self._planners, state.plan_log.epoch_next, self._settings)
         state.add_decision(decision)
-        self._tell(decision, now_ms)
+        self._report(decision, now_ms)
         if decision.plan is not None:
             self._reviewer.begin(decision.plan, now_ms, _estimates_text(decision.plan, state.fleet))
             state.has_begun = True
 
-    def _tell(self, decision: Decision, now_ms: int) -> None:
+    def _report(self, decision: Decision, now_ms: int) -> None:
         if decision.state_verdict is not None:
             self._metrics.refusals.labels(decision.state_verdict).inc()
         for proposal in decision.refused:

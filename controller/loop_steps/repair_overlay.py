@@ -64,7 +64,7 @@ class RepairOverlay:
             return  # A plan under way continues without the lost, or is given up.
         lost = lost_brokers(plan_log, state.fleet)
         if held := self._held(lost, state, now_ms):
-            self._tell(f"repair of {', '.join(sorted(lost))} waits: {held}" if lost else "", now_ms)
+            self._report(f"repair of {', '.join(sorted(lost))} waits: {held}" if lost else "", now_ms)
             return
         to_join = self._to_join(state)
         self._installer.ask(to_join, plan_log, now_ms)
@@ -151,7 +151,7 @@ class RepairOverlay:
         try:
             repair = self._kind.repaired(self._placed(present, windows), task)
         except ValueError as fault:
-            self._tell(
+            self._report(
                 f"no overlay is possible without {', '.join(sorted(change.lost | change.left))}: {fault}", now_ms
             )
             return
@@ -181,7 +181,7 @@ class RepairOverlay:
         seen = tuple(window.over(present.brokers) for window in windows)
         return self._kind.with_homes(present, seen) if seen else present
 
-    def _tell(self, text: str, now_ms: int) -> None:
+    def _report(self, text: str, now_ms: int) -> None:
         """Report once why nothing is done."""
         if text and text != self._told:
             self._events.emit(AdaptationEvent("members", EventKind.REPAIR_WAITS, Severity.CRITICAL, now_ms, text))

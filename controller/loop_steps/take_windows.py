@@ -17,8 +17,8 @@ from regraft.controller.loop_steps.watch_caps import WatchCaps
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
 from regraft.controller.loop_steps.watch_idle import WatchIdle
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.report.report_refusals import RefusalReporter
 from regraft.controller.report.set_metrics import set_costs
-from regraft.controller.report.tell_refusals import RefusalTeller
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlays_in_window import overlays_in
 from regraft.controller.windows.read_windows import WindowReader
@@ -34,7 +34,7 @@ class TakeWindows:
         kind: AnyKind,
         windows: WindowReader,
         changes: ChangeWatch,
-        teller: RefusalTeller,
+        reporter: RefusalReporter,
         events: EventSink,
         metrics: LoopMetrics,
     ) -> None:
@@ -42,7 +42,7 @@ class TakeWindows:
         self._kind = kind
         self._windows = windows
         self._changes = changes
-        self._teller = teller
+        self._teller = reporter
         self._events = events
         self._metrics = metrics
         self._watches = WatchIdle(settings, kind, events), WatchCaps(settings, events)

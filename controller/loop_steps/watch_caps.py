@@ -47,12 +47,14 @@ class WatchCaps:
                 continue  # A restarted controller reads old windows again.
             if self._above_for[broker] >= WINDOWS_IN_A_ROW and broker not in self._told:
                 self._told.add(broker)
-                self._tell(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=False)
+                self._report(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=False)
             elif self._within_for[broker] >= WINDOWS_IN_A_ROW and broker in self._told:
                 self._told.remove(broker)
-                self._tell(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=True)
+                self._report(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=True)
 
-    def _tell(self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, *, is_over: bool) -> None:
+    def _report(
+        self, broker: str, passed_per_s: float, cap_per_s: float, window: ClosedWindow, *, is_over: bool
+    ) -> None:
         passes = f"{broker} passes {figure(passed_per_s)} notifications/s, its limit is {figure(cap_per_s)}"
         what_to_do = "--planner pack_drop moves subscribers away, `regraft maintain --evacuate` does so by order"
         text = f"{passes}: below it again" if is_over else f"{passes} (load_max_per_s): {what_to_do}"

@@ -48,7 +48,7 @@ class AnnouncementReader(TopicReader[Announcement]):
         try:
             return names_found(self._consumer, ANNOUNCEMENTS, self._plans.topics.namespace, CALL_S)
         except KafkaException as error:
-            self._tell_fault(str(error))
+            self._report_fault(str(error))
             return []
 
     def _fault(self, name: str, announcement: Announcement) -> str:

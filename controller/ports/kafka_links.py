@@ -118,7 +118,7 @@ class TopicReader(Generic[Record]):
         try:
             found = self._consumer.consume(count_max, timeout=0)
         except KafkaException as failure:
-            self._tell_fault(str(failure))
+            self._report_fault(str(failure))
             return []
         for message in found:
             if (error := message.error()) is not None:
@@ -148,7 +148,7 @@ class TopicReader(Generic[Record]):
             if found.error is not None:
                 raise KafkaException(found.error)
         except KafkaException as error:
-            self._tell_fault(str(error))
+            self._report_fault(str(error))
             return None
         return max(found.offset, 0)
 
@@ -157,7 +157,7 @@ class TopicReader(Generic[Record]):
         try:
             self._consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=True)
         except KafkaException as error:
-            self._tell_fault(str(error))
+            self._report_fault(str(error))
 
     def close(self) -> None:
         """Close the connection."""
@@ -167,7 +167,7 @@ class TopicReader(Generic[Record]):
         if error.code() == KafkaError._PARTITION_EOF:
             self._unread.discard(place)
             return
-        self._tell_fault(error.str())
+        self._report_fault(error.str())
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             # The topic was deleted under us: find it again once it is there, records read twice change nothing.
             self.begin_again()
@@ -180,7 +180,7 @@ class TopicReader(Generic[Record]):
             starts = [start for topic in self.record_types for start in self._starts(topic)]
             self._consumer.assign(starts)
         except KafkaException as error:
-            self._tell_fault(str(error))
+            self._report_fault(str(error))
             return False
         self._unread = {(start.topic, start.partition) for start in starts}
         self._assigned = True
@@ -197,7 +197,7 @@ class TopicReader(Generic[Record]):
                 starts = self._starts(topic)
                 self._consumer.incremental_assign(starts)
             except KafkaException as error:
-                self._tell_fault(f"{topic}: {error}")
+                self._report_fault(f"{topic}: {error}")
                 continue
             self._unread |= {(start.topic, start.partition) for start in starts}
             self.record_types = {**self.record_types, topic: self._awaited.pop(topic)}
@@ -219,7 +219,7 @@ class TopicReader(Generic[Record]):
                 start.offset = end
         return starts
 
-    def _tell_fault(self, reason: str) -> None:
+    def _report_fault(self, reason: str) -> None:
         self._faults += 1
         if self._faults & (self._faults - 1) == 0:
             log.warning("kafka_read_failed", topics=list(self.record_types), reason=reason, count=self._faults)

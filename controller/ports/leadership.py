@@ -91,7 +91,7 @@ class Leadership:
             return
         for message in messages:
             if (error := message.error()) is not None:
-                self._tell(error)
+                self._report(error)
         for term in self._terms.poll():
             if term.term >= self.newest.term:
                 self.newest = term
@@ -173,7 +173,7 @@ class Leadership:
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._is_chosen = self._is_chosen and not partitions
 
-    def _tell(self, error: KafkaError) -> None:
+    def _report(self, error: KafkaError) -> None:
         if error.code() == KafkaError.INVALID_SESSION_TIMEOUT:
             raise SessionRefusedError(
                 f"Kafka does not allow a session of {self._session_ms} ms: set controller.session_ms between its "

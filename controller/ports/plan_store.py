@@ -142,7 +142,7 @@ class KafkaPlanStore:
     def ask_sample(self, request: SampleRequest) -> None:
         """Send a request with the next transaction."""
         if self._can_ask:
-            self._tell(self._names[SAMPLING], SAMPLING_KEY, request)
+            self._report(self._names[SAMPLING], SAMPLING_KEY, request)
 
     def _read(self, topic: Topic, record_type: type[Record]) -> list[Record] | None:
         try:
@@ -165,11 +165,11 @@ class KafkaPlanStore:
 
     def emit(self, event: AdaptationEvent) -> None:
         """Send an event with the next transaction."""
-        self._tell(self._names[EVENTS], event.subject, event)
+        self._report(self._names[EVENTS], event.subject, event)
 
     def keep(self, entry: AuditEntry) -> None:
         """Send the outcome of an order with the next transaction."""
-        self._tell(self._names[AUDIT], entry.subject, entry)
+        self._report(self._names[AUDIT], entry.subject, entry)
 
     def forget(self, plan: str) -> None:
         """Write the plan's tombstone with the next transaction."""
@@ -191,7 +191,7 @@ class KafkaPlanStore:
             log.debug("events_not_sent", reason=str(error))
         self._writer.close()
 
-    def _tell(self, name: str, key: str, record: msgspec.Struct) -> None:
+    def _report(self, name: str, key: str, record: msgspec.Struct) -> None:
         if len(self._told) < TOLD_WAITING_MAX:
             self._told.append((name, key, record))
         else:

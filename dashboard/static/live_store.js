@@ -112,11 +112,11 @@ export class LiveStore {
   }
 
   _mark(name) {
-    if (!this._changed.size) requestAnimationFrame(() => this._tell());
+    if (!this._changed.size) requestAnimationFrame(() => this._report());
     this._changed.add(name);
   }
 
-  _tell() {
+  _report() {
     const changed = this._changed;
     this._changed = new Set();
     for (const [show, names] of this._wanted) {

@@ -69,7 +69,7 @@ class Chart {
       this._hasMarkKey ? element("span", {}, element("i", { class: "key mark" }), "plan committed") : null,
       element("span", {}, element("i", { class: "key broken" }), "incomplete window"),
     ]);
-    this._tell(this._plot);
+    this._report(this._plot);
   }
 
   resize() {
@@ -93,7 +93,7 @@ class Chart {
       series: [{}, ...built.lines.map((line) => ({
         label: line.name, stroke: colour(line.colour), width: line.width ?? 1.5, dash: line.dash, fill: line.fill ? `${colour(line.colour)}22` : undefined, points: { show: false }, spanGaps: false,
       }))],
-      hooks: { drawClear: [(plot) => this._drawBroken(plot, colour("--removed"))], draw: [(plot) => this._drawMarks(plot, colour)], setCursor: [(plot) => this._tell(plot)] },
+      hooks: { drawClear: [(plot) => this._drawBroken(plot, colour("--removed"))], draw: [(plot) => this._drawMarks(plot, colour)], setCursor: [(plot) => this._report(plot)] },
     }, [[]], this._frame);
   }
 
@@ -139,7 +139,7 @@ class Chart {
   }
 
   // In the legend: what the curves say under the cursor.
-  _tell(plot) {
+  _report(plot) {
     const at = plot.cursor.idx;
     this._legend.querySelectorAll(".at-cursor").forEach((place, number) => {
       place.textContent = at === null || at === undefined ? "" : amount(plot.data[number + 1]?.[at]);

@@ -193,7 +193,7 @@ class CountedRing:
         return self.ring.brokers[int(self.rng.integers(len(self.ring.brokers)))]
 
 
-def run_protocol(task: ProtocolTask, tell_work: Callable[[int], None] = lambda count: None) -> list[Figure]:
+def run_protocol(task: ProtocolTask, report_work: Callable[[int], None] = lambda count: None) -> list[Figure]:
     """Return the counts of one ring, one reassignment after the other; then users move."""
     ring = CountedRing(task, random_of(task.seed, task.draw, f"protocol {task.brokers} {task.topics}"))
     figures: list[Figure] = []
@@ -218,7 +218,7 @@ def run_protocol(task: ProtocolTask, tell_work: Callable[[int], None] = lambda c
             Figure("protocol_bound", where, total, "messages"),
         ]
     figures += _user_figures(task, ring)
-    tell_work(task.work_count)
+    report_work(task.work_count)
     return figures
 
 

@@ -47,7 +47,7 @@ class ClusterTask(msgspec.Struct, frozen=True, tag="clusters"):
         return round(self.duration_h) * len(self.clusters) * len(self.load_weights)
 
 
-def run_clusters(task: ClusterTask, tell_work: Callable[[int], None]) -> list[Figure]:
+def run_clusters(task: ClusterTask, report_work: Callable[[int], None]) -> list[Figure]:
     """Return the samples of one draw."""
     model = PoissonTask(
         task.seed, task.draw, task.pattern, task.changes_per_user_h, 0, 0.0, task.duration_h, 0.0,
@@ -79,5 +79,5 @@ def run_clusters(task: ClusterTask, tell_work: Callable[[int], None]) -> list[Fi
                 Figure("handovers_per_h", here, found.handovers / task.duration_h, "1/h"),
                 Figure("management_per_h", here, found.management_messages / task.duration_h, "messages/h"),
             ]
-            tell_work(round(task.duration_h))
+            report_work(round(task.duration_h))
     return samples

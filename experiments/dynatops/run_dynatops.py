@@ -27,18 +27,18 @@ class TaskResult(msgspec.Struct, frozen=True):
     samples: list[Figure]
 
 
-def run_task(task: Task, tell_work: Callable[[int], None] = lambda count: None) -> TaskResult:
-    """Return the samples of a task; ``tell_work`` is called with work as it is done."""
+def run_task(task: Task, report_work: Callable[[int], None] = lambda count: None) -> TaskResult:
+    """Return the samples of a task; ``report_work`` is called with work as it is done."""
     match task:
         case PoissonTask():
-            return TaskResult(run_poisson(task, tell_work))
+            return TaskResult(run_poisson(task, report_work))
         case ClusterTask():
-            return TaskResult(run_clusters(task, tell_work))
+            return TaskResult(run_clusters(task, report_work))
         case LocationTask():
-            return TaskResult(run_location(task, tell_work))
+            return TaskResult(run_location(task, report_work))
         case LocationUsersTask():
-            return TaskResult(run_location_users(task, tell_work))
+            return TaskResult(run_location_users(task, report_work))
         case PatternTask():
-            return TaskResult(run_patterns(task, tell_work))
+            return TaskResult(run_patterns(task, report_work))
         case ProtocolTask():
-            return TaskResult(run_protocol(task, tell_work))
+            return TaskResult(run_protocol(task, report_work))

@@ -40,7 +40,7 @@ from regraft.experiments.dynatops.watch_systems import (
 )
 from regraft.infra.measured_figures import Figure
 
-TellWork = Callable[[int], None]
+ReportWork = Callable[[int], None]
 
 MEASURES = 12  # How often a run is measured.
 WORK_CELLS = 20  # Cells of a grid for which a run of one kind of homes takes as long as an hour of the Poisson model.
@@ -96,7 +96,7 @@ class LocationTask(msgspec.Struct, frozen=True, tag="location"):
         }  # fmt: skip
 
 
-def run_location(task: LocationTask, tell_work: TellWork) -> list[Figure]:
+def run_location(task: LocationTask, report_work: ReportWork) -> list[Figure]:
     """Return the samples of one draw."""
     setting = draw_location_setting(task.seed, task.draw, task.rows, task.columns, task.data)
     others: dict[Name, SystemTotals] = {}
@@ -114,7 +114,7 @@ def run_location(task: LocationTask, tell_work: TellWork) -> list[Figure]:
             systems = other_systems(task.seed, task.draw, setting, is_located=is_located)
             systems |= _rings(task, setting) if is_located else {}
             others |= {(system, name): total for system, total in _watch(task, setting, homes, systems).items()}
-            tell_work(task.homes_work)
+            report_work(task.homes_work)
         samples += total_samples(task.where, others, "ms")
     for placement in task.placements:
         homes, clusters = setting.place(placement)
@@ -135,7 +135,7 @@ def run_location(task: LocationTask, tell_work: TellWork) -> list[Figure]:
             ("ssbr", placement.name),
         )
         samples += cut_samples(where, others | totals, tuple(totals), against)
-        tell_work(task.homes_work)
+        report_work(task.homes_work)
     located = tuple((system, "located") for system in ("ssbr", "assignment"))
     return samples + cut_samples(task.where, others, located, (*OTHERS, ("chord", "located"), ("ssbr", "located")))
 

@@ -48,7 +48,7 @@ class LocationUsersTask(msgspec.Struct, frozen=True, tag="location-users"):
         return max(1, self.rows * self.columns // (4 * WORK_CELLS))
 
 
-def run_location_users(task: LocationUsersTask, tell_work: Callable[[int], None]) -> list[Figure]:
+def run_location_users(task: LocationUsersTask, report_work: Callable[[int], None]) -> list[Figure]:
     """Return the samples of one draw."""
     setting = draw_location_setting(task.seed, task.draw, task.rows, task.columns, task.data)
     where: Where = {"model": "location", "grid": f"{task.rows}x{task.columns}"}
@@ -88,7 +88,7 @@ def run_location_users(task: LocationUsersTask, tell_work: Callable[[int], None]
             samples.append(
                 Figure("user_management_per_h_cut", {**here, "against": system, "against_homes": at}, cut, "1")
             )
-        tell_work(task.homes_work)
+        report_work(task.homes_work)
     return samples
 
 

@@ -36,12 +36,12 @@ class PatternTask(msgspec.Struct, frozen=True, tag="patterns"):
         return max(1, (2 * self.brokers + self.topics) // COUNT_OF_WORK)
 
 
-def run_patterns(task: PatternTask, tell_work: Callable[[int], None]) -> list[Figure]:
+def run_patterns(task: PatternTask, report_work: Callable[[int], None]) -> list[Figure]:
     """Return the samples of one draw."""
     # Draws of one seed must not be those of the next one.
     seed = task.seed * 1_000 + task.draw
     found = cut_figures(task.brokers, task.topics, 1, seed, PATTERNS)
     if task.has_prices:
         found += net_benefit_figures(task.brokers, task.topics, 1, seed, PATTERNS, EVENTS)
-    tell_work(task.work_count)
+    report_work(task.work_count)
     return [replace(each, where={key: value for key, value in each.where.items() if key != "draws"}) for each in found]

@@ -34,7 +34,7 @@ from regraft.experiments.dynatops.watch_systems import (
 from regraft.infra.measured_figures import Figure
 from regraft.overlay.user_clusters import UserClusters
 
-TellWork = Callable[[int], None]
+ReportWork = Callable[[int], None]
 
 MEASURE_H = 5.0
 STEP_H = UPDATE_H = 1.0
@@ -94,7 +94,7 @@ class PoissonTask(msgspec.Struct, frozen=True, tag="poisson"):
         }  # fmt: skip
 
 
-def run_poisson(task: PoissonTask, tell_work: TellWork) -> list[Figure]:
+def run_poisson(task: PoissonTask, report_work: ReportWork) -> list[Figure]:
     """Return the samples of one draw."""
     changes, asked = draw_users(task)
     schedule = Schedule(MEASURE_H, task.settle_h, task.period_h)
@@ -118,13 +118,13 @@ def run_poisson(task: PoissonTask, tell_work: TellWork) -> list[Figure]:
             Figure("brokers_per_topic", here, float(steps[-1].interests.wanted.sum(axis=0).mean()), "1"),
         ]
         found = watch_systems(
-            (step.interests for step in steps), _systems(task), schedule, lambda: tell_work(round(STEP_H))
+            (step.interests for step in steps), _systems(task), schedule, lambda: report_work(round(STEP_H))
         )
         for name, total in found.items():
             totals[name, homes] = SystemTotals(
                 total.measures, total.counts, total.hours, float(users.exchange_messages)
             )
-    totals |= _connected(task, changes, UserHomes(asked), tell_work)
+    totals |= _connected(task, changes, UserHomes(asked), report_work)
     samples += _user_cuts(task, samples)
     return samples + total_samples(task.where, totals, "hops") + cut_samples(task.where, totals, SUBJECTS, AGAINST)
 
@@ -149,7 +149,7 @@ def _systems(task: PoissonTask) -> dict[str, System]:
 
 
 def _connected(
-    task: PoissonTask, changes: UserChanges, homes: UserHomes, tell_work: TellWork
+    task: PoissonTask, changes: UserChanges, homes: UserHomes, report_work: ReportWork
 ) -> dict[Name, SystemTotals]:
     """Return what TCO came to in its hours."""
     if not task.connected_h:
@@ -161,7 +161,7 @@ def _connected(
         (step.interests for step in steps),
         {"tco": ConnectedSystem(random_of(task.seed, task.draw, "tco"))},
         schedule,
-        lambda: tell_work(CONNECTED_WORK),
+        lambda: report_work(CONNECTED_WORK),
     )
     return {("tco", "static"): found["tco"]}
 

@@ -102,7 +102,7 @@ def all_tasks(size: Size, seed: int, data: Path | None = None) -> list[MincostTa
     ]
 
 
-def run_task(task: MincostTask, tell_work: Callable[[int], None] = lambda count: None) -> TaskResult:
+def run_task(task: MincostTask, report_work: Callable[[int], None] = lambda count: None) -> TaskResult:
     """Return the samples of a network: costs against random packing, times, how far from the bound."""
     setting = task.setting
     drawn = np.random.default_rng([task.seed, task.draw, setting.users, setting.brokers])
@@ -132,7 +132,7 @@ def run_task(task: MincostTask, tell_work: Callable[[int], None] = lambda count:
     if setting.users <= MIGRATING_USERS_MAX:
         samples += _migrated(task, instance, costs)
     samples.append(Figure("random_cost", where, costs["random"].cost_per_s, "1/s"))
-    tell_work(task.work_count)
+    report_work(task.work_count)
     return TaskResult(samples)
 
 

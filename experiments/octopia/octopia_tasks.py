@@ -141,12 +141,12 @@ def all_tasks(size: Size, seed: int, quotes: str = "", delays: str = "") -> list
     ]
 
 
-def run_task(task: OctopiaTask, tell_work: Callable[[int], None] = lambda count: None) -> TaskResult:
+def run_task(task: OctopiaTask, report_work: Callable[[int], None] = lambda count: None) -> TaskResult:
     """Return the samples of a run."""
     overlay = paper_overlay()
     rng = random.Random(f"octopia {task.seed} {task.draw}")
     samples = count_samples(overlay, task.delays, rng) if task.routing == "count" else _run(task, overlay, rng)
-    tell_work(1)
+    report_work(1)
     return TaskResult(samples)
 
 

@@ -33,25 +33,25 @@ SECOND_MS = 1_000.0
 PLANETLAB_BYTES_PER_MS = 1_250.0
 COUNTED_WINDOWS = 5  # To decide on, and as many to measure; each as long as one on the virtual clock.
 
-TellWork = Callable[[int], None]
+ReportWork = Callable[[int], None]
 Homes = Mapping[str, str]
 Seen = tuple[Sequence[ClosedWindow], Measures]  # Windows to decide on, measures of later ones.
 
 
-def run_task(task: Task, tell_work: TellWork = lambda count: None) -> TaskResult:
-    """Return what each way of a task came to; ``tell_work`` is called with work as it is done."""
+def run_task(task: Task, report_work: ReportWork = lambda count: None) -> TaskResult:
+    """Return what each way of a task came to; ``report_work`` is called with work as it is done."""
     if task.kind in ("distributed", "triggers", "migrations"):
-        return TaskResult([], _brokers(task, tell_work))
+        return TaskResult([], _brokers(task, report_work))
     if task.kind == "sessions":
-        return TaskResult([_sessions(task, tell_work)])
+        return TaskResult([_sessions(task, report_work)])
     if task.kind == "counted":
         draws = []
         for draw in range(task.draws):
             draws.append(_place(task, _equal_brokers(), draw, _count, lambda _: None))
-            tell_work(1)
+            report_work(1)
         return TaskResult(draws)
     inventory = TESTBEDS[task.testbed](_random(task, "testbed", task.draw))
-    return TaskResult([_place(task, inventory, task.draw, _observe, tell_work)])
+    return TaskResult([_place(task, inventory, task.draw, _observe, report_work)])
 
 
 def _place(
@@ -59,7 +59,7 @@ def _place(
     inventory: Inventory,
     draw: int,
     watch: Callable[[Task, Inventory, QuoteWorkload], Callable[[Homes], Seen]],
-    tell_work: TellWork,
+    report_work: ReportWork,
 ) -> Draw:
     """Place the publishers of one workload in each way; placements that several ways come to are watched once."""
     workload = _workload(task, inventory, draw)
@@ -91,7 +91,7 @@ def _place(
                 costs.cost_at_per_s(homes),
             )
         )
-        tell_work(RUN_WORK)
+        report_work(RUN_WORK)
     return Draw(outcomes, _subscribers_at(workload))
 
 
@@ -117,11 +117,11 @@ def _count(task: Task, inventory: Inventory, workload: QuoteWorkload) -> Callabl
     return look
 
 
-def _brokers(task: Task, tell_work: TellWork) -> list[Figure]:
+def _brokers(task: Task, report_work: ReportWork) -> list[Figure]:
     """Return what brokers did by themselves."""
     if task.kind == "migrations":
         figures = migration_figures(task.interested_brokers, task.seed, task.draws)
-        tell_work(task.work_count)
+        report_work(task.work_count)
         return figures
     variants = VARIANTS if task.kind == "distributed" else {STATIC: None, **TRIGGERS}
     wanted = Comparison(
@@ -135,13 +135,13 @@ def _brokers(task: Task, tell_work: TellWork) -> list[Figure]:
 
     def advance(_: str, done: int) -> None:
         nonlocal told
-        tell_work(BROKERS_WORK * (done - told))
+        report_work(BROKERS_WORK * (done - told))
         told = done
 
     return distributed_figures(wanted, task.seed, advance)
 
 
-def _sessions(task: Task, tell_work: TellWork) -> Draw:
+def _sessions(task: Task, report_work: ReportWork) -> Draw:
     inventory = TESTBEDS[task.testbed](_random(task, "testbed", task.draw))
     workload = _workload(task, inventory, task.draw)
     outcomes = []
@@ -149,7 +149,7 @@ def _sessions(task: Task, tell_work: TellWork) -> Draw:
         for name in task.ways:
             rng = _random(task, f"{name} {length}", task.draw)
             outcomes.append(session_outcome(name, length, task, inventory, workload, rng))
-        tell_work(1)
+        report_work(1)
     return Draw(outcomes, _subscribers_at(workload))
 
 

@@ -140,7 +140,7 @@ class DistributedOverlay(CachedOverlay):
         self._is_running = True
         self._under_way = 0  # Messages of the protocol that have not arrived.
         self.queue = ExchangeQueue(
-            self.virtual, self.executor, inventory, self.settings, self.tally, self._tell_rejected
+            self.virtual, self.executor, inventory, self.settings, self.tally, self._report_rejected
         )
         self.brokers = {
             name: DistributedBroker(name, float(cost), self.settings, self.caches[name], self._meter(name))
@@ -219,7 +219,7 @@ class DistributedOverlay(CachedOverlay):
         self._count_direct(MessageKind.HAND_OVER, name, self.executor)
         self._after(self._message_delay_ms(name, self.executor), lambda: self.queue.hand_over(exchange))
 
-    def _tell_rejected(self, exchange: Exchange) -> None:
+    def _report_rejected(self, exchange: Exchange) -> None:
         """Notify the broker that decided; it frees the cycle."""
         decider = exchange.cycle.brokers[-1]
         self._count_direct(MessageKind.RELEASE, self.executor, decider)

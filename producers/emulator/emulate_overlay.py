@@ -43,11 +43,11 @@ from regraft.producers.emulator.emulated_parts import EmulatedBroker, Homes, Lin
 from regraft.producers.emulator.judge_losses import LifeEnd, LossJudge, passage
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.link_faults import LinkFaults
+from regraft.producers.emulator.notify_movers import notify_mover
 from regraft.producers.emulator.overlay_listeners import OverlayListener, UserListener
 from regraft.producers.emulator.publisher_clients import PublisherClients
 from regraft.producers.emulator.starting_point import StartingPoint
 from regraft.producers.emulator.subscriber_clients import SubscriberClients
-from regraft.producers.emulator.tell_moves import tell_move
 from regraft.producers.emulator.user_clients import UserClients
 from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
@@ -338,7 +338,7 @@ class EmulatedOverlay:
         for listener in self.user_listeners:
             listener.on_user_change(user, home, topics)
 
-    def _tell_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
+    def _report_result(self, broker: EmulatedBroker, result: CommandResult) -> None:
         if result.outcome in (Outcome.ACTIVATED, Outcome.RETIRED, Outcome.ABORTED):
             self._take_clients(broker, is_over=result.outcome is not Outcome.ACTIVATED)
         for listener in self.listeners:
@@ -414,7 +414,7 @@ class EmulatedOverlay:
             self._send(broker.name, effect.peer, effect.message)
             return
         if isinstance(effect, SubscriberEffect | UserEffect):
-            tell_move(effect, broker, self.subscribers, self.users, self.env.now)
+            notify_mover(effect, broker, self.subscribers, self.users, self.env.now)
             return
         match effect:
             case Deliver(notification, subscriptions):
@@ -439,7 +439,7 @@ class EmulatedOverlay:
             case PublisherTaken(publisher, connection):
                 self.publishers.take(publisher, connection, broker.name)
             case Answer(result):
-                self._tell_result(broker, result)
+                self._report_result(broker, result)
             case ClientDropped(client, connection):
                 broker.turns_away = not broker.core.takes_clients
                 self._drop_client(client, connection, may_return=not broker.turns_away)

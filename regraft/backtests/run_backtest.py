@@ -119,17 +119,23 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     tasks = [] if why_not else _closed_tasks(options, recording, settings)
     notes.append(_closed_note(why_not, tasks, settings))
     with tempfile.TemporaryDirectory(prefix="regraft-backtest-") as folder:
-        with show_progress("Reading the recording", work_count(recording), console) as tell:
+        with show_progress("Reading the recording", work_count(recording), console) as advance:
             aggregated = aggregate_recording(
-                recording, Path(folder), first_ms, end_ms, settings.streaming.window_ms, settings.streaming.bounds, tell
+                recording,
+                Path(folder),
+                first_ms,
+                end_ms,
+                settings.streaming.window_ms,
+                settings.streaming.bounds,
+                advance,
             )
         if not aggregated.windows:
             raise BacktestError([_empty_text(recording, first_ms, end_ms)])
         opened = _run_open(candidates, recording, settings, aggregated, console)
     closed: list[Outcome] = []
     if tasks:
-        with show_progress("Emulating seconds", sum(task.work_count for task in tasks), console) as tell:
-            closed = divide_work(tasks, run_closed_loop, Outcome, tell, "planners", SMALL_CLOSED_S)
+        with show_progress("Emulating seconds", sum(task.work_count for task in tasks), console) as advance:
+            closed = divide_work(tasks, run_closed_loop, Outcome, advance, "planners", SMALL_CLOSED_S)
     return Backtest(
         settings,
         (*opened, *([_bootstrap(closed[0]), *_least(closed[0])] if closed else []), *closed),
@@ -236,8 +242,8 @@ def _run_open(
             (RECORDED, settings.controller, RECORDED),
         )
     ]
-    with show_progress("Planning windows", sum(task.work_count for task in tasks), console) as tell:
-        *planned, recorded = divide_work(tasks, run_open_loop, Outcome, tell, "planners", SMALL_WINDOWS)
+    with show_progress("Planning windows", sum(task.work_count for task in tasks), console) as advance:
+        *planned, recorded = divide_work(tasks, run_open_loop, Outcome, advance, "planners", SMALL_WINDOWS)
     firsts = {point.end_ms: point.cost_bootstrap_per_s for point in recorded.points}
     planned = [_held_against(outcome, firsts) for outcome in planned]
     known = tuple(point for point in recorded.points if not math.isnan(point.cost_per_s))

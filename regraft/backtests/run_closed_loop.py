@@ -12,7 +12,7 @@ from regraft.backtests.backtest_outcome import CostPoint, DecisionTime, Deliveri
 from regraft.backtests.run_open_loop import mark_of
 from regraft.controller.controller_settings import ControllerSettings
 from regraft.controller.loop_state import COST_POINTS_MAX
-from regraft.experiments.run_tasks import TellWork
+from regraft.experiments.run_tasks import ReportWork
 from regraft.producers.emulated_kinds import EMULATED_KINDS
 from regraft.producers.emulator.ledger import LedgerSnapshot
 from regraft.producers.emulator_settings import EmulatorSettings
@@ -53,7 +53,7 @@ def longest_s(window_ms: int) -> int:
     return COST_POINTS_MAX * window_ms // SECOND_MS
 
 
-def run_closed_loop(task: ClosedLoopTask, tell_work: TellWork) -> Outcome:
+def run_closed_loop(task: ClosedLoopTask, report_work: ReportWork) -> Outcome:
     """Emulate, plan and execute; return the outcome."""
     configure_logs(level="warning")
     inventory = opened_recording(task.recording).info.inventory
@@ -67,7 +67,7 @@ def run_closed_loop(task: ClosedLoopTask, tell_work: TellWork) -> Outcome:
     )
     for _ in range(task.duration_s):
         loop.run_for(SECOND_MS)
-        tell_work(1)
+        report_work(1)
     is_settled = loop.come_to_rest()
     return _outcome(task, loop, loop.virtual.finish(), is_settled)
 

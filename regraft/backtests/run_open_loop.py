@@ -31,7 +31,7 @@ from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.windows.find_changes import ChangeFinder
 from regraft.controller.windows.measure_links import LinkMeter
 from regraft.controller.windows.read_windows import WindowReader
-from regraft.experiments.run_tasks import TellWork
+from regraft.experiments.run_tasks import ReportWork
 from regraft.infra.stack_error import StackError
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.members import FleetView
@@ -152,24 +152,24 @@ class WindowFeed:
             raise StackError(f"The recorded {plan.plan} does not fit the recorded brokers: {fault}.") from fault
 
 
-def run_open_loop(task: OpenLoopTask, tell_work: TellWork) -> Outcome:
+def run_open_loop(task: OpenLoopTask, report_work: ReportWork) -> Outcome:
     """Return what one planner would have achieved on the recording, or what its overlays cost."""
     configure_logs(level="warning")
     inventory = opened_recording(task.recording).info.inventory
     feed = WindowFeed(task, inventory)
     if task.planner == RECORDED:
-        return _measure_overlay(task, feed, inventory, tell_work)
-    return _OpenLoop(task, feed).run(tell_work)
+        return _measure_overlay(task, feed, inventory, report_work)
+    return _OpenLoop(task, feed).run(report_work)
 
 
-def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, tell_work: TellWork) -> Outcome:
+def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, report_work: ReportWork) -> Outcome:
     """Return what each window's overlay cost, NaN if no recorded plan says which it was; the bootstrap, too."""
     points: list[CostPoint] = []
     incomplete = unknown = 0
     begin_ms = end_ms = None
     kind, stride = feed.kind, -(-task.work_count // BOUNDED_WINDOWS_MAX)
     for place, (window, now_ms) in enumerate(feed.windows()):
-        tell_work(1)
+        report_work(1)
         begin_ms, end_ms = window.start_ms if begin_ms is None else begin_ms, now_ms
         overlay = feed.plan_log.configuration_of(window.epoch_max)
         incomplete += not window.is_complete
@@ -222,12 +222,12 @@ class _OpenLoop:
         self._times = _Times()
         self._plans: dict[str, tuple[Plan, int]] = {}
 
-    def run(self, tell_work: TellWork) -> Outcome:
+    def run(self, report_work: ReportWork) -> Outcome:
         """Go through all windows."""
         points, incomplete = [], 0
         shadow: ShadowPlanner | None = None
         for window, now_ms in self._feed.windows():
-            tell_work(1)
+            report_work(1)
             if shadow is None:
                 # Plans of the first window are not part of the planner's start.
                 plan_log = self._feed.plan_log

@@ -64,7 +64,7 @@ def give_order(
     return answer
 
 
-def tell_given(answer: AuditEntry | None, done: str) -> None:
+def print_answer(answer: AuditEntry | None, done: str) -> None:
     """Print what was done, or that no answer has arrived yet."""
     if answer is None:
         typer.echo(

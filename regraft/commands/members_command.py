@@ -14,7 +14,7 @@ import typer
 
 from regraft.commands.command_options import AsJson, Assignments, Bootstrap, By, Reason, SettingsFile, settings_of
 from regraft.commands.describe_broker import FactsError, facts_of, facts_text, member_row
-from regraft.commands.give_orders import EXIT_FAILED, give_order, tell_given
+from regraft.commands.give_orders import EXIT_FAILED, give_order, print_answer
 from regraft.commands.read_announced import announced_row, read_announced
 from regraft.infra.stack_error import StackError
 from regraft.schemas.member import BrokerFacts, Member, MemberState
@@ -277,7 +277,7 @@ def _order(
     refused = 0
     for broker in dict.fromkeys(brokers):
         try:
-            tell_given(give_order(settings, kind, broker, by, reason, facts=facts), done.format(broker))
+            print_answer(give_order(settings, kind, broker, by, reason, facts=facts), done.format(broker))
         except typer.Exit:
             refused += 1
     if refused:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from regraft.commands.command_options import Assignments, Bootstrap, By, Lasting, Reason, SettingsFile, settings_of
-from regraft.commands.give_orders import give_order, tell_given
+from regraft.commands.give_orders import give_order, print_answer
 from regraft.schemas.order import WHOLE_OVERLAY, OrderKind
 
 MINUTE_MS = 60_000
@@ -35,7 +35,9 @@ def pause(
     until_ms = _until_ms(reason, minutes)
     settings = settings_of(assignments, settings_file, bootstrap)
     answer = give_order(settings, OrderKind.PAUSE, WHOLE_OVERLAY, by, reason, until_ms=until_ms)
-    tell_given(answer, f"Adaptation is paused{_end(minutes)}: {reason}. `regraft resume --reason ...` ends the pause.")
+    print_answer(
+        answer, f"Adaptation is paused{_end(minutes)}: {reason}. `regraft resume --reason ...` ends the pause."
+    )
 
 
 def resume(
@@ -48,7 +50,7 @@ def resume(
     """Let the controller decide again."""
     _until_ms(reason, None)
     settings = settings_of(assignments, settings_file, bootstrap)
-    tell_given(give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason), "Adaptation resumes.")
+    print_answer(give_order(settings, OrderKind.RESUME, WHOLE_OVERLAY, by, reason), "Adaptation resumes.")
 
 
 def maintain(
@@ -74,7 +76,7 @@ def maintain(
     answer = give_order(settings, OrderKind.MAINTAIN, broker, by, reason, until_ms=until_ms, evacuate=evacuate)
     leaving = ", its clients move away" if evacuate else ""
     done = f"{broker} is in maintenance{_end(minutes)}{leaving}: {reason}. `regraft return {broker}` ends it."
-    tell_given(answer, done)
+    print_answer(answer, done)
 
 
 def return_broker(
@@ -88,7 +90,7 @@ def return_broker(
     """End a broker's maintenance."""
     _until_ms(reason, None)
     settings = settings_of(assignments, settings_file, bootstrap)
-    tell_given(give_order(settings, OrderKind.RETURN, broker, by, reason), f"{broker} is back.")
+    print_answer(give_order(settings, OrderKind.RETURN, broker, by, reason), f"{broker} is back.")
 
 
 def _until_ms(reason: str, minutes: float | None) -> int:

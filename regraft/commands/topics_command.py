@@ -98,7 +98,7 @@ def topics(
     _show_topics(rows, Console())
     _show_rules(rules, Console())
     if create:
-        _tell_created(kafka, len(created), len(rows), rules)
+        _print_created(kafka, len(created), len(rows), rules)
 
 
 def _agents(settings: Settings, new: list[str]) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ def _create(settings: Settings, agents: tuple[str, ...], rules: list[AccessRule]
     return created
 
 
-def _tell_created(kafka: KafkaSettings, created: int, count: int, rules: list[AccessRule]) -> None:
+def _print_created(kafka: KafkaSettings, created: int, count: int, rules: list[AccessRule]) -> None:
     there = count - created
     typer.echo(f"{created} topics created at {kafka.bootstrap}, {there} existed and are as they should be.")
     if rules:

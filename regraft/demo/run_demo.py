@@ -24,7 +24,7 @@ from regraft.controller.kinds.find_kind import kind_of
 from regraft.demo.demo_flags import chaos_flags, demo_flags
 from regraft.demo.disturb_services import DisturbSchedule, disturbances
 from regraft.demo.fill_disk import OwnDisk
-from regraft.demo.tell_dashboard import tell_dashboard
+from regraft.demo.print_dashboard import print_dashboard
 from regraft.infra.hold_lock import LockHeldError, hold_lock
 from regraft.infra.local_stack import BOOTSTRAP_VARIABLE, LocalStack, RunDirInUseError
 from regraft.infra.make_certificates import write_private
@@ -55,8 +55,8 @@ from regraft.settings.settings_example import servers_text
 from regraft.settings.shape_topics import create_run_topics
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver
+from regraft.stages.report_restarts import report_restarts
 from regraft.stages.show_run import RunScreen
-from regraft.stages.tell_restarts import tell_restarts
 
 TICK_S = 0.5
 SETTLE_POLL_S = 0.2
@@ -138,9 +138,9 @@ def _run(
                 advance(START_STEPS[position], position)
                 stack.add(loop_service(name, settings))
         if options.dashboard and not options.quiet:
-            tell_dashboard(settings, console)
-        teller = running.enter_context(tell_restarts(settings.kafka.access, settings.kafka.namespace))
-        stack.supervisor.listen(teller.take)
+            print_dashboard(settings, console)
+        reporter = running.enter_context(report_restarts(settings.kafka.access, settings.kafka.namespace))
+        stack.supervisor.listen(reporter.take)
         kills = _disturb_schedule(settings, stack.supervisor, disk) if options.kills else None
         run = _DemoRun(settings, inventory, stack.supervisor, events, kills)
         screen = running.enter_context(RunScreen(console, quiet=options.quiet))
@@ -300,12 +300,12 @@ class _DemoRun:
             screen.report(str(text), max(int(str(time_ms)) / 1000 - self._started_s, 0.0))
             self._outages_told += 1
         while self._events_told < len(self._events):
-            self._tell_service(self._events[self._events_told], screen)
+            self._report_service(self._events[self._events_told], screen)
             self._events_told += 1
         self._measure()
         screen.show(self._observer.frame(stage, self._elapsed_s, self._running_s, tuple(self._use.values())))
 
-    def _tell_service(self, event: ServiceEvent, screen: RunScreen) -> None:
+    def _report_service(self, event: ServiceEvent, screen: RunScreen) -> None:
         if event.kind is ServiceEventKind.GAVE_UP:
             how = f"{event.service} ended with code {event.exit_code} and is not started again"
             self._given_up[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"

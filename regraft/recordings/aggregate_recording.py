@@ -57,7 +57,7 @@ def aggregate_recording(
     end_ms: int,
     window_ms: int,
     bounds: EventBounds,
-    tell: TellDone = lambda what, done: None,
+    advance: TellDone = lambda what, done: None,
 ) -> AggregatedRecording:
     """Aggregate the windows that start from ``first_ms`` on and before ``end_ms``; files go to ``folder``.
 
@@ -68,7 +68,7 @@ def aggregate_recording(
     lag_ms, lead_ms = LAG_MS, LEAD_MS
     while True:
         tasks = _tasks(recording, folder, first_ms, end_ms, window_ms, bounds, lag_ms, lead_ms)
-        results = divide_work(tasks, aggregate_span, SpanResult, tell, "spans", SMALL_BLOCKS)
+        results = divide_work(tasks, aggregate_span, SpanResult, advance, "spans", SMALL_BLOCKS)
         seen_lag_ms = max((result.lag_ms for result in results), default=0)
         seen_lead_ms = max((result.lead_ms for result in results), default=0)
         if seen_lag_ms <= lag_ms and seen_lead_ms <= lead_ms:

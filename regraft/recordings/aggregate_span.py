@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from regraft.experiments.run_tasks import TellWork
+from regraft.experiments.run_tasks import ReportWork
 from regraft.producers.recordings.read_recording import Recording, RecordingBlock, open_recording
 from regraft.producers.recordings.reading_bounds import DEFAULT_BOUNDS, ReadingBounds
 from regraft.producers.recordings.recorded_members import added_members
@@ -169,7 +169,7 @@ class _Telemetry:
         self.parts.append(tabulate_batches(rows, task.window_ms, task.first_ms, task.end_ms))
 
 
-def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
+def aggregate_span(task: SpanTask, report_work: ReportWork) -> SpanResult:
     """Write the windows of a span, and the records of clients and plans of its time."""
     telemetry, told = _Telemetry(task), _Told()
     warnings: list[str] = []
@@ -186,7 +186,7 @@ def aggregate_span(task: SpanTask, tell_work: TellWork) -> SpanResult:
                 group = new
             warnings += group.add(block)
         if is_mine:
-            tell_work(1)
+            report_work(1)
     warnings += [] if group is None else group.take()
     folder = Path(task.folder)
     encoder = msgspec.msgpack.Encoder()

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from regraft.experiments.run_tasks import Task, TellDone, TellWork, progress_text, run_tasks
+from regraft.experiments.run_tasks import ReportWork, Task, TellDone, progress_text, run_tasks
 
 TaskT = TypeVar("TaskT", bound=Task)
 ResultT = TypeVar("ResultT", bound=msgspec.Struct)
@@ -19,27 +19,27 @@ ResultT = TypeVar("ResultT", bound=msgspec.Struct)
 
 def divide_work(
     tasks: Sequence[TaskT],
-    run_task: Callable[[TaskT, TellWork], ResultT],
+    run_task: Callable[[TaskT, ReportWork], ResultT],
     result_type: type[ResultT],
-    tell: TellDone,
+    advance: TellDone,
     noun: str,
     small_work: int,
 ) -> list[ResultT]:
     """Return the results of tasks; up to ``small_work`` of it, in the unit of their progress, is done in this process.
 
-    ``tell(what, work_count)`` and ``noun`` are as in :func:`run_tasks`.
+    ``advance(what, work_count)`` and ``noun`` are as in :func:`run_tasks`.
     """
     if sum(task.work_count for task in tasks) > small_work:
-        return run_tasks(tasks, run_task, result_type, None, tell, noun)
+        return run_tasks(tasks, run_task, result_type, None, advance, noun)
     done = 0
     results = []
     for number, task in enumerate(tasks):
         what = progress_text(number, len(tasks), noun, [task])
 
-        def tell_work(count: int, what: str = what) -> None:
+        def report_work(count: int, what: str = what) -> None:
             nonlocal done
             done += count
-            tell(what, done)
+            advance(what, done)
 
-        results.append(run_task(task, tell_work))
+        results.append(run_task(task, report_work))
     return results

@@ -14,8 +14,8 @@ import msgspec
 
 from regraft.alerts.alert_desk import AlertDesk
 from regraft.alerts.alert_engine import AlertEngine
+from regraft.alerts.notify_targets import Silencer
 from regraft.alerts.read_rules import RuleBook
-from regraft.alerts.tell_alerts import Silencer
 from regraft.producers.recordings.read_recording import RecordedMessage, Recording
 from regraft.schemas.alert import Alert
 from regraft.schemas.codec import UndecodableRecordError, decode
@@ -184,7 +184,7 @@ class _Rehearser:
         for record in records:
             changed += engine.take(record, written_ms, self._now_ms)
         if changed or not records:
-            desk.tell(self._now_ms)
+            desk.notify(self._now_ms)
             desk.stored()
         for alert in changed:
             silenced_by = engine.book.alerts[alert.key].silenced_by

@@ -48,11 +48,11 @@ def reproduce_dynatops(options: DynatopsOptions, console: Console) -> list[tuple
     _check(options)
     tasks = all_tasks(size, options.seed, str(options.data.resolve()) if options.data else "")
     parts = options.out / "parts" / size.name
-    with show_progress("dynatops", sum(task.work_count for task in tasks), console) as tell:
-        results = run_tasks(tasks, run_task, TaskResult, parts, tell, "settings")
+    with show_progress("dynatops", sum(task.work_count for task in tasks), console) as advance:
+        results = run_tasks(tasks, run_task, TaskResult, parts, advance, "settings")
     # Timed after everything else, so that nothing else runs next to it.
-    with show_progress("times", len(size.timed_sizes), console) as tell:
-        timed = _times(size, options.seed, tell)
+    with show_progress("times", len(size.timed_sizes), console) as advance:
+        timed = _times(size, options.seed, advance)
     figures = mean_figures(results) + timed
     run = run_facts(_settings(size, options), options.seed)
     write_results(options, run, figures, draw_dynatops(figures), claims_document(run, figures))
@@ -60,8 +60,8 @@ def reproduce_dynatops(options: DynatopsOptions, console: Console) -> list[tuple
     return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]
 
 
-def _times(size: Size, seed: int, tell: Advance) -> list[Figure]:
-    timed = reassignment_times(size.timed_sizes, seed, scratch_values_max=size.scratch_values_max, on_progress=tell)
+def _times(size: Size, seed: int, advance: Advance) -> list[Figure]:
+    timed = reassignment_times(size.timed_sizes, seed, scratch_values_max=size.scratch_values_max, on_progress=advance)
     return timed + placement_times(seed, size.user_count)
 
 

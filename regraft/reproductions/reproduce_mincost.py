@@ -45,8 +45,8 @@ def reproduce_mincost(options: MincostOptions, console: Console) -> list[tuple[s
     prepare_out(options)
     tasks = all_tasks(size, options.seed, options.data)
     parts = options.out / "parts" / size.name
-    with show_progress("mincost", sum(task.work_count for task in tasks), console) as tell:
-        results = run_tasks(tasks, run_task, TaskResult, parts, tell, "networks")
+    with show_progress("mincost", sum(task.work_count for task in tasks), console) as advance:
+        results = run_tasks(tasks, run_task, TaskResult, parts, advance, "networks")
     figures = mean_figures(results)
     run = run_facts({"size": size.name, "draws": size.draws}, options.seed)
     write_results(options, run, figures, draw_mincost(figures), claims_document(run, figures))

@@ -44,8 +44,8 @@ def reproduce_octopia(options: OctopiaOptions, console: Console) -> list[tuple[s
     quotes, delays = _real_files(options)
     tasks = all_tasks(size, options.seed, quotes, delays)
     parts = options.out / "parts" / size.name
-    with show_progress("octopia", sum(task.work_count for task in tasks), console) as tell:
-        results = run_tasks(tasks, run_task, TaskResult, parts, tell, "runs")
+    with show_progress("octopia", sum(task.work_count for task in tasks), console) as advance:
+        results = run_tasks(tasks, run_task, TaskResult, parts, advance, "runs")
     figures = draw_figures(results)
     told = {"quotes": Path(quotes).name or SHIPPED, "delays": Path(delays).name or SHIPPED}
     run = run_facts({"size": size.name, **asdict(size), **told}, options.seed)

@@ -37,11 +37,11 @@ def reproduce_pop_grape(options: ReproduceOptions, console: Console) -> list[tup
     prepare_out(options)
     tasks = all_tasks(size, options.seed)
     parts = options.out / "parts" / size.name
-    with show_progress("pop-grape", sum(task.work_count for task in tasks), console) as tell:
-        results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, tell, "workloads"), strict=True))
+    with show_progress("pop-grape", sum(task.work_count for task in tasks), console) as advance:
+        results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, advance, "workloads"), strict=True))
     # Timed after everything else, so that nothing else runs next to it.
-    with show_progress("selections", len(size.selection_brokers), console) as tell:
-        timed = selection_figures(size.selection_brokers, options.seed, tell)
+    with show_progress("selections", len(size.selection_brokers), console) as advance:
+        timed = selection_figures(size.selection_brokers, options.seed, advance)
     figures = relocation_figures(results) + timed
     settings: dict[str, Any] = msgspec.to_builtins(size)
     run = run_facts({"size": size.name} | settings, options.seed)

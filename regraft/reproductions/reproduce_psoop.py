@@ -47,11 +47,11 @@ def reproduce_psoop(options: PsoopOptions, console: Console) -> list[tuple[str, 
     _check(options, size)
     tasks = all_tasks(size, options.seed, str(options.data.resolve()) if options.data else "")
     parts = options.out / "parts" / size.name
-    with show_progress("psoop", sum(task.work_count for task in tasks), console) as tell:
-        results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, tell), strict=True))
+    with show_progress("psoop", sum(task.work_count for task in tasks), console) as advance:
+        results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, advance), strict=True))
     # Timed after everything else, so that nothing else runs next to it.
-    with show_progress("decisions", len(size.decision_brokers) * len(PLANNERS_TIMED) * len(STARTS), console) as tell:
-        timed = decision_figures(size.decision_brokers, size.decisions, options.seed, tell)
+    with show_progress("decisions", len(size.decision_brokers) * len(PLANNERS_TIMED) * len(STARTS), console) as advance:
+        timed = decision_figures(size.decision_brokers, size.decisions, options.seed, advance)
     figures = evaluation_figures(results) + timed
     run = run_facts(_settings(size, options), options.seed)
     write_results(options, run, figures, draw_evaluation(results, figures), claims_document(run, figures))

@@ -29,8 +29,8 @@ from regraft.settings.run_settings import Settings
 from regraft.settings.shape_topics import create_run_topics
 from regraft.stages.loop_services import ALERTS, CONTROLLER, DASHBOARD, EMULATOR, STREAMING, loop_service
 from regraft.stages.observe_run import RunObserver, read_status
+from regraft.stages.report_restarts import report_restarts
 from regraft.stages.show_run import RunScreen
-from regraft.stages.tell_restarts import tell_restarts
 
 TICK_S = 0.5
 ANSWER_S_MAX = 5.0
@@ -73,10 +73,10 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
             console.print(prepare_orders(settings.orders), markup=False, highlight=False, soft_wrap=True)
             kafka = settings.kafka
             with (
-                tell_restarts(kafka.access, kafka.namespace) as teller,
+                report_restarts(kafka.access, kafka.namespace) as reporter,
                 Supervisor(on_event, patience=settings.run.patience) as supervisor,
             ):
-                supervisor.listen(teller.take)
+                supervisor.listen(reporter.take)
                 for name in names:
                     if not stop.is_set():
                         supervisor.start(loop_service(name, settings))

@@ -15,7 +15,7 @@ from typing import TextIO, cast
 
 import structlog
 
-from regraft.infra.check_disk import is_disk_full, tell_disk_full
+from regraft.infra.check_disk import describe_full_disk, is_disk_full
 from regraft.infra.create_topics import check_topics
 from regraft.infra.find_extras import need_extras
 from regraft.infra.log_stream import LogStream
@@ -145,7 +145,9 @@ def run_stage(name: str, settings: Settings) -> int:
         log.error("stage_cannot_start", stage=name, reason=str(error))
         return EXIT_FAILED
     except OSError as error:
-        log.error("stage_cannot_start", stage=name, reason=tell_disk_full(error) if is_disk_full(error) else str(error))
+        log.error(
+            "stage_cannot_start", stage=name, reason=describe_full_disk(error) if is_disk_full(error) else str(error)
+        )
         return EXIT_FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

@@ -61,11 +61,15 @@ class _RecordingTap:
 
 
 def record_virtual(
-    settings: Settings, inventory: Inventory, duration_s: float, out: Path, tell: Callable[[int], None] = lambda _: None
+    settings: Settings,
+    inventory: Inventory,
+    duration_s: float,
+    out: Path,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> VirtualLoop:
     """Run emulator and controller for a time, and write a recording; return the loop as it stands at the end.
 
-    ``tell`` is called with the seconds that have passed. Raises RecordingFileError, DiskFullError.
+    ``advance`` is called with the seconds that have passed. Raises RecordingFileError, DiskFullError.
     """
     run = RecordedRun(
         settings.kafka.namespace,
@@ -91,7 +95,7 @@ def record_virtual(
     while loop.virtual.now_ms < end_ms:
         loop.run_for(min(SECOND_MS, max(end_ms - loop.virtual.now_ms, STEP_MS)))
         writer.tick(loop.virtual.now_ms / SECOND_MS)
-        tell(int((loop.virtual.now_ms - START_MS) / SECOND_MS))
+        advance(int((loop.virtual.now_ms - START_MS) / SECOND_MS))
     writer.close()
     return loop
 

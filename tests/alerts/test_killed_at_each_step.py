@@ -8,8 +8,8 @@ import pytest
 from regraft.alerts.alert_desk import AlertDesk, DeliveryAction
 from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.deliver_messages import DeliveryReport
+from regraft.alerts.notify_targets import Silencer
 from regraft.alerts.read_rules import parse_rules
-from regraft.alerts.tell_alerts import Silencer
 from regraft.schemas.alert import Alert, DeliveryState
 from regraft.schemas.event import AdaptationEvent
 from tests.alerts.scripted_alerts import BEGIN_MS, Told, queue_of, window
@@ -64,7 +64,7 @@ class Process:
         while self._position < len(STREAM):
             self._tell(STREAM[self._position], is_known=False)
             self._position += 1
-            self._desk.tell(BEGIN_MS)
+            self._desk.notify(BEGIN_MS)
             self._store()
             self._deliver()
 

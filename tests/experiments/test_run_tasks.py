@@ -5,7 +5,7 @@ import pytest
 
 import regraft.experiments.run_tasks
 from regraft.experiments.psoop.run_task import TaskResult, run_task
-from regraft.experiments.run_tasks import TellWork, progress_text, run_tasks
+from regraft.experiments.run_tasks import ReportWork, progress_text, run_tasks
 from tests.experiments.psoop.small_evaluation import changed
 
 TASKS = [
@@ -60,8 +60,8 @@ class _Number(msgspec.Struct, frozen=True):
     number: int
 
 
-def _number_of(task: _TaskWithTable, tell_work: TellWork) -> _Number:
-    tell_work(1)
+def _number_of(task: _TaskWithTable, report_work: ReportWork) -> _Number:
+    report_work(1)
     return _Number(task.number)
 
 

@@ -55,7 +55,7 @@ def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
     [
         ({"link_per_gb": (LINKS + np.triu(LINKS)).tolist()}, "the same both ways"),
         ({"access_per_gb": [0.1, -0.1, 0.1]}, "negative"),
-        ({"access_per_gb": [0.1, 0.1]}, "2 by 2 are wanted"),
+        ({"access_per_gb": [0.1, 0.1]}, "they must be 2 by 2"),
         ({"message_bytes": 0.0}, "above 0"),
         ({"currency": ""}, "a name"),
     ],

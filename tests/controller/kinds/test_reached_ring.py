@@ -157,7 +157,7 @@ def test_each_kind_of_overlay_is_reached_in_its_own_way() -> None:
     with pytest.raises(RingIdError, match="the overlay is a tree"):
         kind.reached(kind.state_of(tree, [window])).after(reassigning(("b00", 0, 1)))
     blind = RingState.of(RING, ring_inventory(), [window])
-    with pytest.raises(ValueError, match="nothing is known of the users"):
+    with pytest.raises(ValueError, match="the users of the ring are unknown"):
         ring_kind(ring_inventory()).reached(blind)
 
 

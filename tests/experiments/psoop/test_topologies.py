@@ -108,7 +108,7 @@ def test_brokers_that_share_a_city_are_close_but_not_for_free(tmp_path: Path) ->
 
 def test_a_network_without_paths_is_refused_with_the_usable_ones(tmp_path: Path) -> None:
     """A network in two components has no cost between them."""
-    with pytest.raises(ValueError, match=r"network 'Torn' is not among the 1 of the Zoo .*: Line"):
+    with pytest.raises(ValueError, match=r"network 'Torn' is not among the 1 networks of the Zoo .*: Line"):
         zoo_costs(zoo_folder(tmp_path), 3, np.random.default_rng(1), "Torn")
 
 

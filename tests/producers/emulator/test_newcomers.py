@@ -56,5 +56,5 @@ def test_newcomers_are_in_the_inventory_and_not_in_its_first_overlay() -> None:
     assert found.cost_of_link("b00", "x01") == 2.5
     assert found.processing_cost.tolist() == [3.0] * 4
     assert with_newcomers(inventory, []) is inventory
-    with pytest.raises(InventoryError, match="newcomers name b01, which the inventory has"):
+    with pytest.raises(InventoryError, match="newcomers name b01, which are already in the inventory"):
         with_newcomers(inventory, [newcomer_of("b01 at 30 by b00=2.5")])

@@ -77,7 +77,7 @@ def test_a_restarted_controller_that_stands_by_hides_no_plans(tmp_path: Path) ->
     assert observer.refresh() == []
     standing_by = observer.frame("running", 2.0, None, ())
     assert (standing_by.plans, standing_by.plans_completed, standing_by.epoch) == (before.plans, 1, before.epoch)
-    assert "no leading controller" in standing_by.note
+    assert "no controller leads" in standing_by.note
     _show(tmp_path, _view({}, window_count=1))
     observer.refresh()
     assert observer.frame("running", 3.0, None, ()).note == before.note

@@ -25,7 +25,7 @@ CLOSE_S_MAX = 5.0
 log = structlog.get_logger(__name__)
 
 
-class RestartTeller:
+class RestartReporter:
     """Writes an event for each restarted service; never blocks."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
@@ -41,7 +41,7 @@ class RestartTeller:
             return
         told = restart_event(event, self._codes.pop(event.service, None))
         try:
-            self._producer.produce(self._topic, encode(told), told.subject.encode(), on_delivery=_tell_lost)
+            self._producer.produce(self._topic, encode(told), told.subject.encode(), on_delivery=_log_lost)
             self._producer.poll(0)
         except (BufferError, KafkaException) as error:
             log.warning("restart_not_reported", service=event.service, reason=str(error))
@@ -60,16 +60,16 @@ def restart_event(event: ServiceEvent, exit_code: int | None) -> AdaptationEvent
 
 
 @contextmanager
-def tell_restarts(kafka: KafkaAccess, namespace: str) -> Iterator[RestartTeller]:
+def report_restarts(kafka: KafkaAccess, namespace: str) -> Iterator[RestartReporter]:
     """Yield a reporter that is closed at the end."""
-    teller = RestartTeller(kafka, namespace)
+    reporter = RestartReporter(kafka, namespace)
     try:
-        yield teller
+        yield reporter
     finally:
-        teller.close()
+        reporter.close()
 
 
-def _tell_lost(error: KafkaError | None, _: Message) -> None:
+def _log_lost(error: KafkaError | None, _: Message) -> None:
     if error is not None:
         log.warning("restart_not_reported", reason=error.str())
 

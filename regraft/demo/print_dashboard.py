@@ -14,7 +14,7 @@ from regraft.stages.run_loop import dashboard_address
 TOKEN_HOURS = 1.0
 
 
-def tell_dashboard(settings: Settings, console: Console) -> None:
+def print_dashboard(settings: Settings, console: Console) -> None:
     """Print where the dashboard is, and a token that lasts for the demo."""
     lines = [f"Dashboard: {dashboard_address(settings)}"]
     secret, told = read_secret(settings.dashboard), settings.dashboard

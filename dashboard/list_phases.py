@@ -11,13 +11,16 @@ from typing import Any
 from regraft.schemas.plan import PlanPhase
 from regraft.schemas.plan_life import LIFE
 
-FACTS_TOLD = ("is_moving", "is_under_way", "is_committed", "is_in_force", "is_aborted", "is_final")
+FACTS = ("is_moving", "is_under_way", "is_committed", "is_in_force", "is_aborted", "is_final")
 
 
 def phases_part() -> dict[str, Any]:
     """Return the facts of each phase and the orders allowed in it, and the steps of a plan that is executed."""
     facts = {
-        str(phase): {"orders": [str(kind) for kind in one.orders], **{name: getattr(one, name) for name in FACTS_TOLD}}
+        str(phase): {
+            "orders": [str(kind) for kind in one.orders],
+            **{name: getattr(one, name) for name in FACTS},
+        }
         for phase, one in LIFE.items()
     }
     return {"facts": facts, "steps": [str(phase) for phase in _steps()]}

@@ -23,7 +23,7 @@ from regraft.producers.emulator.user_clients import UserClients
 from regraft.schemas.part_blocks import number_of_moved
 
 
-def tell_move(
+def notify_mover(
     effect: SubscriberEffect | UserEffect,
     broker: EmulatedBroker,
     subscribers: SubscriberClients,

@@ -13,9 +13,9 @@ from regraft.alerts.alert_desk import AlertDesk
 from regraft.alerts.alert_engine import AlertEngine
 from regraft.alerts.alert_message import message_of
 from regraft.alerts.deliver_messages import DeliveryReport
+from regraft.alerts.notify_targets import Silencer, notify
 from regraft.alerts.quiet_hours import QuietHoursError, parse_quiet_hours
 from regraft.alerts.read_rules import parse_rules
-from regraft.alerts.tell_alerts import Silencer, tell
 from regraft.schemas.alert import Alert, AlertDelivery, AlertStatus, DeliveryState
 from regraft.schemas.event import EventKind, Severity
 
@@ -76,7 +76,7 @@ def told(
 ) -> tuple[list[str], dict[str, Alert]]:
     """The titles of what is reported, and the alerts afterwards by key."""
     before = {each.key: each for each in alerts}
-    found = tell(before.values(), now_ms, Silencer(BOOK.by_name, quiet), maintained, TARGETS, is_blast=blast)
+    found = notify(before.values(), now_ms, Silencer(BOOK.by_name, quiet), maintained, TARGETS, is_blast=blast)
     return [message.title for message in found.messages], before | {each.key: each for each in found.changed}
 
 
@@ -224,7 +224,7 @@ def states(alert: Alert) -> list[str]:
 def test_every_step_of_a_delivery_is_stored_before_the_next_is_made() -> None:
     """Told and queued; sending and let go; sent. A failure is a dead letter with the reason."""
     desk = desk_of(alert())
-    desk.tell(NOON)
+    desk.notify(NOON)
     batch = desk.stored()
     assert [(each.kind, each.subject) for each in batch.events] == [(EventKind.ALERT_RAISED, "b01")]
     assert [offer.target for offer in batch.offers] == ["one", "two"]
@@ -263,7 +263,7 @@ def test_a_restart_sends_what_was_not_begun_and_leaves_what_may_have_arrived() -
         stored = batch.alerts.get("congestion/b01", delivered(*before))
         assert (states(stored), [offer.target for offer in batch.offers]) == (after, offered)
         assert all(offer.message.message == "m" for offer in batch.offers)
-        assert desk.tell(NOON) == []
+        assert desk.notify(NOON) == []
 
 
 def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again() -> None:
@@ -279,13 +279,13 @@ def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again
 def test_a_report_about_an_older_message_marks_nothing() -> None:
     """The alert was cleared and told again meanwhile: its deliveries are those of the newer message."""
     desk = desk_of(alert())
-    desk.tell(NOON)
+    desk.notify(NOON)
     message = desk.stored().offers[0].message
     ended = msgspec.structs.replace(
         desk._engine.book.alerts["congestion/b01"], status=AlertStatus.CLEARED, changed_ms=NIGHT
     )
     desk._engine.book.put(ended)
-    desk.tell(NIGHT)
+    desk.notify(NIGHT)
     desk.stored()
     desk.report(DeliveryReport(message, "one", DeliveryState.SENT), NIGHT)
     assert desk.batch.alerts == {}

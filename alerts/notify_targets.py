@@ -59,7 +59,7 @@ class Silencer:
         return ""
 
 
-def tell(
+def notify(
     alerts: Iterable[Alert],
     now_ms: int,
     silencer: Silencer,
@@ -72,11 +72,11 @@ def tell(
     changed: list[Alert] = []
     due: list[Alert] = []
     for alert in alerts:
-        reason = silencer.reason(alert, now_ms, maintained, is_blast=is_blast) if _may_be_told(alert) else ""
+        reason = silencer.reason(alert, now_ms, maintained, is_blast=is_blast) if _may_notify(alert) else ""
         if reason != alert.silenced_by:
             alert = msgspec.structs.replace(alert, silenced_by=reason)
             changed.append(alert)
-        if not reason and alert.told != alert.status and _may_be_told(alert):
+        if not reason and alert.told != alert.status and _may_notify(alert):
             due.append(alert)
     messages = [message_of(group, now_ms) for group in _groups(due, silencer.rules)]
     told = {
@@ -88,7 +88,7 @@ def tell(
     return Telling((*kept, *told.values()), tuple(messages))
 
 
-def _may_be_told(alert: Alert) -> bool:
+def _may_notify(alert: Alert) -> bool:
     """Return True if the alert is active, or its end must still be reported to those who know of it."""
     return alert.is_raised or alert.told == AlertStatus.RAISED
 

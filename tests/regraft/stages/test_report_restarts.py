@@ -12,7 +12,7 @@ from regraft.infra.supervise import Supervisor
 from regraft.run_records.read_topics import read_whole
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.topics import EVENTS
-from regraft.stages.tell_restarts import restart_event, tell_restarts
+from regraft.stages.report_restarts import report_restarts, restart_event
 from tests.wait_until import wait_until
 
 NAMESPACE = "told"
@@ -38,8 +38,8 @@ def test_one_event_for_a_killed_service_and_none_for_starts_and_stops(tmp_path: 
     script += "time.sleep(0.3 if not n else 600); os.kill(os.getpid(), 9)"
     with start_kafka(tmp_path / "kafka") as kafka:
         create_topics(kafka.access, namespace=NAMESPACE)
-        with tell_restarts(kafka.access, NAMESPACE) as teller, Supervisor() as supervisor:
-            supervisor.listen(teller.take)
+        with report_restarts(kafka.access, NAMESPACE) as reporter, Supervisor() as supervisor:
+            supervisor.listen(reporter.take)
             supervisor.start(Service("killed", (sys.executable, "-c", script), tmp_path / "killed.log"))
             supervisor.start(Service("steady", ("sleep", "600"), tmp_path / "steady.log"))
             wait_until(lambda: supervisor.restarts("killed") == 1 and supervisor.is_ready("killed"))
