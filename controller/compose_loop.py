@@ -63,7 +63,7 @@ def compose_loop(
     is decided by ``stopwatch_s``. ``term`` is higher than any leader's before, ``instance`` is nobody else's name.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
-    metrics, kind, reporter = (
+    metrics, kind, refused = (
         metrics or LoopMetrics(),
         kind_of(inventory, settings),
         RefusalReporter(inventory.bootstrap),
@@ -79,7 +79,7 @@ def compose_loop(
         start=StartLoop(shadows, orders, ports.plans, events),
         carry_on=(
             CarryOn(orders, reviewer, runner),
-            TakeWindows(settings, kind, windows, changes, reporter, events, metrics),
+            TakeWindows(settings, kind, windows, changes, refused, events, metrics),
             FollowMembers(settings, orders, ports.announcements, runner, events, metrics),
             *_after_windows(settings, ports, events, metrics, term),
         ),
@@ -87,7 +87,7 @@ def compose_loop(
             RepairOverlay(settings, kind, windows, reviewer, runner, events, term),
             PlanVerifier(settings, kind, windows, runner, events, ports.clients, reviewer.begin).verify,
             FollowReview(reviewer, situations),
-            DecideOnce(settings, planners, situations, reviewer, runner, timer, reporter, events, metrics),
+            DecideOnce(settings, planners, situations, reviewer, runner, timer, refused, events, metrics),
             # Behind the decision: neither may delay a plan that begins.
             RunShadows(situations, shadows, timer, events),
             BoundCost(settings, kind, metrics),

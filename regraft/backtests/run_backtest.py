@@ -120,15 +120,8 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
     notes.append(_closed_note(why_not, tasks, settings))
     with tempfile.TemporaryDirectory(prefix="regraft-backtest-") as folder:
         with show_progress("Reading the recording", work_count(recording), console) as advance:
-            aggregated = aggregate_recording(
-                recording,
-                Path(folder),
-                first_ms,
-                end_ms,
-                settings.streaming.window_ms,
-                settings.streaming.bounds,
-                advance,
-            )
+            window_ms, bounds = settings.streaming.window_ms, settings.streaming.bounds
+            aggregated = aggregate_recording(recording, Path(folder), first_ms, end_ms, window_ms, bounds, advance)
         if not aggregated.windows:
             raise BacktestError([_empty_text(recording, first_ms, end_ms)])
         opened = _run_open(candidates, recording, settings, aggregated, console)
