@@ -37,7 +37,7 @@ from regraft.controller.loop_steps.take_windows import TakeWindows
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
 from regraft.controller.report.loop_metrics import LoopMetrics
 from regraft.controller.report.note_effects import CommandNotes, NotedEvents
-from regraft.controller.report.report_refusals import RefusalReporter
+from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.state.plan_log import PlanLog
 from regraft.controller.state.planner_interface import Planner
 from regraft.controller.windows.read_windows import WindowReader
@@ -63,11 +63,7 @@ def compose_loop(
     is decided by ``stopwatch_s``. ``term`` is higher than any leader's before, ``instance`` is nobody else's name.
     """
     planners = (planner,) if planner else planners_of(settings.planner, settings)
-    metrics, kind, refused = (
-        metrics or LoopMetrics(),
-        kind_of(inventory, settings),
-        RefusalReporter(inventory.bootstrap),
-    )
+    metrics, kind, refused = metrics or LoopMetrics(), kind_of(inventory, settings), RefusalEvents(inventory.bootstrap)
     state, shadows = LoopState(PlanLog(inventory), FleetView(inventory), term), ShadowStarter(settings, kind)
     events, timer = NotedEvents(ports.events, state, metrics), DecisionTimer(stopwatch_s, metrics)
     notes, noted = CommandNotes(state, metrics), replace(ports, events=events)

@@ -17,7 +17,7 @@ from regraft.controller.loop_state import LoopState
 from regraft.controller.loop_steps.decision_timer import ACTING, DecisionTimer
 from regraft.controller.loop_steps.find_situation import SituationFinder
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.controller.report.report_refusals import RefusalReporter
+from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.state.planner_interface import Planner
 from regraft.overlay.members import FleetView
 from regraft.schemas.plan import Plan
@@ -36,7 +36,7 @@ class DecideOnce:
         reviewer: PlanReviewer,
         runner: PlanRunner,
         timer: DecisionTimer,
-        reporter: RefusalReporter,
+        reporter: RefusalEvents,
         events: EventSink,
         metrics: LoopMetrics,
     ) -> None:

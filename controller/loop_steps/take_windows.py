@@ -17,7 +17,7 @@ from regraft.controller.loop_steps.watch_caps import WatchCaps
 from regraft.controller.loop_steps.watch_changes import ChangeWatch
 from regraft.controller.loop_steps.watch_idle import WatchIdle
 from regraft.controller.report.loop_metrics import LoopMetrics
-from regraft.controller.report.report_refusals import RefusalReporter
+from regraft.controller.report.report_refusals import RefusalEvents
 from regraft.controller.report.set_metrics import set_costs
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.overlays_in_window import overlays_in
@@ -34,7 +34,7 @@ class TakeWindows:
         kind: AnyKind,
         windows: WindowReader,
         changes: ChangeWatch,
-        reporter: RefusalReporter,
+        reporter: RefusalEvents,
         events: EventSink,
         metrics: LoopMetrics,
     ) -> None:

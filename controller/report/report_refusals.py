@@ -18,7 +18,7 @@ from regraft.schemas.write_times import window_name
 REPEAT_EVERY = 30  # The same thing is reported again after this many times, so that it is not forgotten.
 
 
-class RefusalReporter:
+class RefusalEvents:
     """Remembers the last report of each kind; ``overlay`` is any of the kind of overlay."""
 
     def __init__(self, overlay: OverlayConfiguration) -> None:
