@@ -12,7 +12,7 @@ NAMES_MAX = 10  # This many are named, the rest are counted.
 
 @dataclass(frozen=True)
 class Reading:
-    """One subject in one window: its figure, whether that asks for an alert or for its end, and who is concerned.
+    """One subject in one window: its figure, whether it raises or clears an alert, and which brokers are concerned.
 
     A figure between both bounds asks for neither.
     """

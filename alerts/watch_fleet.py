@@ -1,4 +1,4 @@
-"""Follow members and repairs: who is dead, which repair runs, and what still goes over the dead.
+"""Follow members and repairs: which brokers are dead, which repair runs, and what still crosses the dead.
 
 In: every record of a member and every version of every plan, and the time. Out: findings. What stands follows from the
 newest records alone, so an engine that reads them all again finds the same.

@@ -34,7 +34,7 @@ class AccessCheck:
         return self._settings.login_to_read
 
     def operator(self, authorization: str | None) -> Operator:
-        """Return who may order by an Authorization header. Raises TokenRefusedError, RevokedFileError."""
+        """Return the name that may order by this Authorization header. Raises TokenRefusedError, RevokedFileError."""
         return self._holder(_bearer(authorization), "Orders need a token", (SCOPE,))
 
     def holder(self, authorization: str | None) -> Operator:

@@ -1,6 +1,6 @@
 """The addresses where a person signs in and out, and the check that stands before reading.
 
-In: who may what (``check_access``). Out: routes. The cookie that they set lets a browser read, which cannot send a
+In: access rights (``check_access``). Out: routes. The cookie that they set lets a browser read, which cannot send a
 header with its stream; orders never rest on it.
 """
 

@@ -1,7 +1,7 @@
 """Check what an operator asks for against what the page shows, and hand it to Kafka.
 
-In: a request and who asks. Out: the order that was stored, or a sentence saying why not. The controller judges it; only
-orders that make no sense are refused here.
+In: a request and its sender. Out: the order that was stored, or a sentence saying why not. The controller judges it;
+only orders that make no sense are refused here.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class KafkaSecurity(ConnectionSecurity):
 
 @dataclass(frozen=True, slots=True)
 class KafkaAccess:
-    """Where Kafka is, who asks, and how the connection is secured.
+    """Where Kafka is, as which client, and how the connection is secured.
 
     ``bootstrap``: servers as host:port, several with commas. ``client_id``: the name in Kafka's own logs and quotas,
     and the consumer group of readers that commit nothing.

@@ -169,9 +169,9 @@ class ChordConfiguration:
     ) -> ChordConfiguration:
         """Return the configuration with IDs reassigned and the users of ``homes`` moved, at a later epoch.
 
-        Who joins has no ID before, who is gone none after (OFF_RING); users at brokers that are gone have no home.
-        Raises ValueError when a broker does not have the ID it is to give up, when an ID would be that of two brokers,
-        when a broker of the result has none, when ``change`` does not fit or the epoch does not grow.
+        A joining broker has no ID before, one that is gone none after (OFF_RING); users at brokers that are gone have
+        no home. Raises ValueError when a broker does not have the ID it is to give up, when an ID would be that of two
+        brokers, when a broker of the result has none, when ``change`` does not fit or the epoch does not grow.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")

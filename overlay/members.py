@@ -1,6 +1,6 @@
 """The fleet: all brokers that are known, the state of each, and the inventory that holds them all.
 
-In: the inventory as its file has it, and the records of members. Out: who is in which state, and an inventory of all
+In: the inventory as its file has it, and the records of members. Out: the state of each broker, and an inventory of all
 known brokers. Which of them are in the overlay is said by its configuration; reading topics belongs to the stages.
 
 The inventory file is the first fill: a broker of it without a record is in service. A record's facts take the place of

@@ -1,4 +1,4 @@
-"""What every kind of overlay answers about itself, as a protocol: who is joined to whom, where a plan leads.
+"""What every kind of overlay answers about itself, as a protocol: which brokers are linked, where a plan leads.
 
 A configuration is a value with an epoch. Everything that does not care about the kind takes this protocol; what cares
 lives with the kind (docs: "What a kind must answer").

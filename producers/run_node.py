@@ -164,7 +164,7 @@ class _NodeRun:
         node.flush(is_last=True)
 
     async def _join(self) -> None:
-        """Ask to be a member, if it is none; telemetry of who is none would be refused."""
+        """Ask to become a member unless it is one; telemetry of non-members would be refused."""
         if not self._is_member:
             await ask_to_join(self._node.broker, self._addresses, self._ports, lambda: time.time() * SECOND_MS)
             self._is_member = True

@@ -90,7 +90,7 @@ _writers: dict[KafkaRows, StateWriter] = {}  # One at most in the workers of a j
 class ShardCloser:
     """What Spark calls for each shard that has rows.
 
-    ``shards``: the keys of all of them, in order. ``brokers``: who is awaited from the beginning of a checkpoint.
+    ``shards``: the keys of all of them, in order. ``brokers``: those awaited from the start of a checkpoint.
     """
 
     shards: tuple[int, ...]

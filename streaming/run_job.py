@@ -228,7 +228,9 @@ class _Job:
         metrics.closing_lag_ms.set(max(report.latest_ms - report.closed_ms for report in reports))
         if windows:
             metrics.window_delay_ms.set(time.time() * 1_000 - windows[-1].window.end_ms)
-        metrics.settle_ms.set(reports[0].settle_ms)  # All shards say the same of this and of who is awaited.
+        metrics.settle_ms.set(
+            reports[0].settle_ms
+        )  # All shards report the same about this and about the brokers awaited.
         metrics.brokers_awaited.set(reports[0].brokers_awaited)
         metrics.brokers_given_up.set(reports[0].brokers_given_up)
         metrics.state_rows.set(status.state_rows)

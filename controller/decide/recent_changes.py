@@ -1,4 +1,4 @@
-"""What plans have changed recently: links, and the homes of clients. Changing these again is asked for more (tabu).
+"""What plans have changed recently: links, and the homes of clients. Changing these again must save more (tabu).
 
 In: plans, oldest first. Out: what was changed and when. What is asked for more belongs to the judge. Pure.
 """

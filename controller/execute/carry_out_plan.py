@@ -30,7 +30,7 @@ from regraft.schemas.plan import Plan, PlanPhase
 # up.
 TERM_LEAP_MAX = 1_000_000
 ABORTS_AGAIN_MAX = 10  # How many plans from one epoch are sent once more to a joining broker, the newest ones.
-INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until somebody takes them; who is left is asked.
+INSTALLS_MAX = 10_000  # Answers of brokers that were made outsiders, until they are collected.
 LOST_PEERS_MAX = 1_000  # Neighbours that one answer says are dead.
 
 

@@ -31,7 +31,7 @@ class BrokerInstaller:
         self._installed: dict[str, tuple[int, int]] = {}  # Epoch, and when the broker said so.
 
     def note_answers(self, now_ms: int) -> None:
-        """Take in who has been installed; who refuses is asked again."""
+        """Note which brokers have been installed; those that refuse are asked again."""
         for result in self._runner.take_installs():
             if result.outcome is Outcome.INSTALLED and result.broker in self._asked_ms:
                 self._installed[result.broker] = (result.epoch_to, now_ms)

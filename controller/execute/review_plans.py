@@ -2,7 +2,7 @@
 
 In: standing orders, the plan that waits, the situation at the newest window. Out: effects for the plan runner. Which
 orders stand belongs to :mod:`controller.execute.take_orders`, what is chosen for a plan to
-:mod:`controller.decide.choose_proposals`, who may act without being asked to the settings.
+:mod:`controller.decide.choose_proposals`, which controllers act without approval to the settings.
 """
 
 from __future__ import annotations

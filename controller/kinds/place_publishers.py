@@ -16,8 +16,8 @@ def with_publishers(present: ConfigurationT, windows: Sequence[ClosedWindow]) ->
 
     What a window of the present epoch saw is newest; then what the plans set (``present.homes``), for a publisher that
     has been silent since it was moved; then what was seen before the last transition. A publisher without a home in any
-    of the windows has none and so stays: the others are fully known anyway. Who was at a broker that is no longer
-    in the overlay has none, either.
+    of the windows has none and so stays: the others are fully known anyway. A client of a broker that is no longer in
+    the overlay has none, either.
     """
     untold = frozenset[str]().union(*(window.untold for window in windows))
     earlier: dict[str, str] = {}

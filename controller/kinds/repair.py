@@ -53,7 +53,7 @@ class RepairTask:
         return brokers
 
     def emptied(self, present: OverlayConfiguration) -> frozenset[str]:
-        """Return the brokers of the present overlay that clients cannot stay at; who comes back keeps its clients."""
+        """Return the brokers of the present overlay that clients cannot stay at; returning ones keep their clients."""
         return frozenset(present.brokers) - self.change.of(present.brokers)
 
 

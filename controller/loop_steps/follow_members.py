@@ -1,4 +1,4 @@
-"""Follow where each member stands: what people order, who falls silent, starts again or comes back, who is taken in.
+"""Follow the state of each member: orders about it, silence, restart or return, admission to the overlay.
 
 In: orders about members, announcements, closed windows, what neighbours say, the plans in force. Out: the fleet, each
 change stored with its event; and whom the plan under way cannot count on. Taking brokers in and out of the overlay

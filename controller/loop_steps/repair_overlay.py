@@ -1,10 +1,10 @@
 """Begin plans over other brokers: a repair at once where brokers of the overlay are lost, joins and leaves in batches.
 
 In: the fleet, the overlay in force, what people have ordered. Out: at most one plan that begins, and commands that make
-brokers outsiders. What the new overlay is like is the kind's to work out, who is lost or joins stands in the fleet.
+brokers outsiders. The kind computes the new overlay; the fleet says which brokers are lost or join.
 
 A repair waits for no window, review, cool-down or verification. A pause holds it as it holds everything that the
-controller begins by itself; who was said to be dead by a person is repaired anyway. Joins and leaves wait for no
+controller begins by itself; brokers that a person declared dead are repaired anyway. Joins and leaves wait for no
 review, either: a person has ordered them, or they bring back what was.
 """
 
@@ -126,7 +126,8 @@ class RepairOverlay:
     def _may_try(self, change: BrokerChange, plan_log: PlanLog, now_ms: int) -> bool:
         """Return True if the same was not tried in vain a short while ago; the pause grows with each time.
 
-        Each change is remembered, not the last alone: who is ready to come back with a repair is so every other time.
+        Each change is remembered, not just the last: a broker that could rejoin with a repair may be ready every other
+        time.
         """
         in_vain = _tries_in_vain(plan_log)
         if not in_vain:

@@ -19,7 +19,7 @@ NAMED_MAX = 3  # In a sentence; `regraft status` lists more.
 
 
 class WatchIdle:
-    """Notes the brokers of the overlay that have had no subscriber and no publisher in the last windows."""
+    """Notes the brokers of the overlay that had neither subscriber nor publisher in the last windows."""
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, events: EventSink) -> None:
         self._window_age_ms_max = settings.decision.window_age_ms_max

@@ -88,7 +88,7 @@ class KafkaPlanStore:
     def claim(self, term: LeaderTerm, group: Any) -> bool:
         """Write the term, provided that the member of the consumer group is one still; False when it was not written.
 
-        ``group`` is the consumer's group metadata: Kafka refuses a transaction of who is not a member any more.
+        ``group`` is the consumer's group metadata: Kafka refuses a transaction of a former member.
         """
 
         def fill(producer: Producer) -> None:
@@ -101,7 +101,7 @@ class KafkaPlanStore:
             raise DeposedError(str(error)) from error
 
     def read_ahead(self) -> list[Plan] | None:
-        """Load the plans and keep them for the next :meth:`load`: who has begun is the only one who writes them."""
+        """Load the plans and keep them for the next :meth:`load`: only the controller that began its term writes."""
         self._read_ahead = None
         self._read_ahead = self.load()
         return self._read_ahead

@@ -12,7 +12,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 
 
 class HeardBrokers:
-    """Who has been heard of when, in the time of events. Memory O(brokers)."""
+    """When each broker was last heard, in event time. Memory O(brokers)."""
 
     def __init__(self, boots: Mapping[str, int]) -> None:
         """Begin with the lives that are known, by broker; 0 is none."""

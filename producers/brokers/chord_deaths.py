@@ -80,7 +80,7 @@ class DeadBrokers:
     def heed(self, command: Command, now_ms: float) -> list[Effect]:
         """Take the controller's word for who is dead.
 
-        A prepare says so of the older epoch: who is lost may come back in the newer one. No command says anything of
+        A prepare says so of the older epoch: a lost broker may come back in the newer one. No command says anything of
         the epochs behind its own.
         """
         epoch_max = command.epoch_from if command.phase is CommandPhase.PREPARE else command.epoch_to

@@ -1,4 +1,5 @@
-"""END on a ring: whose ways a plan changes, who must hear that nothing of the old epoch follows, and who asks for it.
+"""END on a ring: whose paths a plan changes, which brokers must learn that nothing of the old epoch follows, and which
+ask for it.
 
 In: what brokers of a topic's tree and homes of publishers ask each other while a plan is under way. Out: effects. What
 a transition does otherwise belongs to :mod:`producers.brokers.chord_change`.

@@ -44,7 +44,7 @@ class PlanUnderWay:
 
 
 def change_asked(command: Command, present: OverlayConfiguration) -> BrokerChange:
-    """Return which brokers a prepare adds to the overlay of now and takes from it; who is lost may be long gone."""
+    """Return which brokers a prepare adds to the present overlay and removes from it; lost ones may be long gone."""
     lost = frozenset(command.lost_brokers).intersection(present.brokers)
     return BrokerChange(frozenset(command.brokers_joined), frozenset(command.brokers_left), lost)
 

@@ -130,7 +130,7 @@ class EmulatedOverlay:
         self._queue_length_max = queue_length_max
         self.cells = cells
         self.link_faults = LinkFaults(env)
-        self._clients_given: dict[tuple[int, str], set[str]] = {}  # Of lost brokers, by epoch and who is to take them.
+        self._clients_given: dict[tuple[int, str], set[str]] = {}  # Of lost brokers, by epoch and next home.
         self.judge = ledger.excuses = LossJudge(self.start.configuration)
         self._connect_clients()
         self._under_way = 0  # Messages in queues and on links.
@@ -284,7 +284,7 @@ class EmulatedOverlay:
         return end
 
     def _see_command(self, command: Command) -> None:
-        """Note what a command says of the overlay to come, of who is lost, and where their clients are to go."""
+        """Note the next overlay, the lost brokers and the next homes of their clients from a command."""
         for name in self.judge.see_command(command):
             if not self.brokers[name].is_dead:
                 self._end_life(self.brokers[name], is_alive=True)

@@ -1,4 +1,5 @@
-"""Whom a death may cost what: the way of each notification in the overlay it is stamped with, and who died on it.
+"""Which losses a death excuses: the path of each notification in the overlay it is stamped with, and the brokers that
+died on it.
 
 In: the commands that brokers get, deaths, homes of subscriptions. Out: why a delivery that is missing may be missing.
 Ways follow from configurations alone: no broker's tables are used, so that their faults excuse nothing.

@@ -85,7 +85,7 @@ class LedgerSnapshot:
 
 @dataclass(slots=True)
 class _Account:
-    """One notification: who has got it (True) and who has not yet (False), and why it may be missing.
+    """One notification: which receivers got it (True) or not yet (False), and why it may be missing.
 
     ``excuses``: the reasons of those among the overdue whom a death excuses.
     """

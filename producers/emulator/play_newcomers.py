@@ -1,7 +1,7 @@
 """Let brokers come to an emulated overlay on its clock: each announces itself until it is a member.
 
-In: newcomers, and who has been let in. Out: brokers outside the overlay, announcements, and telemetry from then on.
-Being taken into the overlay is the controller's affair.
+In: newcomers, and the members admitted so far. Out: brokers outside the overlay, announcements, and telemetry from then
+on. Being taken into the overlay is the controller's affair.
 """
 
 from __future__ import annotations

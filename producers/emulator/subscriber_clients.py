@@ -131,7 +131,7 @@ class SubscriberClients:
         return home_from
 
     def lose_home(self, broker: str) -> None:
-        """End the stays at a broker that died, or that were to go there; who was there waits for it.
+        """End the stays at a broker that died, or that were to move there; its clients wait for it.
 
         A subscriber whose other home is left reconnects there, in a new stay: a broker may be the home of one epoch
         only.

@@ -26,7 +26,7 @@ CAPABILITY = "node"
 
 
 class Membership(Protocol):
-    """Who is a member, and how to ask to be one."""
+    """Which brokers are members, and how to ask to become one."""
 
     def is_member(self, broker: str) -> bool:
         """Return True if a broker is a member."""

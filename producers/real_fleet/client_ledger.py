@@ -3,11 +3,11 @@
 In: what was published, begun, confirmed, handed over and left, and which brokers died. Out: the account, as the
 emulator's ledger gives it.
 
-No real broker confirms a subscription beyond itself. The overlay does: what is published after that is owed to who has
-got anything before. A subscription that got nothing yet, or that the overlay does not confirm, is owed all that is
-published from ``FIRST_S_MAX`` after it began, until its client leaves. While a broker is dead on which the overlay
-counts, or a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it has all
-that it is owed, or ``LEAVE_S_MAX``: what is missing then is lost.
+No real broker confirms a subscription beyond itself. The overlay does: what is published after that is owed to those
+that have got anything before. A subscription that got nothing yet, or that the overlay does not confirm, is owed all
+that is published from ``FIRST_S_MAX`` after it began, until its client leaves. While a broker is dead on which the
+overlay counts, or a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it
+has all that it is owed, or ``LEAVE_S_MAX``: what is missing then is lost.
 
 A lost one is excused when the dead broker stood between publisher and subscriber, in an overlay of that time (during a
 plan there are two), and it was published between a moment before the death and a moment after the repair; for the

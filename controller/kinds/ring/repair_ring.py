@@ -1,6 +1,7 @@
 """Make a ring over other brokers than the present one: close the gaps of deaths, take brokers in, let others go.
 
-In: the present ring and who joins, leaves or is lost. Out: the ring over the others, each at the ID that it had.
+In: the present ring and the brokers that join, leave or are lost. Out: the ring over the others, each at the ID that it
+had.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ CANDIDATES_MAX = 8  # Free IDs that are priced for a joining broker; each repric
 def repaired_ring(present: ChordConfiguration, task: RepairTask, user_load_max: float, delay_weight: float) -> Repair:
     """Return the ring over the brokers after the change.
 
-    Who stays keeps its ID, who comes back has its old one again. The place of who is gone is vacated: its successor
-    takes over its arc. Who joins takes the cheapest of some free IDs that follow from its name, the first of them where
-    nothing is known of the traffic. Users whose broker is gone go where most of their topics are wanted already and
-    there is room, users for whom there is none to the least loaded.
+    A broker that stays keeps its ID, one that comes back gets its old one. The place of a broker that is gone is
+    vacated: its successor takes over its arc. A joining broker takes the cheapest of some free IDs that follow from its
+    name, the first of them where nothing is known of the traffic. Users whose broker is gone go where most of their
+    topics are wanted already and there is room, users for whom there is none to the least loaded.
     """
     brokers = task.brokers_after(present)
     traffic = _Traffic.of(present, task, delay_weight)

@@ -1,7 +1,7 @@
 """New homes for publishers whose broker is gone from a structured cyclic overlay: as near as caps of load leave.
 
-In: the overlay without them, moves to who stands in, and the last windows. Out: the moves, some of them to others, and
-who is above its cap anyway. Who stands in for whom is :mod:`controller.kinds.scot.repair_scot`'s.
+In: the overlay without them, moves to the stand-ins, and the last windows. Out: the moves, some of them to others, and
+the brokers that remain above their caps. :mod:`controller.kinds.scot.repair_scot` chooses the stand-ins.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ def homes_within_caps(
     """Return the moves, each to the first home at which nobody passes more than its cap, and who does anyway.
 
     Homes are tried from who stands in to those that are nearest to it, a few by each publisher, and by no more
-    publishers than the task lets be priced; where none is within the caps, the publisher goes to who stands in, and
-    what passes a broker by no choice of homes stays. Without caps, or windows that report loads, the moves stay as they
-    are.
+    publishers than the task lets be priced; where none is within the caps, the publisher goes to the stand-in, and what
+    passes a broker by no choice of homes stays. Without caps, or windows that report loads, the moves stay as they are.
     """
     if not loads.are_known:
         return tuple(moves), []

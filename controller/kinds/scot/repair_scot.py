@@ -1,6 +1,7 @@
 """Make a structured cyclic overlay over other brokers than the present one, with stand-ins for those gone.
 
-In: the present overlay and who joins, leaves or is lost. Out: the overlay over the others, each at the place it had.
+In: the present overlay and the brokers that join, leave or are lost. Out: the overlay over the others, each at the
+place it had.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ Place = tuple[int, int]
 def repaired_scot(present: ScotConfiguration, task: RepairTask, degree_max: int) -> Repair:
     """Return the overlay over the brokers after the change; ``present`` names the homes of publishers.
 
-    Who stays keeps its places, who comes back has its own again. The place of who is gone goes to a neighbour in its
-    cluster, which stands in for it. A joining broker takes over a place from a stand-in, where the links of its region
-    cost least; without a stand-in it starts a new region next to the nearest broker, and that region's brokers stand in
-    there for the other clusters. Each of these is one within ``degree_max`` links where there is one, else who is least
-    above. Clients of a lost broker go to the one that has its place; publishers that would load it above its cap go
-    nearby. What the traffic costs is not worked out: both costs are 0. A cluster with no broker left, and none joining,
-    is given up: the others are renumbered, and clients go to the nearest broker of the region. Raises ValueError when
-    nobody is left.
+    A broker that stays keeps its places, one that comes back gets its own again. The place of a broker that is gone
+    goes to a neighbour in its cluster, which stands in for it. A joining broker takes over a place from a stand-in,
+    where the links of its region cost least; without a stand-in it starts a new region next to the nearest broker, and
+    that region's brokers stand in there for the other clusters. Each of these is one within ``degree_max`` links where
+    there is one, else who is least above. Clients of a lost broker go to the one that has its place; publishers that
+    would load it above its cap go nearby. What the traffic costs is not worked out: both costs are 0. A cluster with no
+    broker left, and none joining, is given up: the others are renumbered, and clients go to the nearest broker of the
+    region. Raises ValueError when nobody is left.
     """
     brokers = task.brokers_after(present)
     mended = _Mending.of(present, task.fleet, degree_max)
@@ -100,7 +101,7 @@ class _Mending:
         ]
 
     def vacate(self, gone: Collection[str], joining: list[str]) -> Mapping[str, list[Place]]:
-        """Give the places of who is gone to neighbours, or of a cluster that is empty one to who joins.
+        """Give the places of brokers that are gone to neighbours, or those of an empty cluster to joining brokers.
 
         A cluster that stays empty is given up.
         """
@@ -118,7 +119,7 @@ class _Mending:
         return vacated
 
     def heir_of(self, broker: str, place: Place) -> str:
-        """Return who has the place of a broker that is gone, or of a cluster given up who is nearest in its region."""
+        """Return the successor of a broker that is gone: for a cluster given up, the nearest broker in its region."""
         if place in self.holders:
             return self.holders[place]
         left = sorted({self.holders[place[0], cluster] for cluster in self.clusters})

@@ -1,6 +1,7 @@
 """Make a tree over other brokers than the present one: repair what deaths cut, let brokers join and leave.
 
-In: the present tree and who joins, leaves or is lost. Out: the tree over the others, with every link that can stay.
+In: the present tree and the brokers that join, leave or are lost. Out: the tree over the others, with every link that
+can stay.
 """
 
 from __future__ import annotations
