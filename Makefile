@@ -40,7 +40,7 @@ $(DEV_STAMP): $(STAMP)
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
 	@rm -f $(SKIPS_FILE)
-	$(BIN)/python -m pytest -m "not spark and not stack" -n auto --dist worksteal
+	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n auto --dist worksteal
 	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder
 
