@@ -103,7 +103,7 @@ def test_growth_needs_a_factor_a_length_and_every_window() -> None:
         assert Scene(rules).windows([[queue_of("b01", length=length)] for length in lengths]) == expected
 
 
-def test_a_broker_that_falls_silent_is_told_and_its_return_too() -> None:
+def test_a_broker_that_falls_silent_is_reported_and_its_return_too() -> None:
     """Two windows without a batch raise, two with one clear; a broker never seen is not missed."""
     scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 2\nclear_for_windows = 2\n'))
     rest = BROKERS[:-1]
@@ -177,7 +177,7 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
     assert words(scene.tick(40)) == ["40 r plans cleared"]
 
 
-def test_an_epoch_mismatch_stands_while_it_is_told() -> None:
+def test_an_epoch_mismatch_stands_while_it_is_reported() -> None:
     """The rule that comes with the product names the brokers, and ends ten minutes after the last word of it."""
     scene = Scene(load_rules(None))
     (raised,) = scene.tell(event(EventKind.EPOCH_MISMATCH, 0, "epochs", text="b03 at epoch 0"))
@@ -263,7 +263,7 @@ def test_a_full_plan_is_counted_once_though_two_records_tell_it() -> None:
     assert len(scene.tell(event(EventKind.PROPOSAL_REFUSED, 3, "window-3", changes_per_plan="1"))) == 1
 
 
-def test_a_stalled_plan_is_told_by_the_controller_or_by_the_clock_and_ends_with_the_next_phase() -> None:
+def test_a_stalled_plan_is_reported_by_the_controller_or_by_the_clock_and_ends_with_the_next_phase() -> None:
     """Either way there is one alert for the plan; another phase of it ends that."""
     scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
     scene.tell(plan(1, PlanPhase.DRAINING, 0))
@@ -285,7 +285,7 @@ def test_a_plan_that_waits_for_a_person_is_not_stalled() -> None:
     assert scene.tick(10_000) == []
 
 
-def test_flapping_is_told_for_links_and_clients() -> None:
+def test_flapping_is_reported_for_links_and_clients() -> None:
     """A link out and in again is one flip, out again the second; a client back at its old home is one."""
     rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 2\nspan_s = 100\nclear_after_s = 50\n')
     scene = Scene(rules)
@@ -352,7 +352,7 @@ def test_a_blast_radius_that_calms_down_is_counted_on_after_a_restart() -> None:
     assert words(fresh.tell(*window(3))) == ["4 blast overlay cleared"]
 
 
-def test_records_of_a_newer_regraft_are_told_apart_from_garbage() -> None:
+def test_records_of_a_newer_regraft_are_distinguished_from_garbage() -> None:
     """A record that is too new for its reader raises its own alert, which names what to upgrade, and no other."""
     rules = '[[rule]]\nname = "letters"\non = "dead_letters"\n[[rule]]\nname = "newer"\non = "records.newer"\n'
     scene = Scene(book(rules + 'text = "{detail}"\n'))
@@ -365,7 +365,7 @@ def test_records_of_a_newer_regraft_are_told_apart_from_garbage() -> None:
     )
 
 
-def test_dead_letters_are_told_by_topic_but_not_our_own() -> None:
+def test_dead_letters_are_reported_by_topic_but_not_our_own() -> None:
     """A message that could not be delivered is a dead letter too; it must not raise an alert that makes the next."""
     scene = Scene(book('[[rule]]\nname = "letters"\non = "dead_letters"\n'))
     letter = DeadLetter("regraft.telemetry", 0, 7, "it starts with ff", b"\xff", BEGIN_MS)

@@ -109,7 +109,7 @@ def test_what_is_written_is_what_is_expected(recording: Path, tmp_path: Path) ->
         ('[[alert]]\nrule = "r"\nsubjects = 1\n', "subjects is unknown"),
     ],
 )
-def test_bad_expectations_are_told(tmp_path: Path, text: str, wanted: str) -> None:
+def test_bad_expectations_are_reported(tmp_path: Path, text: str, wanted: str) -> None:
     """A file that expects nothing sensible is refused with the reason."""
     file = tmp_path / "expected.toml"
     file.write_text(text)
@@ -132,7 +132,7 @@ def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
     assert len(load_rules().rules) == printed.count("[[rule]]") > 1
 
 
-def test_kafka_that_is_away_is_told_in_a_sentence() -> None:
+def test_kafka_that_is_away_is_reported_in_a_sentence() -> None:
     """Listing needs Kafka and says so."""
     from regraft.infra.stack_error import StackError
 

@@ -294,7 +294,7 @@ def test_a_fault_of_a_library_is_a_failure_and_not_the_end(server: WebhookServer
     desk.close()
 
 
-def test_a_target_that_is_set_no_more_is_told(server: WebhookServer) -> None:
+def test_a_target_that_is_set_no_more_is_reported(server: WebhookServer) -> None:
     """A message that waited for it over a restart is a dead letter."""
     desk = Desk({})
     desk.delivery.offer(message(), "old")

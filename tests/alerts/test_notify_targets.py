@@ -80,7 +80,7 @@ def told(
     return [message.title for message in found.messages], before | {each.key: each for each in found.changed}
 
 
-def test_what_is_told_once_is_not_told_again() -> None:
+def test_what_is_reported_once_is_not_reported_again() -> None:
     """The alert remembers by which message, when and to whom it is being sent; its end goes to the same."""
     titles, after = told([alert()])
     assert titles == ["congestion raised (warning): b01"]
@@ -132,7 +132,7 @@ def test_quiet_hours_keep_back_what_is_not_urgent_until_they_end() -> None:
     assert told(after.values(), MORNING + 1000, quiet=quiet)[0] == []
 
 
-def test_an_end_in_the_quiet_hours_is_told_after_them_unless_it_is_raised_again() -> None:
+def test_an_end_in_the_quiet_hours_is_reported_after_them_unless_it_is_raised_again() -> None:
     """Those who know of the alert hear of its end in the morning; if it stands again by then, nothing has changed."""
     quiet = "22:00-07:00 Europe/Berlin"
     _, after = told([alert()], NOON)
@@ -169,7 +169,7 @@ def test_an_alert_about_windows_is_silenced_only_when_all_its_brokers_are_set_as
     assert told([both], maintained=["b01", "b02"])[0] == []
 
 
-def test_a_blast_radius_keeps_single_alerts_back_and_they_are_told_when_it_is_over() -> None:
+def test_a_blast_radius_keeps_single_alerts_back_and_they_are_reported_when_it_is_over() -> None:
     """One message instead of many; what was reported before it ends as ever."""
     before = alert("apart", "b09", told="raised", cleared=True)
     titles, after = told([alert(), alert("blast", "overlay"), before], blast=True)
@@ -205,7 +205,7 @@ def test_quiet_hours_follow_the_clocks_of_their_zone_through_the_change_of_time(
 @pytest.mark.parametrize(
     "text", ["22-7 UTC", "22:00-07:00", "25:00-07:00 UTC", "07:00-07:00 UTC", "22:00-07:00 Nowhere/X"]
 )
-def test_quiet_hours_that_make_no_sense_are_told(text: str) -> None:
+def test_quiet_hours_that_make_no_sense_are_reported(text: str) -> None:
     """Each has a sentence that holds what was given."""
     with pytest.raises(QuietHoursError, match=text):
         parse_quiet_hours(text)

@@ -77,7 +77,7 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
         ),
     ],
 )
-def test_bad_files_are_told_in_a_sentence(text: str, wanted: str) -> None:
+def test_bad_files_are_reported_in_a_sentence(text: str, wanted: str) -> None:
     """Whatever a person may get wrong has an answer that says what to do."""
     assert any(wanted in fault for fault in faults_of(text)), faults_of(text)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.bench_chaos import FAULTS, account_so_far, figures_of, outcome
 
 
-def test_a_run_without_a_summary_is_told_as_far_as_the_emulator_has_accounted_for_it(tmp_path: Path) -> None:
+def test_a_run_without_a_summary_is_reported_as_far_as_the_emulator_has_accounted_for_it(tmp_path: Path) -> None:
     """It failed, and what was lost without excuse until then shows."""
     ledger = {"delivered": 90, "lost": 9, "excused": 4, "unexpected": 2, "lost_by_reason": {"queue_overflow": 5}}
     (tmp_path / "emulator.json").write_text(json.dumps({"ledger": ledger, "outages": {"death": 3}}))

@@ -37,7 +37,7 @@ def test_a_saw_is_flat_and_a_saw_that_climbs_is_not() -> None:
     assert growth_of([value + place / 5 for place, value in enumerate(saw)]).verdict == GROWS
 
 
-def test_growth_below_a_tolerance_or_a_bound_is_told_apart() -> None:
+def test_growth_below_a_tolerance_or_a_bound_is_distinguished() -> None:
     """A heap may fill up to its limit; a megabyte in hours is nothing."""
     assert growth_of([100 + place / 400 for place in range(200)]).verdict == FLAT
     climbing = [100 + place / 4 for place in range(200)]

@@ -69,7 +69,7 @@ def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]],
     assert sum(outlay.completed_cpu_s(100).values()) / outlay.completed_cells(100) == pytest.approx(cpu)
 
 
-def test_program_that_says_something_else_is_told() -> None:
+def test_program_that_says_something_else_is_reported() -> None:
     """A wrong row, a lost delivery, a late row and a marker that counts another row are faults, of whoever has them."""
     outlay = Outlay(1.0, 1.0, 0, [], {}, {})
     row = {b"5/delivery/p|a": b"1"}

@@ -44,7 +44,7 @@ def test_outlay_is_from_ready_to_the_last_row() -> None:
     assert outlay.completed_per_s(500) == pytest.approx(250 / 1.5)
 
 
-def test_what_a_program_did_not_do_is_said() -> None:
+def test_what_a_program_did_not_do_is_reported() -> None:
     """No report, an end before all is done, and no row are faults; a good end is none."""
     assert report_fault(REPORTS, WRITTEN) == ""
     assert report_fault([], WRITTEN) == "never ran"
@@ -52,7 +52,7 @@ def test_what_a_program_did_not_do_is_said() -> None:
     assert report_fault([report("ended", 9_000, 500)], WRITTEN) == "wrote no row"
 
 
-def test_missing_compiler_is_said_in_a_sentence_that_says_what_to_install(
+def test_missing_compiler_is_reported_in_a_sentence_that_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Java without javac, as most have, does not do; a JDK does."""

@@ -52,7 +52,7 @@ def counted(fleet: ScriptedFleet, outcome: str) -> float | None:
     return fleet.metrics.registry.get_sample_value("regraft_controller_announcements_total", {"outcome": outcome})
 
 
-def test_a_broker_that_announces_itself_waits_for_a_person_and_is_told_once() -> None:
+def test_a_broker_that_announces_itself_waits_for_a_person_and_is_reported_once() -> None:
     """Nothing is done about it, however often it says so; the person's order takes it in like any other."""
     fleet = fleet_of()
     facts = BrokerFacts(1.0, (PeerCost("b00", 2.0),), agent="west", address="10.0.0.9:7000")
@@ -196,7 +196,7 @@ def test_so_many_may_never_come_and_then_a_person_is_asked(monkeypatch: pytest.M
     assert fleet.member("x03").state is MemberState.JOINING
 
 
-def test_two_agents_that_announce_one_broker_are_told_apart() -> None:
+def test_two_agents_that_announce_one_broker_are_distinguished() -> None:
     """The first stands; the other, who may be after its name, is told of, once."""
     fleet = fleet_of()
     announce(fleet, "x01", BrokerFacts(agent="west", position=Position(0, 0)))

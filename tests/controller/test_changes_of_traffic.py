@@ -51,7 +51,7 @@ def test_without_detection_the_same_plan_is_taken_back() -> None:
     assert overlay.events_of(EventKind.CHANGE_DETECTED) == []
 
 
-def test_a_change_is_told_once_and_cuts_the_horizon() -> None:
+def test_a_change_is_reported_once_and_cuts_the_horizon() -> None:
     """Event and metric say when it began; decisions look at the window in which it came until the next has closed."""
     metrics = LoopMetrics()
     overlay = overlay_of()

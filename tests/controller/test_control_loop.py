@@ -92,7 +92,7 @@ def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
 
 
 @pytest.mark.parametrize("restarted", [set(TREE.brokers[1:]), set(TREE.brokers)], ids=["most brokers", "all brokers"])
-def test_brokers_that_come_back_at_an_earlier_epoch_are_told_of_while_it_lasts(restarted: set[str]) -> None:
+def test_brokers_that_come_back_at_an_earlier_epoch_are_reported_while_it_lasts(restarted: set[str]) -> None:
     """Nothing is decided meanwhile, the event names them and comes again, and afterwards all continues."""
     overlay = ScriptedOverlay(
         INVENTORY, lambda start_ms: far_ends(0) if start_ms < 70_000 else [{"b01", "b03"}] * 40, settings_of()
@@ -555,7 +555,7 @@ def test_a_window_with_a_transition_in_it_costs_each_tree_for_its_time() -> None
     assert point.cost_per_s == pytest.approx(old_share * old + (1 - old_share) * new)
 
 
-def test_refusals_are_told_when_they_change() -> None:
+def test_refusals_are_reported_when_they_change() -> None:
     """A proposal that is refused window after window for the same reason is one event, and all are counted.
 
     A first window with few notifications shows no spread to tell a gain from noise; later the price is too high.

@@ -118,7 +118,7 @@ def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
     assert overlay.ports.view.shown.cost[-1].cost_per_s <= 60.0
 
 
-def test_each_broker_is_told_the_ids_and_its_own_users() -> None:
+def test_each_broker_gets_the_ids_and_its_own_users() -> None:
     """b00 and b04 hear of u4, all hear of the six IDs."""
     overlay = overlay_of()
     overlay.run_windows(6)
@@ -264,7 +264,7 @@ def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
     assert overlay.phases == [PlanPhase.COMPLETED]
 
 
-def test_publishers_without_a_topic_are_counted_and_told() -> None:
+def test_publishers_without_a_topic_are_counted_and_reported() -> None:
     """A tenth of the notifications is of a publisher that the register does not know: too much to decide on."""
     overlay = overlay_of()
     overlay.counts = {TOPIC: 10, OTHER: 2, "nobody": 3}

@@ -26,7 +26,7 @@ def test_defaults_are_sound() -> None:
     assert GOOD.faults() == []
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     """Each wrong value is named with its limit."""
     bad = ControllerSettings(
         bootstrap="",
@@ -88,7 +88,7 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
     )
 
 
-def test_the_planner_is_told_how_to_weigh_a_ring() -> None:
+def test_the_planner_knows_how_to_weigh_a_ring() -> None:
     """Weights and caps of the ring go to the planner as they are, and their faults are reported."""
     settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
     told = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)

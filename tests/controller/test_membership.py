@@ -115,7 +115,7 @@ def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan()
     assert fleet.lost == frozenset()
 
 
-def test_who_is_taken_for_dead_though_it_runs_comes_back_by_one_plan() -> None:
+def test_a_running_broker_that_is_considered_dead_comes_back_by_one_plan() -> None:
     """Only the neighbour can tell that it ignores it; what it said before the return, by whatever clock, is over."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -135,7 +135,7 @@ def test_who_is_taken_for_dead_though_it_runs_comes_back_by_one_plan() -> None:
     assert fleet.present_brokers == INVENTORY.brokers
 
 
-def test_who_says_that_it_began_anew_is_believed_without_a_window() -> None:
+def test_a_broker_that_reports_its_restart_is_believed_without_a_window() -> None:
     """A repair that counts on it fails each time: the next one does without it, also while no window closes."""
     fleet = fleet_of()
     fleet.run_windows(6)
@@ -158,7 +158,7 @@ def test_who_says_that_it_began_anew_is_believed_without_a_window() -> None:
     assert fleet.present_brokers == tuple(one for one in INVENTORY.brokers if one != "b01")
 
 
-def test_many_that_say_they_began_anew_at_once_are_doubted() -> None:
+def test_many_that_say_they_restarted_at_once_are_doubted() -> None:
     """More likely all were restarted together; a person may say otherwise."""
     fleet = fleet_of()
     fleet.run_windows(6)

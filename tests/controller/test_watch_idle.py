@@ -34,7 +34,7 @@ def idle_after(
     return state, [event.text for event in told.emitted if event.kind is EventKind.BROKERS_CLOSABLE]
 
 
-def test_who_has_no_client_for_some_windows_is_told_once() -> None:
+def test_a_broker_without_clients_for_some_windows_is_reported_once() -> None:
     """b03 and b04 have neither publisher nor subscriber; one event names them and the command."""
     assert idle_after(WINDOWS_IDLE - 1, COUNTS)[0].closable == ()
     state, told = idle_after(WINDOWS_IDLE + 3, COUNTS)
@@ -61,7 +61,7 @@ def test_of_many_a_few_are_named() -> None:
         (COUNTS, INVENTORY, {"local_deliveries": {("p", "b03"): 1, ("p", "b04"): 5}}),
     ],
 )
-def test_what_is_not_known_closes_nobody(
+def test_what_is_unknown_closes_no_broker(
     counts: dict[str, int] | None, inventory: Inventory, changes: dict[str, object]
 ) -> None:
     """No register, clients of real brokers, an incomplete window, or deliveries that no register explains."""

@@ -177,7 +177,7 @@ def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDa
     expect(page.locator("#pane-brokers tbody")).to_contain_text("joining")
 
 
-def test_a_token_that_is_none_is_told_in_the_dialog(page: Page, served: ServedDashboard) -> None:
+def test_a_token_that_is_none_is_reported_in_the_dialog(page: Page, served: ServedDashboard) -> None:
     """What the server says of it stands there, and nobody is signed in."""
     publish(served.redis_url, written_document())
     page.goto(served.url)
@@ -239,7 +239,7 @@ def test_valkey_restarts_while_the_page_is_open(page: Page, served: ServedDashbo
     expect(page.locator("#banners .banner")).to_have_count(0)
 
 
-def test_a_silent_controller_is_told(page: Page, served: ServedDashboard) -> None:
+def test_a_silent_controller_is_reported(page: Page, served: ServedDashboard) -> None:
     """When nobody writes the view any more the page says for how long."""
     publish(served.redis_url, written_document())
     page.goto(served.url)

@@ -79,7 +79,7 @@ def test_a_token_that_says_it_needs_no_signature_is_refused() -> None:
         ({"exp": int(time.time()) + 30 * 24 * 3600}, 403, "lifetime"),
     ],
 )
-def test_what_is_wrong_with_a_token_is_said(other: dict[str, Any], status: int, why: str) -> None:
+def test_what_is_wrong_with_a_token_is_reported(other: dict[str, Any], status: int, why: str) -> None:
     """Each fault has its status and its word."""
     error = refused(jwt.encode(claims(**other), SECRET, algorithm="HS256"))
     assert (error.status, error.why) == (status, why)
@@ -127,7 +127,7 @@ def test_the_secret_comes_from_the_settings_or_a_file(tmp_path: Path) -> None:
     assert read_secret(settings()) is None
 
 
-def test_a_bad_secret_is_told_and_never_shown(tmp_path: Path) -> None:
+def test_a_bad_secret_is_reported_and_never_shown(tmp_path: Path) -> None:
     """Too short, or in a file that is not there: a sentence without the secret in it."""
     file = tmp_path / "secret"
     with pytest.raises(TokenSecretError, match="cannot be read"):

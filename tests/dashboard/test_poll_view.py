@@ -64,7 +64,7 @@ def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
     assert {"lab:live:network", "lab:live:alerts", "lab:live:counts"} <= set(looking.source.keys)
 
 
-def test_a_server_that_is_away_is_told_with_its_reason_and_what_is_shown_stays() -> None:
+def test_a_server_that_is_away_is_reported_with_its_reason_and_what_is_shown_stays() -> None:
     """The board keeps its parts; since when and why is reported; afterwards it continues by itself."""
     looking = Looking()
     looking.source.texts = document_of(1)
@@ -102,7 +102,7 @@ def test_the_pause_grows_to_a_bound_and_is_short_again_afterwards() -> None:
     assert looking.poller._pause_ms == 1000
 
 
-def test_an_empty_server_is_told_apart_from_one_that_is_away() -> None:
+def test_an_empty_server_is_distinguished_from_an_unreachable_one() -> None:
     """Valkey answers and holds nothing: nobody writes the view."""
     assert Looking().look()["view"] == "empty"
 

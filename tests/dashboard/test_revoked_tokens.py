@@ -46,7 +46,7 @@ def test_a_file_that_vanishes_takes_nothing_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"x" * (REVOKED_BYTES_MAX + 1)])
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, content: bytes) -> None:
     """Nobody knows then which tokens are good: the question is not answered."""
     file = tmp_path / "revoked.txt"
     file.write_bytes(content)
@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes) -> N
         assert ONE in RevokedTokens(file)
 
 
-def test_a_token_that_could_not_be_revoked_is_told(tmp_path: Path) -> None:
+def test_a_token_that_could_not_be_revoked_is_reported(tmp_path: Path) -> None:
     """A directory in the file's place, for example."""
     with pytest.raises(RevokedFileError, match=os.fspath(tmp_path)):
         revoke_token(tmp_path, ONE)

@@ -175,7 +175,7 @@ def test_it_starts_before_valkey_and_ends_with_a_page_open(tmp_path: Path) -> No
     opened.__exit__(None, None, None)
 
 
-def test_a_taken_port_and_a_missing_address_are_said(tmp_path: Path, served: ServedDashboard) -> None:
+def test_a_taken_port_and_a_missing_address_are_reported(tmp_path: Path, served: ServedDashboard) -> None:
     """Each ends the start in one sentence that says what to do."""
     port = int(served.url.rstrip("/").rpartition(":")[2])
     common = {"bootstrap": "none", "inventory_path": tmp_path / "none.json"}

@@ -189,7 +189,7 @@ def test_an_order_about_a_plan_is_given_only_where_it_can_be_followed(open_desk:
                 )
 
 
-def test_pages_are_told_what_holds_in_each_phase(open_desk: Callable[..., Desk]) -> None:
+def test_pages_get_what_holds_in_each_phase(open_desk: Callable[..., Desk]) -> None:
     """The orders that make sense, whether a plan is under way, and the steps of one that is executed."""
     told = open_desk().state()["phases"]
     assert told["facts"].keys() == set(PlanPhase)
@@ -199,7 +199,7 @@ def test_pages_are_told_what_holds_in_each_phase(open_desk: Callable[..., Desk])
     assert told["steps"] == ["preparing", "activating", "draining", "retiring", "verifying"]
 
 
-def test_kafka_being_away_is_said(open_desk: Callable[..., Desk]) -> None:
+def test_kafka_being_away_is_reported(open_desk: Callable[..., Desk]) -> None:
     """The order was not stored: the sentence of the sender comes through."""
     desk = open_desk()
     desk.faults.append("The order was not stored: check that Kafka runs")
@@ -262,7 +262,7 @@ def test_a_session_says_who_holds_the_token(open_desk: Callable[..., Desk]) -> N
 
 
 @pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/state", "/metrics", "/nowhere"])
-def test_browsers_are_told_what_a_page_may_do(open_desk: Callable[..., Desk], path: str) -> None:
+def test_browsers_learn_what_a_page_may_do(open_desk: Callable[..., Desk], path: str) -> None:
     """No inline script, no frames, no guessing of types, whatever is answered; and no cookie."""
     answer = open_desk().client.get(path)
     policy = answer.headers["Content-Security-Policy"]

@@ -63,7 +63,7 @@ def test_packages_are_compared_with_the_lock() -> None:
     assert second.endswith(", locked 0.0.1")
 
 
-def test_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An output directory without write permission is a fault with its reason."""
 
     def refuse(**_: object) -> None:
@@ -75,7 +75,7 @@ def test_directory_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: p
     assert "Permission denied" in finding.found
 
 
-def test_clocks_that_are_off_are_told_with_their_offset() -> None:
+def test_clocks_that_are_off_are_reported_with_their_offset() -> None:
     """The worst come first; within the bound all is well."""
     offsets_ms = {f"b{number}": -number for number in range(8)}
     well, wrong = clocks_finding(offsets_ms), clocks_finding(offsets_ms | {"b3": 2_977})

@@ -79,7 +79,7 @@ def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
         (replace(CLIENTS, retention_ms=1_000), r"cleanup\.policy is compact, not delete"),
     ],
 )
-def test_topic_of_another_shape_is_told(kafka: RunningKafka, changed: object, message: str) -> None:
+def test_topic_of_another_shape_is_reported(kafka: RunningKafka, changed: object, message: str) -> None:
     """A topic that exists in another shape than the table has is refused with the difference."""
     create_topics(kafka.access, namespace="shape")
     assert timestamp_type(kafka.access, topic_name(TELEMETRY, "shape")) == LOG_APPEND_TIME

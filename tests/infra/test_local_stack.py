@@ -61,7 +61,7 @@ def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:
         pass
 
 
-def test_external_kafka_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_kafka_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Kafka that the user names is used, never replaced: when it is away, that is the error."""
     monkeypatch.setattr("regraft.infra.local_stack.EXTERNAL_TIMEOUT_S", 0.2)
     with pytest.raises(StackError, match="REGRAFT_KAFKA_BOOTSTRAP"):

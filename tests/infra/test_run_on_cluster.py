@@ -14,7 +14,7 @@ from regraft.infra.spark_cluster import run_on
         ("spark://far:7077", "driver_host is 127.0.0.1, where executors of spark://far:7077", 2),
     ],
 )
-def test_a_command_gets_the_master_and_its_exit_code_is_told(
+def test_a_command_gets_the_master_and_its_exit_code_is_reported(
     master: str, told: str, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """What it prints is seen as it is."""

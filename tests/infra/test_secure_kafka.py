@@ -59,7 +59,7 @@ def found_for(access: KafkaAccess, *topics: str) -> str:
     return f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else f"well: {found}"
 
 
-def test_what_is_wrong_with_a_server_is_said_in_one_sentence(server: SecuredServer, tmp_path: Path) -> None:
+def test_what_is_wrong_with_a_server_is_reported_in_one_sentence(server: SecuredServer, tmp_path: Path) -> None:
     """Name, port, TLS, certificate, login: each fault has its own sentence, and no secret is part of it."""
     scram, wrong = server.access("SCRAM-SHA-512"), tmp_path / "password"
     wrong.write_text("guessed")

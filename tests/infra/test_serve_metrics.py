@@ -103,14 +103,14 @@ def test_a_stage_that_cannot_say_how_it_is_is_ill(server: MetricsServer, monkeyp
     assert "ZeroDivisionError" in json.loads(text)["faults"][0]
 
 
-def test_other_paths_and_methods_are_told_what_there_is(server: MetricsServer) -> None:
+def test_other_paths_and_methods_are_answered_with_what_exists(server: MetricsServer) -> None:
     """404 names the paths; only GET is answered."""
     status, _, text = ask(server, "/")
     assert (status, json.loads(text)["paths"]) == (404, ["/metrics", "/health", "/ready"])
     assert ask(server, "/health", method="POST")[0] == 405
 
 
-def test_a_taken_port_is_told_in_one_sentence(server: MetricsServer, stage: Stage) -> None:
+def test_a_taken_port_is_reported_in_one_sentence(server: MetricsServer, stage: Stage) -> None:
     """Address, reason and what to do."""
     with pytest.raises(
         MetricsPortError, match=rf"on 127.0.0.1:{server.port} \(Address already in use\): stop the " r"process"

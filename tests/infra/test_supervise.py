@@ -159,7 +159,9 @@ def test_children_survive_the_thread_that_asked_for_them(supervisor: Supervisor,
     assert supervisor.restarts("kept") == 0
 
 
-def test_service_that_ends_at_once_is_told_with_its_log(supervisor: Supervisor, script_service: MakeService) -> None:
+def test_service_that_ends_at_once_is_reported_with_its_log(
+    supervisor: Supervisor, script_service: MakeService
+) -> None:
     """A service that ends before it is ready is not restarted, and the error has the end of its log."""
     with pytest.raises(ServiceFailedError, match=r"Service broken ended with code 3 before it was ready") as caught:
         supervisor.start(script_service("broken", "import sys; print('no disk'); sys.exit(3)", ready=lambda: False))
@@ -187,7 +189,7 @@ def test_patience_makes_services_wait_longer(script_service: MakeService) -> Non
         brief.start(script_service("slow", ready=lambda: False, ready_timeout_s=0.1))
 
 
-def test_program_that_is_not_there_is_told(supervisor: Supervisor, tmp_path: Path) -> None:
+def test_program_that_is_not_there_is_reported(supervisor: Supervisor, tmp_path: Path) -> None:
     """A command that cannot be run is a failed service whose log names the program."""
     with pytest.raises(ServiceFailedError) as caught:
         supervisor.start(Service("ghost", ("/no/such/program",), tmp_path / "ghost.log", ready=lambda: False))

@@ -110,7 +110,7 @@ def test_restricting_to_all_changes_nothing() -> None:
     assert FOUR.restricted_to(reversed(brokers_named(4))) is FOUR
 
 
-def test_what_is_measured_of_a_link_counts_instead_of_what_is_said() -> None:
+def test_what_is_measured_of_a_link_counts_instead_of_what_is_reported() -> None:
     """In every inventory of the fleet, for both ends, until it is measured otherwise; records leave it as it is."""
     fleet = FleetView.of(FOUR).with_measured({("b01", "b02"): 99.0, ("b00", "gone"): 5.0})
     assert fleet.inventory.cost_of_link("b02", "b01") == 99.0

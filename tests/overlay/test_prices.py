@@ -60,7 +60,7 @@ def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
         ({"currency": ""}, "a name"),
     ],
 )
-def test_what_is_wrong_with_prices_is_said(change: dict[str, object], says: str) -> None:
+def test_what_is_wrong_with_prices_is_reported(change: dict[str, object], says: str) -> None:
     """With the name of the value, like all else in an inventory."""
     document = json.loads(priced().to_json())
     document["prices"] |= change

@@ -193,6 +193,6 @@ def test_caches_are_found_once_for_all_trees() -> None:
         (InterestSettings(path_interest="mean"), "path_interest is 'mean': estimate or conjunction"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_that_cannot_be_are_told(settings: InterestSettings, fault: str) -> None:
+def test_settings_that_cannot_be_are_reported(settings: InterestSettings, fault: str) -> None:
     """Each fault says the value and the limit."""
     assert settings.faults() == [fault]

@@ -77,7 +77,7 @@ def test_a_moved_publisher_is_silent_only_as_long_as_its_homes_hear_the_command_
     assert_account_is_clean(loop)
 
 
-def test_a_controller_that_is_told_to_stop_finishes_what_it_began() -> None:
+def test_a_controller_that_is_asked_to_stop_finishes_what_it_began() -> None:
     """Winding down ends the transition under way and begins no other."""
     loop = small_overlay(1)
     while not loop.loop.is_transition_running:

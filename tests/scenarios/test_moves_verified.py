@@ -107,7 +107,7 @@ def test_a_false_promise_of_moved_subscribers_is_found_out_and_taken_back() -> N
     line.finish()
 
 
-def test_a_promise_that_holds_is_told_as_observed_and_kept() -> None:
+def test_a_promise_that_holds_is_reported_as_observed_and_kept() -> None:
     """On the same traffic the plan saves what it said, each proposal its own part."""
     line = Line()
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")
@@ -123,7 +123,7 @@ def test_a_promise_that_holds_is_told_as_observed_and_kept() -> None:
     line.finish()
 
 
-def test_a_broker_above_its_cap_is_told_and_relieved_whatever_that_costs() -> None:
+def test_a_broker_above_its_cap_is_reported_and_relieved_whatever_that_costs() -> None:
     """b03 passes 30 a second and may pass 10. Access costs more anywhere else, so for money nobody would move."""
     line = Line(CHEAP_AT_B03, load_max_per_s=10.0)
     line.run_until(lambda: line.first_is(PlanPhase.COMPLETED), "near")

@@ -32,7 +32,7 @@ RING = place_ring(12, random.Random(SEED))
     ],
     ids=["quotes", "check-ins"],
 )
-def test_no_change_is_told(place: Inventory, workload: WorkloadSettings | CheckinSettings, planner: str) -> None:
+def test_no_change_is_reported(place: Inventory, workload: WorkloadSettings | CheckinSettings, planner: str) -> None:
     """Subscriptions come and go, publishers and users are moved; only what lasts would be another traffic."""
     settings = ControllerSettings(
         bootstrap="virtual", inventory_path=Path("virtual"), dry_run=False, seed=SEED, planner=planner,

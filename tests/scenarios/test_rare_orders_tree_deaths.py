@@ -32,7 +32,7 @@ from tests.scenarios.tree_repair import (
 )
 
 
-def test_what_is_told_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_same() -> None:
+def test_what_is_reported_twice_in_an_epoch_that_is_aborted_is_taken_back_all_the_same() -> None:
     """It hears of an end over two ways in the newer epoch, and of the abort before the older one says so, too."""
     overlay = StepByStep(LINE)
     overlay.feed("b0", None, AdvertiseRequest("p", ALL))
@@ -63,7 +63,7 @@ def test_an_end_in_the_older_epoch_counts_where_the_newer_one_has_ended_and_told
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_next_stay_comes_when_the_earlier_one_was_told_of_in_an_epoch_that_is_aborted(first: int) -> None:
+def test_the_next_stay_begins_when_the_earlier_one_was_announced_in_an_aborted_epoch(first: int) -> None:
     """It waited for the end of that, and had come in the older epoch, too, where nobody would tell of it again."""
     overlay = StepByStep(LINE)
     target = LINE.replaced(1, [link("b2", "b3")], [link("b0", "b3")])
@@ -76,7 +76,7 @@ def test_the_next_stay_comes_when_the_earlier_one_was_told_of_in_an_epoch_that_i
     assert list(overlay.links["b3", "b2"]) == [AdvertiseAck(0, "p", 1)]
 
 
-def test_the_next_stay_waits_on_when_what_it_waits_for_is_told_of_in_the_older_epoch() -> None:
+def test_the_next_stay_keeps_waiting_when_what_it_waits_for_is_announced_in_the_older_epoch() -> None:
     """It had come before that, from elsewhere, and nobody would tell of it again."""
     overlay = Repair(FIVE)
     overlay.die()

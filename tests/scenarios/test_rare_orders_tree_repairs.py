@@ -122,7 +122,7 @@ def test_the_next_stay_waits_for_an_end_that_can_still_come_in_a_repair_too() ->
     assert overlay.publishers_at("b2") == {"p": 1}
 
 
-def test_an_end_that_crosses_what_is_told_over_a_new_link_ends_that_too() -> None:
+def test_an_end_that_crosses_what_is_reported_over_a_new_link_ends_that_too() -> None:
     """One that knew the end from the older epoch hears of the stay from one that did not, and of its end once more."""
     overlay = Repair(FIVE)
     overlay.feed("b2", None, AdvertiseRequest("p", ALL))

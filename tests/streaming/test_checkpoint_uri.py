@@ -108,7 +108,7 @@ def test_another_machine_knows_the_brokers_that_were_added(job: StreamingSetting
 
 @pytest.mark.spark
 @pytest.mark.parametrize("uri", ["s3a://bucket/checkpoint", "nowhere://host/checkpoint"])
-def test_a_store_that_sparks_java_does_not_know_is_told(spark: SparkSession, tmp_path: Path, uri: str) -> None:
+def test_a_store_that_sparks_java_does_not_know_is_reported(spark: SparkSession, tmp_path: Path, uri: str) -> None:
     """One sentence has the URI, what Java said and what to do; another fault of a store is reported as one."""
     job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
     with pytest.raises(NoFileSystemError):

@@ -93,7 +93,7 @@ def test_a_cell_sent_early_and_again_counts_once() -> None:
     assert row.entity == "p|b1"
 
 
-def test_published_is_told_from_delivered() -> None:
+def test_published_is_distinguished_from_delivered() -> None:
     """What a broker published and what it delivered are or-ed apart, and a notification that is both counts once."""
     first = batch(sequence=0, deliveries=(Delivery("p", 0, SECOND, 0b001, 1, 10, 0b011),))
     second = batch(sequence=1, deliveries=(Delivery("p", 0, SECOND + 1, 0b100, 1, 10, -(2**63)),))
@@ -209,7 +209,7 @@ def test_completeness_is_batches_received_of_the_span() -> None:
     assert window.marker.row_counts == {"delivery": 0, "queue": 0, "rtt": 0, "churn": 0}
 
 
-def test_late_rows_are_told_once() -> None:
+def test_late_rows_are_reported_once() -> None:
     """Of several windows closed together the first marker tells what was dropped since the one before."""
     windows = close_windows(merge_parts(parts_of([batch(), batch(at_ms=6_000)])), WINDOW_MS, late_rows=4)
     assert [window.marker.late_rows for window in windows] == [4, 0]

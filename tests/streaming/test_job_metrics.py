@@ -59,7 +59,7 @@ def test_the_job_is_ready_after_its_first_micro_batch() -> None:
     assert health().is_ready
 
 
-def test_a_job_or_a_query_that_hangs_is_told_apart() -> None:
+def test_a_job_and_a_query_that_hang_are_distinguished() -> None:
     """The thread of the job and Spark's query can each hang for themselves."""
     assert [fault.split(" has ")[0] for fault in JobHealth(60.0, -1.0)().faults] == ["the streaming job"]
     assert [fault.split(" has ")[0] for fault in JobHealth(-1.0, 60.0)().faults] == ["the streaming query"]

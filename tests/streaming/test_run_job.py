@@ -336,7 +336,7 @@ def places_of(job: StreamingSettings) -> list[TopicPartition]:
     return [TopicPartition(topic, at, end) for at, end in enumerate(ends)]
 
 
-def test_what_was_deleted_unread_is_told_and_the_job_goes_on(spark: SparkSession, job: StreamingSettings) -> None:
+def test_what_was_deleted_unread_is_reported_and_the_job_goes_on(spark: SparkSession, job: StreamingSettings) -> None:
     """After an outage beyond retention windows come from what is there, and an event says what is missing."""
     job, begin_ms = dataclasses.replace(job, catch_up_grace_ms=500), (int(time.time()) - 100) * 1_000
     send(job, beats(range(20), begin_ms))

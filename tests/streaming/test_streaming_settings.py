@@ -22,7 +22,7 @@ def test_the_defaults_are_sound(tmp_path: Path) -> None:
     assert good(tmp_path).faults() == []
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     """Each wrong value gives one sentence with the value and what to do."""
     wrong = dataclasses.replace(
         good(tmp_path), bootstrap=" ", window_ms=2_500, grace_ms=-1, records_per_trigger_max=1, past_ms_max=10

@@ -64,7 +64,7 @@ def test_windows_outside_the_span_are_left_out() -> None:
     assert len(some) == 1
 
 
-def test_clocks_that_are_off_are_told_from_those_that_are_not() -> None:
+def test_wrong_clocks_are_distinguished_from_right_ones() -> None:
     """As in the Spark job, a batch far from Kafka's time is not sane, nor one of a time that no clock shows.
 
     A delivery far from it came by another broker's clock and harms nobody else.
@@ -112,7 +112,7 @@ def test_how_far_kafka_is_behind_is_measured() -> None:
     assert kafka_lag_ms(columns_of([]), np.zeros(0, dtype=np.int64)) == (0, 0)
 
 
-def test_batches_of_invented_brokers_are_told_from_those_of_the_inventory() -> None:
+def test_batches_of_invented_brokers_are_distinguished_from_those_of_the_inventory() -> None:
     """A name that is not in the inventory is nobody's; no batch at all is none of them."""
     batches = [TelemetryBatch(broker, 1, 0, BEGIN_MS, 1) for broker in ("b1", "invented", "b2", "b1")]
     assert is_of(columns_of(batches), ("b1", "b2", "b3")).tolist() == [True, False, True, True]

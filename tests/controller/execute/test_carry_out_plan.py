@@ -109,7 +109,7 @@ def test_plans_that_differ_only_in_who_began_them_have_other_digests() -> None:
     assert len(digests) == 2
 
 
-def test_who_joins_is_told_first_which_earlier_plans_that_were_to_take_it_in_are_aborted() -> None:
+def test_a_joining_broker_first_learns_which_earlier_plans_for_its_join_are_aborted() -> None:
     """It was considered dead and not waited for, so it may have prepared the first. Who joins by none is not told."""
     controller = Controller()
     controller.runner.begin(joining_plan(1), 0)

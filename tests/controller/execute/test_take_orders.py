@@ -59,7 +59,7 @@ def test_an_approval_that_is_older_than_the_plan_carries_nothing_out() -> None:
     assert "it is older than plan-1" in overlay.events_of(EventKind.ORDER_REFUSED)[0]
 
 
-def test_what_is_not_its_givers_own_changes_nothing_and_is_told_and_kept() -> None:
+def test_what_is_not_its_givers_own_changes_nothing_and_is_reported_and_kept() -> None:
     """A forged order to resume does not end the pause, whatever it asks for."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)

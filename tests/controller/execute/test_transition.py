@@ -129,7 +129,7 @@ def test_a_plan_can_be_cancelled_until_it_is_activated() -> None:
         assert transition.plan.phase is phase
 
 
-def test_after_activation_a_stall_is_told_once_and_never_aborted() -> None:
+def test_after_activation_a_stall_is_reported_once_and_never_aborted() -> None:
     """A drain that hangs raises one event and keeps asking."""
     transition = run_to(PlanPhase.DRAINING)
     first = transition.on_tick(2_000)
@@ -149,7 +149,7 @@ def test_a_plan_is_aborted_when_a_broker_is_found_dead_before_all_are_known_to_b
     assert "b dead" in transition.plan.history[-1].reason
 
 
-def test_draining_that_waits_for_the_dead_ends_when_it_has_had_its_time_and_the_others_are_told_why() -> None:
+def test_draining_that_waits_for_the_dead_ends_in_time_and_the_others_learn_why() -> None:
     """What was to come from there is lost; whoever still waits for it may continue."""
     transition = run_to(PlanPhase.DRAINING)
     transition.on_result(answer("a", CommandPhase.ACTIVATE, Outcome.DRAINED, lost=("b",)), 10)
@@ -354,7 +354,7 @@ def test_neighbours_that_tell_of_an_earlier_life_do_not_keep_a_broker_from_joini
     assert transition.plan.phase is PlanPhase.ACTIVATING
 
 
-def test_who_is_dead_by_a_neighbours_word_alone_is_told_of_the_abort_too() -> None:
+def test_a_broker_that_only_a_neighbour_reports_dead_is_notified_of_the_abort_too() -> None:
     """It may live and hold tables of the plan; nobody waits for its answer."""
     transition = run_to(PlanPhase.PREPARING)
     effects = transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), 10)

@@ -21,12 +21,12 @@ def state_of(deliveries: dict[tuple[str, str], int]) -> TreeState:
     return TreeState(placed, inventory_of(TREE, {}), (window, replace(window)))
 
 
-def test_messages_and_delay_before_and_after_are_told() -> None:
+def test_messages_and_delay_before_and_after_are_reported() -> None:
     """From b00 four notifications pass three brokers each; from b02 four pass one, and one of them two more."""
     state = state_of({("p", "b00"): 1, ("p", "b02"): 8, ("q", "b01"): 99})
     assert effect_text(state, [MOVE]) == "messages 12 -> 6/s, delay 20.56 -> 3.444"
 
 
-def test_without_deliveries_no_delay_is_told() -> None:
+def test_without_deliveries_no_delay_is_reported() -> None:
     """A mean of nothing is no figure."""
     assert effect_text(state_of({}), [MOVE]) == "messages 12 -> 6/s"

@@ -130,7 +130,7 @@ def test_what_moves_of_subscribers_are_likely_to_change_is_so_where_one_set_chan
             assert likely[user, broker] == pytest.approx(costs.change_per_s(user, broker), abs=1e-9)
 
 
-def test_who_fits_nowhere_is_told() -> None:
+def test_clients_that_fit_nowhere_are_reported() -> None:
     """With how much is left."""
     instance = drawn_instance(6, 2, 2, 1)
     small = PackingInstance(

@@ -162,7 +162,7 @@ def test_a_crowd_is_a_change_when_it_comes_and_when_it_goes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("day_windows", [12, 60])
-def test_a_day_that_goes_around_is_told_once_at_most_and_then_is_how_traffic_is(day_windows: int) -> None:
+def test_a_day_that_goes_around_is_reported_once_at_most_and_then_is_how_traffic_is(day_windows: int) -> None:
     """Its beginning is a step; that interests then rise and fall from broker to broker is left to the horizon."""
     for seed in range(3):
         detector, traffic = ChangeDetector(2000.0), Traffic(seed)
@@ -185,7 +185,7 @@ def test_one_publisher_that_publishes_more_is_a_change() -> None:
     assert len(list(alarms(detector, traffic, 20))) == 1
 
 
-def test_a_new_level_of_churn_is_told_once() -> None:
+def test_a_new_level_of_churn_is_reported_once() -> None:
     """Clients that change their minds three times as often are a change; that they continue doing so is none."""
     detector, traffic = ChangeDetector(2000.0), Traffic(6)
     assert not list(alarms(detector, traffic, 30))
@@ -229,7 +229,7 @@ def test_windows_without_traffic_say_nothing() -> None:
     assert [detector.add(window, None) for window in silent] == [None] * 20
 
 
-def test_deliveries_are_told_by_publisher_and_broker() -> None:
+def test_deliveries_are_reported_by_publisher_and_broker() -> None:
     """On a ring only by publisher: there plans move who wants what from broker to broker."""
     window = closed_window(("b00", "b01"), [{"b00"}, {"b00", "b01"}])
     assert deliveries_in(window) == {("b00", "p0"): 2.0, ("b01", "p0"): 1.0}

@@ -112,7 +112,7 @@ def test_a_sample_puts_back_what_is_in_it_and_estimates_the_hand_overs() -> None
     assert handed[0] == pytest.approx(handed[1], rel=0.3)
 
 
-def test_those_who_take_most_are_told_apart_and_stay_so_unless_another_takes_twice_as_much() -> None:
+def test_those_that_receive_most_are_reported_separately_unless_another_receives_twice_as_much() -> None:
     """One of three; a little more is no reason to change, and what a subscriber took before is of the rest."""
     cells = DeliveryCells(60)
     cells.rule.subscribers_told = 1
@@ -130,7 +130,7 @@ def test_those_who_take_most_are_told_apart_and_stay_so_unless_another_takes_twi
     assert told(3.0 * CHOOSE_MS, a=4, b=9) == {number_of_subscriber("b"), REST}
 
 
-def test_parts_are_told_for_a_time() -> None:
+def test_parts_are_reported_for_a_time() -> None:
     """Then a broker has one mask for all again."""
     cells = DeliveryCells(60)
     cells.tell_apart("s", 1, 0.0)

@@ -61,7 +61,7 @@ def _in_all(rules: Sequence[SampleRule], publisher: str, block: int) -> int:
     return sum(all(one.takes(publisher, block * 64 + place) for one in samplings) << place for place in numbers)
 
 
-def test_share_is_told_where_everything_is_in_the_sample() -> None:
+def test_share_is_reported_where_everything_is_in_the_sample() -> None:
     """A counts cell is there though it counts nothing: else a window of sampled blocks alone would look complete."""
     rng = random.Random(1)
     sampling = Sampling(1, 5)

@@ -83,7 +83,7 @@ def test_a_claim_must_hold_in_every_reading(values: dict[str, float], expected: 
     assert over_readings(values, 0.3).verdict is expected
 
 
-def test_readings_are_told_with_where_it_holds() -> None:
+def test_readings_are_reported_with_where_it_holds() -> None:
     """The worst, the best, and how many."""
     assert over_readings({"a": 0.5, "b": 0.1}, 0.3).evidence == "10% (b) to 50% (a); holds in 1 of 2 readings"
 

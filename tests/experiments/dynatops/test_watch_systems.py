@@ -58,7 +58,7 @@ def test_without_a_period_nothing_adapts() -> None:
     assert system.adapted_h == []
 
 
-def test_a_run_that_is_too_short_is_told() -> None:
+def test_a_run_that_is_too_short_is_reported() -> None:
     """It would be a mean over nothing."""
     with pytest.raises(ValueError, match="no time to measure"):
         watch_systems(steps(3), {"clock": ClockSystem()}, Schedule(5.0, 10.0))

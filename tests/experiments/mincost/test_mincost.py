@@ -141,7 +141,7 @@ def test_round_trips_that_are_not_shipped_come_from_a_folder(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "says"), [({"draws": 0}, "--draws is 0"), ({"data": Path("nowhere")}, "holds no wonderproxy_rtt.npz")]
 )
-def test_what_cannot_be_run_is_said_before_anything_is(tmp_path: Path, options: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_run_is_reported_before_anything_is(tmp_path: Path, options: dict[str, Any], says: str) -> None:
     """With what to do."""
     with pytest.raises(ReproduceError, match=says):
         reproduce_mincost(MincostOptions(tmp_path, **options), Console(quiet=True))

@@ -98,7 +98,7 @@ def test_ours_is_compared_with_the_cheapest_of_the_paper() -> None:
     assert found.value("cost_above_best_of_paper_mean", **WHERE, x=2) == pytest.approx(-0.0125)
 
 
-def test_sessions_are_told_with_the_messages_of_their_own() -> None:
+def test_sessions_are_reported_with_the_messages_of_their_own() -> None:
     """8 of 20 messages are left, and 2 of its own: 0.4 and 0.5 of the baseline's."""
     sessions = Task("sessions", "cluster", "clustered", "shared", 16, 1, 0, (), 1, steps=(10,))
     start, after = measures(20.0, 100.0, 4.0), measures(8.0, 50.0, 3.0)

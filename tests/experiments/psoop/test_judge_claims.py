@@ -216,7 +216,7 @@ def test_the_readme_takes_the_tables_between_its_markers(tmp_path: Path, capsys:
     assert capsys.readouterr().out.strip() in text
 
 
-def test_a_wrong_file_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_file_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The message names the file and what to give instead."""
     wrong = tmp_path / "wrong.json"
     wrong.write_text("{}", encoding="utf-8")

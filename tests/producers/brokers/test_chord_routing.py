@@ -135,7 +135,7 @@ def test_a_user_that_is_not_there_is_not_waited_for() -> None:
     assert answer.result.outcome is Outcome.PREPARED
 
 
-def test_a_user_that_is_there_is_told_to_move_and_is_no_longer_served_in_the_next_epoch() -> None:
+def test_a_user_that_is_there_is_asked_to_move_and_is_no_longer_served_in_the_next_epoch() -> None:
     home = core("n1")
     home.handle(None, SubscribeRequest("s", "u", topic_filter(TOPIC), 3), 1)
     effects = home.handle(None, prepare(RING.replaced(1, ()), "n1", ClientMove("u", "n1", "n6")), 2)
@@ -148,7 +148,7 @@ def test_what_was_published_on_a_topic_this_broker_has_left_is_passed_over() -> 
     assert core("n5").handle("n1", note(0, 0, down=True), 1) == []
 
 
-def test_a_notification_of_an_unknown_epoch_is_dropped_and_told() -> None:
+def test_a_notification_of_an_unknown_epoch_is_dropped_and_reported() -> None:
     stray = note(0, 3, down=True)
     assert core("n5").handle("n1", stray, 1) == [Dropped(stray, "epoch_unknown")]
 

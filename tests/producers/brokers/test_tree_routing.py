@@ -297,7 +297,7 @@ def test_publications_are_stamped_with_the_epoch_of_their_home() -> None:
     assert core.handle(None, quote(2), 5) == [Published(quote(2, epoch=1))]
 
 
-def test_a_notification_of_an_unknown_epoch_is_dropped_and_told() -> None:
+def test_a_notification_of_an_unknown_epoch_is_dropped_and_reported() -> None:
     """A broker that came back without its tables continues; what it cannot route is accounted for."""
     stray = quote(0, epoch=7)
     assert tree_broker("a", CHAIN, 0).handle("b", stray, 1) == [Dropped(stray, "epoch_unknown")]

@@ -94,7 +94,7 @@ def test_probes_cover_live_links_near_their_rtt(virtual: VirtualOverlay) -> None
             assert probe.rtt_ms == pytest.approx(rtt_ms, rel=0.15)
 
 
-def test_client_changes_are_told_once_and_the_register_is_current(virtual: VirtualOverlay) -> None:
+def test_client_changes_are_reported_once_and_the_register_is_current(virtual: VirtualOverlay) -> None:
     """Every client came once and left at most once; the register holds those that are connected."""
     changes = [change for batch in virtual.telemetry.batches for change in batch.clients]
     counts = Counter((change.client, change.sequence) for change in changes)

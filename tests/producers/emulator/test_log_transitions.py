@@ -56,7 +56,7 @@ def test_a_newer_plan_takes_the_place_of_one_that_never_ended(lines: list[Any]) 
     assert structlog.contextvars.get_contextvars()["plan"] == "plan-5"
 
 
-def test_every_refusal_is_told_with_its_own_plan(lines: list[Any]) -> None:
+def test_every_refusal_is_reported_with_its_own_plan(lines: list[Any]) -> None:
     """Also that of a plan which is not the one under way."""
     TransitionLog(2).on_result(result("a", Outcome.REFUSED, 7))
     (line,) = lines

@@ -81,7 +81,7 @@ def test_a_publisher_hands_over_what_waited_between_two_homes_to_the_next_in_its
     assert homes.take_asked() == [("b2", 1), ("b2", 2), ("b2", 3)]
 
 
-def test_a_publisher_that_is_taken_before_it_is_told_to_leave_goes_on_at_once() -> None:
+def test_a_publisher_that_is_accepted_before_it_is_asked_to_leave_continues_at_once() -> None:
     homes = connected()
     homes.publishers.take("p", 0, "b2")
     homes.publish()
@@ -145,7 +145,7 @@ def test_what_brokers_say_of_an_earlier_stay_changes_nothing() -> None:
     assert homes.publishers.home_of("p") == "b2"
 
 
-def test_a_publisher_goes_to_the_home_it_was_told_and_to_no_other_that_takes_it() -> None:
+def test_a_publisher_goes_to_the_home_it_was_reported_and_to_no_other_that_takes_it() -> None:
     homes = connected()
     homes.publishers.leave("p", 0, "b2")
     homes.publishers.take("p", 0, "b3")
@@ -163,7 +163,7 @@ def test_a_publisher_whose_home_dies_goes_to_whichever_home_takes_it() -> None:
     assert homes.take_asked() == [("b3", 0)]
 
 
-def test_a_publisher_that_is_told_to_leave_for_a_home_that_is_dead_already_waits_for_one() -> None:
+def test_a_publisher_that_is_asked_to_leave_for_a_dead_home_waits_for_one() -> None:
     homes = connected()
     homes.dead.add("b2")
     homes.publishers.leave("p", 0, "b2")

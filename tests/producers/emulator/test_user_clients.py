@@ -145,7 +145,7 @@ def test_a_home_that_has_died_confirms_nothing_any_more() -> None:
     assert homes.owed("b") == 1
 
 
-def test_what_the_old_home_has_handed_over_is_told_to_the_new_one_alone() -> None:
+def test_what_the_old_home_has_handed_over_is_reported_to_the_new_one_alone() -> None:
     homes, names = connected("ab")
     homes.users.move("u", 0, "b2", 7)
     homes.users.take("u", "b2")

@@ -137,7 +137,7 @@ def test_death_is_repaired_and_the_broker_comes_back() -> None:
     run_site(steps)
 
 
-def test_broker_that_was_taken_for_dead_is_taken_in_again() -> None:
+def test_broker_that_was_considered_dead_is_taken_in_again() -> None:
     """It lives on in its old epoch, is asked to start over, and then hears all, though its process never ended."""
 
     async def steps(site: MemorySite) -> None:

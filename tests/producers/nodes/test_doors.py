@@ -200,7 +200,7 @@ def test_nats_door_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.Monkey
         asyncio.run(go())
 
 
-def test_nats_server_without_monitoring_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nats_server_without_monitoring_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that nobody can ask, and one that is not there, are named with what to do."""
     needs_nats()
     from regraft.producers.nodes.nats_client_door import NatsClientDoor

@@ -178,7 +178,7 @@ def test_stream_outlasts_the_death_of_node_and_server(tmp_path: Path, monkeypatc
             server.stop()
 
 
-def test_stream_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_stream_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """A node that is to take from a stream says that there is none, rather than to run without it."""
     needs_nats()
     server = NatsServer("b01", tmp_path, f'jetstream {{ store_dir: "{tmp_path}/b01" }}').start()

@@ -78,7 +78,7 @@ async def begin_and_end_namesake(fleet: NodeFleet) -> None:
     await namesake.close()
 
 
-def test_node_that_a_neighbour_takes_for_dead_joins_again() -> None:
+def test_node_that_a_neighbour_considers_dead_joins_again() -> None:
     """One plan, unasked, while nobody died: the neighbour ignores it until then; what follows comes to all, once."""
 
     async def steps(site: MemorySite) -> None:

@@ -35,7 +35,7 @@ def closed(ledger: ClientLedger, now_ms: float) -> LedgerSnapshot:
     st.lists(st.integers(0, 19), max_size=40),
     st.integers(0, 19),
 )
-def test_every_way_of_arriving_is_told(arrivals: list[int], first: int) -> None:
+def test_every_way_of_arriving_is_reported(arrivals: list[int], first: int) -> None:
     """Whatever comes after the first: what is missing is lost, what came before counts as repeated or out of order."""
     ledger = ledger_of(20)
     for number in (first, *arrivals):
@@ -179,7 +179,7 @@ def test_what_is_owed_does_not_depend_on_how_late_it_comes() -> None:
     assert account.lost == 1
 
 
-def test_a_busy_machine_is_told_from_a_slow_link() -> None:
+def test_a_busy_machine_is_distinguished_from_a_slow_link() -> None:
     """What comes late says that publishers must wait, but not while a link is slow nor shortly after."""
     ledger = ledger_of(3)
     ledger.hand_over("s", 0, 100.0)

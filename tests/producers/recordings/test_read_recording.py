@@ -130,7 +130,7 @@ def test_a_damaged_block_is_left_out(tmp_path: Path) -> None:
     assert "is damaged from byte" in recording.warnings[0]
 
 
-def test_time_that_goes_back_is_told_and_put_in_order(tmp_path: Path) -> None:
+def test_time_that_goes_back_is_reported_and_put_in_order(tmp_path: Path) -> None:
     """A clock that was set back, within a block or between two, gives messages by time and one warning."""
     messages = telemetry(range(40))
     back = [at_time(one, one.time_ms - (3_600_000 if number >= 25 else 0)) for number, one in enumerate(messages)]

@@ -169,7 +169,7 @@ def test_every_topic_but_the_dead_letters_has_a_record_type() -> None:
     }
 
 
-def test_a_missing_kafka_is_told(tmp_path: Path) -> None:
+def test_a_missing_kafka_is_reported(tmp_path: Path) -> None:
     """A wrong address has one sentence with the way out, and leaves no file."""
     writer = RecordingWriter(tmp_path / "rec.avro", recorded_run(), RECORD_TYPES_BY_SUFFIX, RecordingLimits(), START_MS)
     recorder = TopicRecorder(KafkaAccess("127.0.0.1:9"), LIVE, (TELEMETRY,), writer, from_start=False)

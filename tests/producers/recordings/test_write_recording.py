@@ -150,7 +150,7 @@ def test_a_full_disk_ends_a_recording_that_stays_readable(tmp_path: Path, monkey
         assert [one.value for one in found.messages()] == [one.value for one in messages[: found.count]]
 
 
-def test_a_disk_without_room_is_told_at_once(tmp_path: Path) -> None:
+def test_a_disk_without_room_is_reported_at_once(tmp_path: Path) -> None:
     """A recording is not begun where it could not continue."""
     with small_disk(tmp_path / "disk") as disk, pytest.raises(DiskFullError, match="MB are free for"):
         new_writer(disk.directory / "rec.avro")

@@ -264,7 +264,7 @@ def test_day_goes_around_the_brokers() -> None:
     assert shares[1] > 0.6
 
 
-def test_wrong_bursts_and_shifts_are_told() -> None:
+def test_wrong_bursts_and_shifts_are_reported() -> None:
     """Bursts that never end, changes that overtake each other or that nobody knows."""
     (fault,) = WorkloadSettings(regime_change_kind="weather").faults()
     assert fault == "regime_change_kind is 'weather': one of interests, publisher, crowd, day"

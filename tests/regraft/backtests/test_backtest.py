@@ -222,7 +222,7 @@ def test_brokers_that_the_emulator_has_not_placed_are_not_emulated(
     assert outcome(forced, PEER, Mode.CLOSED_LOOP).deliveries is not None
 
 
-def test_a_time_in_which_no_broker_was_heard_is_told(
+def test_a_time_in_which_no_broker_was_heard_is_reported(
     recorded: tuple[Path, VirtualLoop, Settings], tmp_path: Path
 ) -> None:
     """A recording with a gap has no windows there: asked for it alone, the backtest says so."""
@@ -237,7 +237,7 @@ def test_a_time_in_which_no_broker_was_heard_is_told(
     assert any(late.end_ms - early.end_ms > WINDOW_MS for early, late in pairwise(over_it.points))
 
 
-def test_all_faults_of_a_call_are_told_at_once(recorded: tuple[Path, VirtualLoop, Settings]) -> None:
+def test_all_faults_of_a_call_are_reported_at_once(recorded: tuple[Path, VirtualLoop, Settings]) -> None:
     """An unknown planner, a wrong setting, a time outside the recording and a negative duration: four sentences."""
     options = BacktestOptions(
         recorded[0], ("nobody", PEER), {"controller": {"tick_ms": 0}}, from_ms=1 << 42, closed_loop_s=-1

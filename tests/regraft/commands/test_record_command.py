@@ -99,7 +99,7 @@ def test_a_recording_holds_the_settings_of_the_run_not_of_the_recorder(tmp_path:
     assert "pass" not in json.dumps(run.settings)
 
 
-def test_wrong_flags_are_told(tmp_path: Path) -> None:
+def test_wrong_flags_are_reported(tmp_path: Path) -> None:
     """Each wrong flag has a sentence with what is allowed."""
     for arguments, reason in (
         (["record", "--out", "rec.avro", "--rotate-mb", "0"], "rotate_mb is 0"),

@@ -56,7 +56,7 @@ def test_a_run_leaves_figures_tables_and_drawings(small_run: Path) -> None:
         *((paper, ["--seed", "-1"], "--seed is -1: at least 0") for paper in ("psoop", "pop-grape", "dynatops")),
     ],
 )
-def test_a_wrong_call_is_told_before_anything_runs(
+def test_a_wrong_call_is_reported_before_anything_runs(
     paper: str, arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
     """Exit code 2, and nothing is written."""

@@ -54,7 +54,7 @@ def judged(alerts: dict[str, Any] | None = None, **changes: Any) -> dict[str, An
     return judge_status(services, controller(**changes), alerts or {}, SETTINGS, NOW_MS)
 
 
-def test_who_leads_is_said_and_a_standby_is_well() -> None:
+def test_who_leads_is_reported_and_a_standby_is_well() -> None:
     """A standby knows no windows and no plans, which is not a fault of it; that nobody leads is one."""
     leading = judged(leader="c1", term=7)
     assert (leading["verdict"], leading["notes"]) == (WELL, ["c1 leads with term 7"])
@@ -114,7 +114,7 @@ def test_a_loop_that_decides_is_well() -> None:
     assert found["faults"] == {"not sent: regraft.events": 2}
 
 
-def test_the_last_bound_is_told_beside_the_cost_of_its_window() -> None:
+def test_the_last_bound_is_reported_beside_the_cost_of_its_window() -> None:
     """Most windows have no bound; the newest that has one says how far from the best possible that overlay was."""
     bounded = replace(cost_point(NOW_MS - 33_000, 600.0, 1000.0), cost_least_per_s=250.0)
     found = judged(cost=(bounded, cost_point(NOW_MS - 3_000, 700.0, 1000.0)))
@@ -169,7 +169,7 @@ def test_critical_alerts_degrade_and_others_do_not() -> None:
     assert len(found["alerts"]) == 2
 
 
-def test_silence_is_told_by_service() -> None:
+def test_silence_is_reported_by_service() -> None:
     """Without a controller nothing runs; without another stage the loop is degraded; a stage that ended is at rest."""
     assert judge_status({}, None, {}, SETTINGS, NOW_MS)["verdict"] == NOT_RUNNING
     silent = ServiceState(SILENCE_S_MAX + 5)
@@ -223,7 +223,7 @@ def test_the_command_reads_status_files_and_ends_with_the_verdict(tmp_path: Path
     assert (code, json.loads(text)["verdict"]) == (1, NOT_RUNNING)
 
 
-def test_a_live_view_that_is_away_is_told_and_files_are_read(tmp_path: Path) -> None:
+def test_a_live_view_that_is_away_is_reported_and_files_are_read(tmp_path: Path) -> None:
     """One short try, then the files; the source line says why."""
     _write(tmp_path, _now())
     code, text = _run(tmp_path, "--set", "redis.url=redis://127.0.0.1:1/0")
@@ -231,7 +231,7 @@ def test_a_live_view_that_is_away_is_told_and_files_are_read(tmp_path: Path) -> 
     assert "(the live view cannot be reached: " in text
 
 
-def test_a_view_of_a_newer_version_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_a_view_of_a_newer_version_is_reported_in_one_sentence(tmp_path: Path) -> None:
     """Nobody is told how a loop is by a Regraft that does not know what its controller means."""
     _write(tmp_path, replace(_now(), version=VIEW_VERSION + 1))
     code, text = _run(tmp_path)

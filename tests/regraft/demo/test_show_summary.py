@@ -13,7 +13,7 @@ from tests.regraft.canned_run import empty_run, ring_run, scot_run, small_run
 
 
 @pytest.mark.parametrize("run", [small_run(), ring_run(), scot_run(), empty_run()])
-def test_each_kind_of_run_is_told_in_words(run: RunRecord) -> None:
+def test_each_kind_of_run_is_reported_in_words(run: RunRecord) -> None:
     """No name of a field is shown, and nothing that was not measured is shown as 0."""
     summary = summarise(run)
     lines = dict(summary_lines({**summary, "planner": "cost"}))
@@ -41,7 +41,7 @@ def test_where_the_rest_is_stands_below() -> None:
     ]
 
 
-def test_what_a_busy_machine_withheld_is_told() -> None:
+def test_what_a_busy_machine_withheld_is_reported() -> None:
     """Clients of real brokers that had to wait published less: how much less stands beside what they did."""
     summary = summarise(small_run())
     assert "withheld" not in dict(summary_lines(summary))["notifications published"]

@@ -180,7 +180,7 @@ def test_plans_from_before_the_recording_are_known() -> None:
     assert set(first.links_removed) <= set(recorded()[1].links_target)
 
 
-def test_what_differs_between_two_plans_is_said() -> None:
+def test_what_differs_between_two_plans_is_reported() -> None:
     """The first difference is named with both values; times and observed costs are none."""
     plan = recorded()[0]
     assert plan_difference(plan, msgspec.structs.replace(plan, history=(), cost_observed_per_s=None)) == ""
@@ -204,7 +204,7 @@ def test_a_settings_file_replaces_the_recorded_ones(tmp_path: Path) -> None:
     assert (found.streaming.grace_ms, found.streaming.window_ms) == (1_500, 5_000)
 
 
-def test_settings_that_are_none_any_more_are_told() -> None:
+def test_settings_that_are_none_any_more_are_reported() -> None:
     """A recording of another version may name settings that have gone; they are left out by name."""
     told = {"controller": {"planner": "swap_links_cost", "wisdom": 3, "decision": {"luck": 1}}}
     recording = open_recording(SMALL)

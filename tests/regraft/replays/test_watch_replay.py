@@ -60,7 +60,7 @@ def test_it_waits_until_all_is_read_and_closed(tmp_path: Path) -> None:
     assert streamed.late_rows == 3
 
 
-def test_a_job_that_ends_or_gets_nowhere_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_ends_or_gets_nowhere_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a sentence with the log; Ctrl-C ends the wait."""
     with pytest.raises(StackError, match=r"ended and did not close the last window: see .*streaming\.log"):
         watch(tmp_path, Job(1), STATUS).wait_closed(12_000, lambda what, done: None, 0)

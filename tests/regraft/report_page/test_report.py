@@ -49,7 +49,7 @@ def test_report_shows_plans_refusals_and_text_of_others_safely() -> None:
     assert "gain within noise" in text
 
 
-def test_one_reason_of_several_links_is_told_once() -> None:
+def test_one_reason_of_several_links_is_reported_once() -> None:
     """Swaps that were made for the same reason stand in one line, each with its links; another reason in its own."""
     swaps = [(("b00", "b03"), ("b00", "b01")), (("b01", "b02"), ("b02", "b03")), (("b00", "b02"), ("b01", "b03"))]
     whys = ["b00-b01 for b03-b00 saves most", "b02-b03 for b01-b02 saves most", "b01-b03 is near"]

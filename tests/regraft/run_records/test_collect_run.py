@@ -187,7 +187,7 @@ def test_windows_carry_what_the_controller_knew_of_shadows() -> None:
     assert [dict(cost.shadows_per_s) for cost in costs] == [{}, {"swap_links_ci": 7.0}]
 
 
-def test_changes_of_traffic_are_those_that_were_told() -> None:
+def test_changes_of_traffic_are_those_that_were_reported() -> None:
     """Each event says since when traffic was another; other events say nothing of it."""
     told = {"since_ms": str(START_MS + 5_000), "statistic": "churn"}
     events = [

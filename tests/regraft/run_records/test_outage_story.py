@@ -28,7 +28,7 @@ def repair_plan() -> Plan:
     return msgspec.structs.replace(plan, proposals=(proposal,), history=history, brokers_lost=("b01", "b02"))
 
 
-def test_the_story_is_told_in_the_order_of_time_by_who_saw_it() -> None:
+def test_the_story_is_reported_in_the_order_of_time_by_who_saw_it() -> None:
     """Deaths by the emulator, the repair by its plan; it took from the death until the overlay was in force."""
     story = outage_story(NOTES, (), (repair_plan(), small_plan()), 12.5)
     assert [(line.source, line.text.split(": ")[-1]) for line in story.lines] == [

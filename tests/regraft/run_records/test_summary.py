@@ -34,7 +34,7 @@ def test_cost_reduction_is_that_of_the_same_traffic() -> None:
     assert summary["cost_reduction_share"] == pytest.approx(1 - 43.4 / 164.8, abs=1e-4)
 
 
-def test_bursts_are_told_apart_by_routing_and_only_disorder_on_detours_is_no_fault() -> None:
+def test_bursts_are_reported_by_routing_and_only_disorder_on_detours_is_no_fault() -> None:
     """What was not measured is None."""
     summary = summarise(scot_run())
     assert (summary["delay_ms_p95_static"], summary["delay_ms_p95_dynamic"]) == (900.0, 800.0)

@@ -50,7 +50,7 @@ def test_two_stages_cannot_share_a_metrics_port() -> None:
     assert fault == "emulator: metrics_port is 70000: from 1 to 65535, or none to open no port"
 
 
-def test_a_level_that_logs_do_not_have_is_told() -> None:
+def test_a_level_that_logs_do_not_have_is_reported() -> None:
     """With the levels there are."""
     (fault,) = _faults({"run": {"log_level": "loud"}})
     assert fault == "run: log_level is 'loud': one of debug, info, warning, error, critical"

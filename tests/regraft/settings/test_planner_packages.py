@@ -107,7 +107,7 @@ BROKEN = """
         ("Loud", "its name must be lower-case words joined by single underscores"),
     ],
 )
-def test_what_is_no_planner_is_told_to_those_who_name_it(packages: PlannerPackages, name: str, fault: str) -> None:
+def test_what_is_no_planner_is_reported_to_those_who_name_it(packages: PlannerPackages, name: str, fault: str) -> None:
     """In one sentence at the start, with the package that it is of."""
     package = f"broken_{name.lower()}"
     packages.install(package, BROKEN, **{name: name})

@@ -34,7 +34,7 @@ def test_flags_environment_and_file_reach_a_planner(tmp_path: Path, monkeypatch:
     assert settings.to_record()["planners"]["swap_links_ci"]["cache_ids_max"] == 20
 
 
-def test_what_is_wrong_with_planners_is_told_with_everything_else(tmp_path: Path) -> None:
+def test_what_is_wrong_with_planners_is_reported_with_everything_else(tmp_path: Path) -> None:
     """Unknown planners and settings, wrong types and wrong values, each with its full name."""
     given = {
         "swap_links_ci": {"horizon_hop": 5, "bloom_hashes": 65, "cache_ids_max": "many"},
@@ -55,7 +55,7 @@ def test_what_is_wrong_with_planners_is_told_with_everything_else(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", sorted(TO_PLANNERS))
-def test_an_old_name_is_told_the_new_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_name_is_answered_with_the_new_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """From whichever source it comes; each new name is a setting of that planner and none of the controller."""
     monkeypatch.setenv(f"REGRAFT_CONTROLLER__{name.upper()}", "1")
     (fault,) = faults_of()

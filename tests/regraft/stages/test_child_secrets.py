@@ -22,7 +22,7 @@ GIVEN = {
 
 
 @pytest.mark.parametrize("name", [EMULATOR, STREAMING, CONTROLLER, ALERTS, DASHBOARD])
-def test_a_child_is_told_only_the_secrets_that_it_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_is_reported_only_the_secrets_that_it_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it does not use, it neither gets nor inherits; the rest of its settings is that of its parent."""
     monkeypatch.setenv("REGRAFT_REDIS_URL", GIVEN["redis"]["url"])  # type: ignore[arg-type]
     settings = load_settings(GIVEN)

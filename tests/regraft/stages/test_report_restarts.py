@@ -22,7 +22,7 @@ NAMESPACE = "told"
     ("code", "why"),
     [(-9, "signal 9 ended it"), (1, "it ended with code 1"), (None, "it was not ready in time")],
 )
-def test_a_restart_is_told_with_its_cause_and_where_to_look(code: int | None, why: str) -> None:
+def test_a_restart_is_reported_with_its_cause_and_where_to_look(code: int | None, why: str) -> None:
     """The service is the subject, so that each has an alert of its own."""
     event = ServiceEvent(12.5, "streaming", ServiceEventKind.RESTARTED, 77, 2)
     text = f"streaming: {why}, restart 2 of this run; see logs/streaming.log"

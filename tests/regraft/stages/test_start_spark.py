@@ -22,7 +22,7 @@ def test_one_of_several_masters_is_enough() -> None:
 
 
 @pytest.mark.parametrize("address", ["", "nowhere"])
-def test_a_master_that_is_away_is_told_at_once(address: str) -> None:
+def test_a_master_that_is_away_is_reported_at_once(address: str) -> None:
     """The sentence has its address, why it is not reached, and what to do; Spark itself would take a minute."""
     address = address or f"{LOOPBACK}:{choose_ports(1)[0]}"  # Chosen here: all workers are to collect the same tests.
     with pytest.raises(StackError, match=rf"No Spark master listens at spark://{address} \({address}: .*local\[2\]"):
@@ -59,7 +59,7 @@ def test_executors_get_what_is_set_or_what_a_micro_batch_needs(tmp_path: Path) -
         ({"executor_cores": -1}, "spark: executor_cores is -1: at least 1, or 0"),
     ],
 )
-def test_settings_that_cannot_work_are_told(spark: dict[str, object], fault: str) -> None:
+def test_settings_that_cannot_work_are_reported(spark: dict[str, object], fault: str) -> None:
     """Before Spark waits for executors that never come."""
     with pytest.raises(SettingsError) as caught:
         load_settings({"spark": spark})
