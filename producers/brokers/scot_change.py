@@ -18,7 +18,6 @@ from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.producers.brokers.broker_messages import (
     AdvertiseConfirmed,
     AdvertiseRequest,
-    ArriveRequest,
     Cancelled,
     ClientDropped,
     Deliver,
@@ -27,13 +26,11 @@ from regraft.producers.brokers.broker_messages import (
     Message,
     PublisherLeaves,
     PublisherTaken,
-    ReadyRequest,
     Send,
-    SubscriberMoves,
-    SubscriberTaken,
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
+from regraft.producers.brokers.content_moves import MovingSubscribers
 from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
 from regraft.producers.brokers.scot_interests import ScotInterests
 from regraft.producers.brokers.scot_messages import FlowEnd, PublisherComes
@@ -47,6 +44,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     def __init__(self, core: ScotCore, interests: ScotInterests) -> None:
         super().__init__(core)
         self._interests = interests
+        self.movers = MovingSubscribers(core, interests)
 
     # --- deaths ------------------------------------------------------------------------------------------------------
 
@@ -127,19 +125,15 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             tables.lose_peer(peer)
         coming = {name: move.home_from for name, move in moves.items() if move.home_to == self.broker}
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
-        effects: list[Effect] = []
-        goes_to = homes.get(self.broker, "")
+        effects = self.movers.send_away(under_way)
         for name, local in sorted(interests.locals.items()):
-            if local.has_ended:
-                continue  # What it is owed is in queues of homes before any broker switches: it is of the old epoch.
-            if goes_to:
-                under_way.going.add(name)
-                effects.append(SubscriberMoves(name, goes_to, under_way.epoch_to))
-            elif not tables.is_outside:
-                if not local.is_confirmed:
-                    local.unconfirmed_epochs.add(tables.epoch)
-                under_way.waiting_for.add(name)
-                effects += interests.issue(tables, name)
+            # What one that has ended is owed is in queues of homes before any broker switches: it is of the old epoch.
+            if local.has_ended or name in under_way.going or tables.is_outside:
+                continue
+            if not local.is_confirmed:
+                local.unconfirmed_epochs.add(tables.epoch)
+            under_way.waiting_for.add(name)
+            effects += interests.issue(tables, name, older.entries[name].filter_)
         return effects + self._move_publishers(under_way, older, tables)
 
     def _move_publishers(self, under_way: ScotPlanUnderWay, older: ScotTables, tables: ScotTables) -> list[Effect]:
@@ -195,41 +189,12 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     def is_ready_to_switch(self, under_way: ScotPlanUnderWay) -> bool:
         """Return True if all homes' subscriptions and publishers are known in the new epoch."""
         under_way.waiting_for = {name for name in under_way.waiting_for if self._is_waited_for(under_way, name)}
-        return not under_way.waiting_for and not under_way.expected and self._have_gone(under_way)
+        return not under_way.waiting_for and not under_way.expected and self.movers.is_ready(under_way)
 
     def _is_waited_for(self, under_way: ScotPlanUnderWay, name: str) -> bool:
         tables = self._core.tables[under_way.epoch_to]
         entry, hosted = tables.entries.get(name), tables.hosted.get(name)
         return (entry is not None and not entry.is_confirmed) or (hosted is not None and bool(hosted.awaited))
-
-    def _have_gone(self, under_way: ScotPlanUnderWay) -> bool:
-        """Return True if each subscription that is to go stands here and there, or has ended."""
-        here = {name: self._interests.locals.get(name) for name in under_way.going}
-        return all(
-            one is None or one.has_ended or (one.is_confirmed and name in under_way.ready) for name, one in here.items()
-        )
-
-    # --- subscribers that move ---------------------------------------------------------------------------------------
-
-    def arrive(self, request: ArriveRequest, now_ms: float) -> list[Effect]:
-        """Take a subscription that the plan under way brings here; of another plan it comes in vain."""
-        under_way, name = self._core.under_way, request.subscription
-        if request.epoch not in self._core.tables:
-            return self._core.keep_early(request.epoch, None, request)
-        is_expected = (
-            under_way is not None and request.epoch == under_way.epoch_to and name not in self._interests.locals
-        )
-        if under_way is None or not is_expected or self.broker not in under_way.homes.values():
-            return []
-        under_way.come.add(name)
-        return self._interests.bring(self._core.tables[request.epoch], request) + self._core.tell_prepared(now_ms)
-
-    def see_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
-        """Note that the next home of a subscription has it."""
-        under_way = self._core.under_way
-        if under_way is not None and under_way.epoch_to == request.epoch:
-            under_way.ready.add(request.subscription)
-        return self._core.tell_prepared(now_ms)
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
@@ -297,7 +262,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
                 self._interests.may_publish.add((name, hosted[name].connection))
                 taken.append(PublisherTaken(name, hosted[name].connection))
         taken += self._allow_orphans(under_way)
-        return taken + [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.come)]
+        return taken + self.movers.take_over(under_way)
 
     def _allow_orphans(self, under_way: ScotPlanUnderWay) -> list[Effect]:
         """Allow publishers that have come here to publish where their old home is dead, which might not have done so.
@@ -327,17 +292,13 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
 
     def finish_moves(self, under_way: ScotPlanUnderWay) -> None:
         """Hold back nothing any more for subscriptions that have moved here."""
-        for name in under_way.come & self._interests.locals.keys():
-            self._interests.locals[name].has_come = False
+        self.movers.finish(under_way)
 
     def forget_epoch(self, gone: ScotTables, under_way: ScotPlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Wait for no confirmation of the epoch; forget subscriptions that have their home elsewhere."""
         effects: list[Effect] = []
         if under_way is not None:
-            away = under_way.going if gone.epoch < self._core.epoch else under_way.come
-            for name in sorted(away & self._interests.locals.keys()):
-                local = self._interests.locals.pop(name)
-                effects += [Cancelled(name)] if local.has_ended else []
+            effects += self.movers.let_go(under_way.going if gone.epoch < self._core.epoch else under_way.come)
         for name, local in list(self._interests.locals.items()):
             if local.has_ended and not any(name in tables.entries for tables in self._core.epochs()):
                 del self._interests.locals[name]

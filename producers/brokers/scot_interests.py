@@ -27,13 +27,13 @@ from regraft.producers.brokers.broker_messages import (
     Unadvertise,
     Unsubscribe,
 )
+from regraft.producers.brokers.content_moves import LocalSubscription
 from regraft.producers.brokers.match_content import Filter, intersects
 from regraft.producers.brokers.scot_messages import VectorAck, VectorBit
 from regraft.producers.brokers.scot_tables import (
     LOCAL,
     Entry,
     Hosted,
-    LocalSubscription,
     Remote,
     ScotCore,
     ScotTables,
@@ -75,19 +75,18 @@ class ScotInterests:
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
-        epochs = set(self._core.tables)
-        self.locals[name] = LocalSubscription(request.filter_, request.client, request.connection, epochs)
-        return [effect for tables in self._core.epochs() for effect in self.issue(tables, name)]
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, set(self._core.tables))
+        return [effect for tables in self._core.epochs() for effect in self.issue(tables, name, request.filter_)]
 
-    def bring(self, tables: ScotTables, request: ArriveRequest) -> list[Effect]:
+    def bring(self, tables: ScotTables, request: ArriveRequest, now_ms: float) -> list[Effect]:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
-        local = LocalSubscription(request.filter_, request.client, request.connection, {tables.epoch}, has_come=True)
-        self.locals[request.subscription] = local
-        return self.issue(tables, request.subscription)
+        name, epoch = request.subscription, tables.epoch
+        self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_come=True)
+        return self.issue(tables, name, request.filter_) + self._core.tell_prepared(now_ms)
 
-    def issue(self, tables: ScotTables, name: str) -> list[Effect]:
+    def issue(self, tables: ScotTables, name: str, filter_: Filter) -> list[Effect]:
         """Let a local subscription be known in the cluster of an epoch."""
-        return self.learn(tables, LOCAL, name, self.locals[name].filter_, self.broker)
+        return self.learn(tables, LOCAL, name, filter_, self.broker)
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
         """Serve a subscription that its client has ended a while longer."""

@@ -165,9 +165,9 @@ class ScotRouting:
             case LeaveRequest():
                 return self.change.see_leave(request, now_ms)
             case ArriveRequest():
-                return self.change.arrive(request, now_ms)
+                return self.change.movers.arrive(request, now_ms)
             case ReadyRequest():
-                return self.change.see_ready(request, now_ms)
+                return self.change.movers.see_ready(request, now_ms)
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:

@@ -6,11 +6,11 @@ Pure data with the questions that routing and draining ask; what is sent and whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from regraft.overlay.scot_configuration import ScotConfiguration
-from regraft.producers.brokers.epoch_change import PlanUnderWay
+from regraft.producers.brokers.content_moves import ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex
 from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
@@ -53,40 +53,15 @@ class Entry:
 
 
 @dataclass(slots=True)
-class LocalSubscription:
-    """A subscription of a local client: which epochs are still to confirm it, is it confirmed, has it ended.
+class ScotPlanUnderWay(ContentPlanUnderWay):
+    """The plan under way at a broker of a structured cyclic overlay.
 
-    A subscription that ``has_come`` by the plan under way is confirmed to its old home first.
+    ``expected``: publishers that are to come, with their old home; ``announced`` those that leave, with the number of
+    the stay that ends here.
     """
 
-    filter_: Filter
-    client: str
-    connection: int
-    unconfirmed_epochs: set[int]
-    is_confirmed: bool = False
-    has_ended: bool = False
-    has_come: bool = False
-
-
-@dataclass(slots=True)
-class ScotPlanUnderWay(PlanUnderWay):
-    """The plan under way; ``moves`` are of publishers that leave or come here.
-
-    ``homes``: by broker the new home of all its subscribers. ``waiting_for``: own subscriptions and publishers that
-    must be confirmed in the new epoch first; ``expected``: publishers that are to come, ``announced`` those that leave,
-    with the number of the stay that ends here. ``leaving``: publishers that
-    must still leave before it is active, with when they were notified, None until then. ``going`` are the subscriptions
-    that move elsewhere, ``ready`` those of them that their next home has, ``come`` those that it has brought here.
-    """
-
-    homes: Mapping[str, str] = field(default_factory=dict)
-    waiting_for: set[str] = field(default_factory=set)
-    expected: dict[str, str] = field(default_factory=dict)  # With their old home.
+    expected: dict[str, str] = field(default_factory=dict)
     announced: dict[str, int] = field(default_factory=dict)
-    leaving: dict[str, float] | None = None
-    going: set[str] = field(default_factory=set)
-    ready: set[str] = field(default_factory=set)
-    come: set[str] = field(default_factory=set)
 
 
 class ScotTables:

@@ -33,9 +33,9 @@ from regraft.producers.brokers.broker_messages import (
     UnadvertiseRequest,
 )
 from regraft.producers.brokers.content_change import ContentChange
+from regraft.producers.brokers.content_moves import MovingSubscribers
 from regraft.producers.brokers.epoch_change import change_asked, reason_to_stay
 from regraft.producers.brokers.tree_interests import TreeInterests
-from regraft.producers.brokers.tree_moves import MovingSubscribers
 from regraft.producers.brokers.tree_publishers import TreeBroker
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables, TreePlanUnderWay
 from regraft.schemas.command import Command
@@ -277,9 +277,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             known.home = self._interests.home_in(tables, publisher)
         tables.moved.clear()
         tables.left.clear()
-        for name in under_way.come & self._interests.locals.keys():
-            self._interests.locals[name].has_come = False
-        under_way.come.clear()
+        self.movers.finish(under_way)
 
     def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Settle what the epoch kept from it, and take the requests that waited."""

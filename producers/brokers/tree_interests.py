@@ -25,12 +25,12 @@ from regraft.producers.brokers.broker_messages import (
     Unsubscribe,
     UnsubscribeAck,
 )
+from regraft.producers.brokers.content_moves import LocalSubscription
 from regraft.producers.brokers.tree_publishers import TreeBroker, TreePublishers
 from regraft.producers.brokers.tree_tables import (
     LOCAL,
     Advertisement,
     Entry,
-    LocalSubscription,
     RoutingTables,
 )
 from regraft.producers.brokers.two_epochs import ProtocolError

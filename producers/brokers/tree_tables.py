@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from regraft.overlay.configuration import Configuration, link
 from regraft.producers.brokers.broker_messages import Advertise
-from regraft.producers.brokers.epoch_change import PlanUnderWay
+from regraft.producers.brokers.content_moves import ContentPlanUnderWay
 from regraft.producers.brokers.match_content import Filter, MatchIndex, covers
 
 LOCAL = ""  # The destination of a subscription whose home is this broker; no broker has an empty name.
@@ -47,26 +47,18 @@ class Entry:
 
 
 @dataclass(slots=True)
-class TreePlanUnderWay(PlanUnderWay):
-    """The plan under way at a broker of a tree; ``moves`` are of publishers and subscriptions.
+class TreePlanUnderWay(ContentPlanUnderWay):
+    """The plan under way at a broker of a tree.
 
-    ``homes``: by broker the new home of all its other subscribers.
-
-    ``waiting_for``: subscriptions and publishers that keep it from being prepared; ``awaited`` is checked first.
-    ``leaving``: publishers that must still leave before it is active, with when they were notified, None until then.
+    ``awaited`` is the one of ``waiting_for`` that is checked first.
     ``lost``: whom the plan names so; ``tells`` is set if brokers join, leave or are lost, so that new links may lead to
     brokers that know other publishers. Then ``near`` are the brokers that links of the older tree lead to past the
     lost, ``doubtful`` the neighbours over links of both trees who may know others, too, ``untold`` neighbour, publisher
     and stay that such a neighbour must still confirm, ``vouched`` the stays that neighbours in the newer epoch have
-    announced, ``superseded`` what was known in the older epoch alone before they announced otherwise. ``going`` are the
-    subscriptions here that the plan moves elsewhere, ``ready`` those of them that their next home has, ``come`` those
-    that it has brought here.
+    announced, ``superseded`` what was known in the older epoch alone before they announced otherwise.
     """
 
-    homes: Mapping[str, str] = field(default_factory=dict)
-    waiting_for: set[str] = field(default_factory=set)
     awaited: str = ""
-    leaving: dict[str, float] | None = None
     lost: frozenset[str] = frozenset()
     tells: bool = False
     near: frozenset[str] = frozenset()
@@ -74,39 +66,6 @@ class TreePlanUnderWay(PlanUnderWay):
     untold: set[tuple[str, str, int]] = field(default_factory=set)
     vouched: set[tuple[str, int]] = field(default_factory=set)
     superseded: dict[str, Advertisement] = field(default_factory=dict)
-    going: set[str] = field(default_factory=set)
-    ready: set[str] = field(default_factory=set)
-    come: set[str] = field(default_factory=set)
-
-    def home_after(self, subscription: str, home: str) -> str:
-        """Return where a subscription at a home goes, empty when it stays."""
-        move = self.moves.get(subscription)
-        return move.home_to if move is not None and move.home_from == home else self.homes.get(home, "")
-
-    def brings(self, subscription: str, broker: str) -> bool:
-        """Return True if the plan may bring a subscription to a broker."""
-        move = self.moves.get(subscription)
-        return broker in self.homes.values() or (move is not None and move.home_to == broker)
-
-
-@dataclass(slots=True)
-class LocalSubscription:
-    """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
-
-    A subscription that ``has_come`` by the plan under way is confirmed to the old home first.
-
-    All that was published after the confirmation comes after it, and all that was published before the end comes before
-    it is released; so everything that comes between the two is handed over, and no clock is needed for when it was
-    published.
-    """
-
-    subscription: str
-    client: str
-    connection: int
-    unconfirmed_epochs: set[int]
-    is_confirmed: bool = False
-    has_ended: bool = False
-    has_come: bool = False
 
 
 @dataclass(slots=True)

@@ -1,0 +1,166 @@
+"""Subscribers that a plan moves: notified at the old home, issued at the next one, held there until k is over.
+
+In: the plan under way, what clients say. Out: effects. The same on a tree and on a structured cyclic overlay. A
+subscription that moves is in the tables of k with its old home and in those of k' with the next one, and neither is
+derived from the other. Its client is notified when the old home prepares and brings it to the next home, which issues
+it in k' alone; the old home is prepared when that is on all brokers. The next home holds back what is stamped k' for it
+until k is retired: by then the old home has handed over all of k, as it is drained only when nothing of k can come to
+it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from regraft.producers.brokers.broker_messages import (
+    ArriveRequest,
+    Cancelled,
+    Deliver,
+    Effect,
+    ReadyRequest,
+    SubscriberMoves,
+    SubscriberTaken,
+)
+from regraft.producers.brokers.epoch_change import EpochTables, PlanUnderWay
+from regraft.producers.brokers.two_epochs import TwoEpochBroker
+
+
+@dataclass(slots=True)
+class ContentPlanUnderWay(PlanUnderWay):
+    """The plan under way at a broker that routes by content; ``moves`` are of publishers and named subscriptions.
+
+    ``homes``: by broker the new home of all its other subscribers. ``waiting_for``: subscriptions and publishers that
+    keep this broker from being prepared. ``leaving``: publishers that must still leave before it is active, with when
+    they were notified, None until then. ``going`` are the subscriptions here that the plan moves elsewhere, ``ready``
+    those of them that their next home has, ``come`` those that it has brought here.
+    """
+
+    homes: Mapping[str, str] = field(default_factory=dict)
+    waiting_for: set[str] = field(default_factory=set)
+    leaving: dict[str, float] | None = None
+    going: set[str] = field(default_factory=set)
+    ready: set[str] = field(default_factory=set)
+    come: set[str] = field(default_factory=set)
+
+    def home_after(self, subscription: str, home: str) -> str:
+        """Return where a subscription at a home goes, empty when it stays."""
+        move = self.moves.get(subscription)
+        return move.home_to if move is not None and move.home_from == home else self.homes.get(home, "")
+
+    def brings(self, subscription: str, broker: str) -> bool:
+        """Return True if the plan may bring a subscription to a broker."""
+        move = self.moves.get(subscription)
+        return broker in self.homes.values() or (move is not None and move.home_to == broker)
+
+
+@dataclass(slots=True)
+class LocalSubscription:
+    """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
+
+    A subscription that ``has_come`` by the plan under way is confirmed to the old home first.
+
+    All that was published after the confirmation comes after it, and all that was published before the end comes before
+    it is released; so everything that comes between the two is handed over, and no clock is needed for when it was
+    published.
+    """
+
+    subscription: str
+    client: str
+    connection: int
+    unconfirmed_epochs: set[int]
+    is_confirmed: bool = False
+    has_ended: bool = False
+    has_come: bool = False
+
+
+Tables = TypeVar("Tables", bound=EpochTables)
+TablesIn = TypeVar("TablesIn", bound=EpochTables, contravariant=True)
+Plan = TypeVar("Plan", bound=ContentPlanUnderWay)
+
+
+class LocalInterests(Protocol[TablesIn]):
+    """The subscriptions of local clients."""
+
+    locals: dict[str, LocalSubscription]
+
+    def bring(self, tables: TablesIn, request: ArriveRequest, now_ms: float) -> list[Effect]:
+        """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
+        ...
+
+
+class MovingSubscribers(Generic[Tables, Plan]):
+    """The subscriptions that the plan under way brings here or sends elsewhere."""
+
+    def __init__(self, core: TwoEpochBroker[Tables, Plan], interests: LocalInterests[Tables]) -> None:
+        self._core = core
+        self._interests = interests
+        self.broker = core.broker
+
+    # --- at the old home ---------------------------------------------------------------------------------------------
+
+    def send_away(self, under_way: Plan) -> list[Effect]:
+        """Notify the clients of subscriptions to be moved; one that has ended stays to its end."""
+        effects: list[Effect] = []
+        for name, local in sorted(self._interests.locals.items()):
+            home_to = under_way.home_after(name, self.broker)
+            if home_to and not local.has_ended:
+                under_way.going.add(name)
+                effects.append(SubscriberMoves(name, home_to, under_way.epoch_to))
+        return effects
+
+    def see_ready(self, request: ReadyRequest, now_ms: float) -> list[Effect]:
+        """Note that the next home of a subscription has it."""
+        under_way = self._core.under_way
+        if under_way is not None and under_way.epoch_to == request.epoch:
+            under_way.ready.add(request.subscription)
+        return self._core.tell_prepared(now_ms)
+
+    def is_ready(self, under_way: Plan) -> bool:
+        """Return True if each subscription that is to go stands here and there, or has ended."""
+        here = [self._interests.locals[name] for name in under_way.going if name in self._interests.locals]
+        return all(one.has_ended or (one.is_confirmed and one.subscription in under_way.ready) for one in here)
+
+    # --- at the next home --------------------------------------------------------------------------------------------
+
+    def arrive(self, request: ArriveRequest, now_ms: float) -> list[Effect]:
+        """Take a subscription that the plan under way brings here; of another plan it comes in vain."""
+        under_way, name = self._core.under_way, request.subscription
+        if request.epoch not in self._core.tables:
+            return self._core.keep_early(request.epoch, None, request)
+        if under_way is None or request.epoch != under_way.epoch_to or name in self._interests.locals:
+            return []
+        if not under_way.brings(name, self.broker):
+            return []
+        under_way.come.add(name)
+        return self._interests.bring(self._core.tables[request.epoch], request, now_ms)
+
+    def take_over(self, under_way: Plan) -> list[Effect]:
+        """Notify the clients of what has come that this is their home; this broker has just switched."""
+        return [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.come)]
+
+    def apart(self, subscriptions: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return those of some subscriptions that have come by the plan under way, and the others, where any."""
+        under_way = self._core.under_way
+        come = set() if under_way is None else under_way.come
+        both = [tuple(one for one in subscriptions if (one in come) is is_come) for is_come in (False, True)]
+        return [part for part in both if part]
+
+    def must_hold(self, delivery: Deliver) -> bool:
+        """Return True if the old home may still hand over what was published before."""
+        under_way = self._core.under_way
+        return under_way is not None and delivery.subscriptions[0] in under_way.come
+
+    # --- the end of the plan -----------------------------------------------------------------------------------------
+
+    def finish(self, under_way: Plan) -> None:
+        """Be the home of what has come for good, and hold back nothing for it."""
+        for name in under_way.come & self._interests.locals.keys():
+            self._interests.locals[name].has_come = False
+        under_way.come.clear()
+
+    def let_go(self, names: set[str]) -> list[Effect]:
+        """Forget subscriptions that have their home elsewhere: they have moved, or their move was called off."""
+        gone = [self._interests.locals.pop(name) for name in sorted(names) if name in self._interests.locals]
+        return [Cancelled(one.subscription) for one in gone if one.has_ended]
