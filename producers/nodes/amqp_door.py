@@ -15,6 +15,7 @@ import asyncio
 import hashlib
 import secrets
 import ssl
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +32,13 @@ from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.ask_rabbit import bindings_of, login_of
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.drive_pika import OverError, PikaChannel, PikaConnection
+from regraft.producers.nodes.retry_pause import RetryPause
 
 log = structlog.get_logger(__name__)
 
 PORT, TLS_PORT = 5672, 5671
 CONNECT_S_MAX = 15.0
 CLOSE_S_MAX = 2.0
-RETRY_S, RETRY_S_MAX = 0.05, 2.0
 HEARTBEAT_S = 15
 POLL_S = 2.0  # Between two polls for bindings if no events report them.
 QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
@@ -178,12 +179,12 @@ class AmqpDoor:
     # --- the connection ----------------------------------------------------------------------------------------------
 
     async def _keep_open(self) -> None:
-        pause_s = RETRY_S
+        pause = RetryPause()
         while True:
             connection = self._connection = PikaConnection(self._parameters)
             try:
                 await self._open(connection)
-                pause_s = RETRY_S
+                pause.note_open(time.monotonic())
                 await self._stay(connection)
             except OverError as error:
                 self._reason = str(error)
@@ -191,8 +192,7 @@ class AmqpDoor:
             log.warning("door_closed", broker=self._name, reason=self._reason)
             self.is_open = False
             self.counts["refused"] += 1
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RETRY_S_MAX)
+            await asyncio.sleep(pause.after(time.monotonic()))
 
     async def _open(self, connection: PikaConnection) -> None:
         """Take what is published, and learn what is wanted; the next connection starts what one had started again."""

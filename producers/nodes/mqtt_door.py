@@ -33,6 +33,7 @@ from regraft.producers.nodes.mqtt_session import AWAY, FAILED, IDS, TOO_LARGE, B
 from regraft.producers.nodes.mqtt_taken import Taken, TakenAtOnce, TakenUntilSafe
 from regraft.producers.nodes.mqtt_topics import TopicError, subject_of, topic_of
 from regraft.producers.nodes.read_mosquitto_log import MosquittoLog
+from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.schemas.status_file import replace_file
 
 log = structlog.get_logger(__name__)
@@ -41,7 +42,6 @@ PORTS = {"mqtt": 1883, "mqtts": 8883}
 CONNECT_S_MAX = 10.0
 LOG_S_MAX = 2.0  # How long the broker's log may take to show our own subscription.
 LOG_LINES_MAX = 100_000
-RETRY_S, RETRY_S_MAX = 0.05, 2.0
 TEND_S = 1.0
 SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
 DURABLE_S = 7 * 24 * 3_600  # And for this long while a node with a durable session is away.
@@ -245,12 +245,12 @@ class MqttDoor:
     # --- the connection ----------------------------------------------------------------------------------------------
 
     async def _keep_open(self) -> None:
-        pause_s = RETRY_S
+        pause = RetryPause()
         while True:
             try:
                 async with asyncio.timeout(CONNECT_S_MAX):
                     await self._open()
-                pause_s = RETRY_S
+                pause.note_open(time.monotonic())
                 self._reason = await self._session.lost()
                 log.warning("door_closed", broker=self._name, reason=self._reason)
             except OSError as error:  # A TimeoutError, too, which says nothing.
@@ -259,8 +259,7 @@ class MqttDoor:
                 self._session.cut(self._reason)
             self._is_subscribed = False
             self.counts["refused"] += 1
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RETRY_S_MAX)
+            await asyncio.sleep(pause.after(time.monotonic()))
 
     async def _open(self) -> None:
         """Connect and subscribe; raise OSError when the broker does not let us."""

@@ -35,13 +35,13 @@ from regraft.producers.nodes.nats_protocol import (
     connect_line,
     message_bytes,
 )
+from regraft.producers.nodes.retry_pause import RetryPause
 from regraft.producers.nodes.subject_filters import SubjectError, content_of, filter_of
 
 log = structlog.get_logger(__name__)
 
 LEAF_PORT = 7422
 CONNECT_S_MAX = 10.0
-RETRY_S, RETRY_S_MAX = 0.05, 2.0
 PING_S, SILENCE_S_MAX = 1.0, 5.0
 BUFFER_BYTES_MAX = 64 << 20  # What waits for a server that is slow; beyond it messages are dropped.
 OWN_PREFIX = "$"  # Subjects of servers themselves: system, JetStream, loop detection. They never cross.
@@ -155,17 +155,18 @@ class NatsDoor:
             await asyncio.sleep(0)
 
     async def _keep_open(self) -> None:
-        pause_s = RETRY_S
+        pause = RetryPause()
         while True:
             try:
                 _, leaf = await asyncio.wait_for(
                     asyncio.get_running_loop().create_connection(lambda: _Leaf(self._hear), self._host, self._port),
                     CONNECT_S_MAX,
                 )
+                opened_s = time.monotonic()
                 self._leaf, self._retold, self._queues = leaf, {}, QueueGroups()
                 await leaf.stay()
                 if leaf.is_told:
-                    pause_s = RETRY_S
+                    pause.note_open(opened_s)
                 self._reason = leaf.reason
                 log.warning("door_closed", broker=self._name, reason=leaf.reason)
             except (OSError, TimeoutError) as error:
@@ -173,8 +174,7 @@ class NatsDoor:
                 log.debug("door_not_reached", broker=self._name, reason=self._reason)
             self._leaf = None
             self.counts["refused"] += 1
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, RETRY_S_MAX)
+            await asyncio.sleep(pause.after(time.monotonic()))
 
     # --- what the server says ----------------------------------------------------------------------------------------
 
