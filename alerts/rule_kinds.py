@@ -329,7 +329,7 @@ class FleetRule(Rule):
 
     ``broker.dead``: a member is dead, by silence, a neighbour's word or an order. ``repair.running``: a plan that does
     without lost brokers is not in force yet. ``traffic.at_risk``: the overlay in force still has brokers that are dead
-    or have started again, so what crosses them is lost; the value is how many.
+    or have restarted, so what crosses them is lost; the value is how many.
     """
 
     SOURCES = ("broker.dead", "repair.running", "traffic.at_risk")

@@ -1,4 +1,4 @@
-"""How long a node that a neighbour takes for dead is ignored: until a plan has taken it in again.
+"""How long a node that a neighbour considers dead is ignored: until it has rejoined by a plan.
 
 ``python -m benchmarks.bench_readmission [--runs N] [--seed N] [--json FILE]``. Four nodes in memory, linked by TCP,
 with a controller by the wall clock, windows of 5 s with a grace of 2 s and the default settings of members. In each run

@@ -108,7 +108,7 @@ class OrderSource(Protocol):
 
     @property
     def version(self) -> int:
-        """Count how often it started again from the first order; each time, nothing it returned before holds."""
+        """Count how often it restarted from the first order; each time, nothing it returned before holds."""
         ...
 
 

@@ -83,9 +83,9 @@ class LinkSettings:
     Default 0.25, so that costs and plans do not follow every wind of the network.
     ``drift_share_max``: by what share the messages that brokers count, at measured delays, may cost more or less than
     the model says before an event reports it. Default 0.15.
-    ``estimate_unmeasured``: the inventory's costs are placeholders. Then a link costs what was measured, by however
-    little that differs, and one that nobody has measured what network coordinates estimate from all others. Default
-    false: the inventory's costs are known, and measurements correct them.
+    ``estimate_unmeasured``: the inventory's costs are placeholders. Then a link costs what was measured, however little
+    that differs, and an unmeasured one what network coordinates estimate from all others. Default false: the
+    inventory's costs are known, and measurements correct them.
     """
 
     cost_per_ms: float = 1.0

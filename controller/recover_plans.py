@@ -44,7 +44,7 @@ class RecoveryRefusedError(StackError):
 
 
 def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | None:
-    """Return the plan that brings the log to where the brokers are, None when it is there already.
+    """Return the plan that brings the log to where the brokers are, None when it already is.
 
     It is stored if ``is_written``. Raises RecoveryRefusedError, InventoryError, and UnreadableRecordError for a stored
     plan that cannot be read.

@@ -87,7 +87,7 @@ def access_rules(
 
 
 def create_access_rules(kafka: KafkaAccess, rules: Sequence[AccessRule]) -> None:
-    """Give the rights in Kafka and wait until it goes by them; what is there already stays. Raises AccessRulesError."""
+    """Give the rights in Kafka and wait until it goes by them; existing ones stay. Raises AccessRulesError."""
     admin = open_admin(kafka, TIMEOUT_S)
     wanted = {_binding(rule): rule for rule in rules}
     futures = admin.create_acls(list(wanted), request_timeout=TIMEOUT_S) if wanted else {}

@@ -57,7 +57,7 @@ class KafkaCluster:
         return int(found.topics[topic].partitions[partition].leader)
 
     def kill(self, node: int) -> None:
-        """Kill a broker at once (SIGKILL); it is not started again."""
+        """Kill a broker at once (SIGKILL); it is not restarted."""
         pid = self.supervisor.pid(_name(node))
         if pid is None:
             raise KafkaError(f"Kafka broker {node} is not running: choose one that is.")

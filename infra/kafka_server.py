@@ -311,7 +311,7 @@ def format_data(
 
 
 def kafka_process(files: KafkaFiles, command: tuple[str, ...], ready: Callable[[], bool]) -> Service:
-    """Return the service of one broker, by ``java_command``; it is started again when it dies."""
+    """Return the service of one broker, by ``java_command``; it is restarted when it dies."""
     return Service(
         name="kafka",
         command=(*command, "kafka.Kafka", str(files.properties)),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """How often a service that died is started again; the pause doubles from ``backoff_ms`` up to its maximum.
+    """How often a service that died is restarted; the pause doubles from ``backoff_ms`` up to its maximum.
 
     After ``healthy_s`` of uninterrupted readiness, a service may again be restarted ``restarts_max`` times.
     """

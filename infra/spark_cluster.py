@@ -36,7 +36,7 @@ def start_spark_cluster(
 ) -> str:
     """Start a master and workers under ``supervisor``, each worker with this many cores and this much memory to offer.
 
-    Returns the master's URL. Workers that end are started again. Raises ServiceFailedError.
+    Returns the master's URL. Workers that end are restarted. Raises ServiceFailedError.
     """
     directory = (run_dir / "spark-cluster").absolute()
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Start, watch, restart and stop the child processes of one run.
 
 One thread owns all children: it starts them (the kernel kills a child when the *thread* that started it ends, so that
-thread lives as long as the supervisor), asks whether they are ready, starts again those that died, measures their
-memory. Which services there are, and what their commands mean, does not belong here.
+thread lives as long as the supervisor), asks whether they are ready, restarts those that died, measures their memory.
+Which services there are, and what their commands mean, does not belong here.
 """
 
 import contextlib
@@ -164,7 +164,7 @@ class Supervisor:
         return process.pid if process else None
 
     def restarts(self, name: str) -> int:
-        """Return how often a service was started again."""
+        """Return how often a service was restarted."""
         return self._children[name].restarts
 
     def is_ready(self, name: str) -> bool:

@@ -24,7 +24,7 @@ FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRO
 
 
 class WriterLostError(RuntimeError):
-    """This writer can write nothing more, and nobody knows whether its last transaction was: begin with a new one.
+    """This writer can write nothing more, and it is unknown whether its last transaction was: begin with a new one.
 
     ``is_taken_over`` is False where Kafka may have given the writer up by itself, as it does with a transaction that is
     open for too long.

@@ -1,4 +1,4 @@
-"""Costs of links that nobody has measured: estimates, which measurements outdo.
+"""Costs of unmeasured links: estimates, which measurements supersede.
 
 In: brokers and a matrix. Out: an inventory with these costs. How they are estimated is seen elsewhere.
 """

@@ -35,13 +35,13 @@ class Inventory:
     Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
     ``degree_max`` caps the links of a broker; on a ring the fingers are what they are. ``bootstrap`` is the overlay of
     epoch 0, of any kind: over all brokers as the file has it, and unchanged where brokers were added or left out.
-    ``load_max_per_s`` (n,) is how many notifications a second may pass each broker, None for no cap. ``positions``
-    (n, 2) is where brokers are on a map, x to the right and y upwards, as longitude and latitude; None where nobody
-    knows. They are shown, and price the links of brokers that are added without costs.
-    ``agent_of`` names by broker the agent that represents it in Kafka, in its own topics; brokers without an agent
-    share topics. ``clients_stay``: the brokers are real ones of a tree, whose clients stay where they connect, so that
-    no plan moves any. ``prices``: what traffic costs in money, None where nobody is billed by it; ``link_cost`` then
-    still holds delays, and :attr:`charged` is what decisions rest on.
+    ``load_max_per_s`` (n,) is how many notifications a second may pass each broker, None for no cap. ``positions`` (n,
+    2) is where brokers are on a map, x to the right and y upwards, as longitude and latitude; None where unknown. They
+    are shown, and price the links of brokers that are added without costs. ``agent_of`` names by broker the agent that
+    represents it in Kafka, in its own topics; brokers without an agent share topics. ``clients_stay``: the brokers are
+    real ones of a tree, whose clients stay where they connect, so that no plan moves any. ``prices``: what traffic
+    costs in money, None where nobody is billed by it; ``link_cost`` then still holds delays, and :attr:`charged` is
+    what decisions rest on.
     """
 
     brokers: tuple[str, ...]

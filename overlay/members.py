@@ -63,7 +63,7 @@ class FleetView:
         return FleetView(self.first_fill, self.records, dict(measured), estimated)
 
     def is_estimate(self, pair: Link) -> bool:
-        """Return True if nobody has measured what a link costs, and nobody has said so either."""
+        """Return True if a link's cost is neither measured nor given."""
         if self.estimated is None or pair in self.measured:
             return False
         return self.estimated.cost_of_link(pair) is not None or self._priced.isdisjoint(pair)
@@ -170,7 +170,7 @@ def costs_told(facts_of: Mapping[str, BrokerFacts]) -> dict[tuple[str, str], flo
 
 
 def _cost_per_distance(inventory: Inventory) -> float:
-    """Return the median of cost over distance of the inventory's links, no number where nobody knows distances."""
+    """Return the median of cost over distance of the inventory's links, NaN where distances are unknown."""
     if inventory.positions is None:
         return float("nan")
     apart = np.linalg.norm(inventory.positions[:, None, :] - inventory.positions[None, :, :], axis=2)

@@ -19,8 +19,8 @@ Link = tuple[str, str]
 class BrokerChange:
     """Which brokers an overlay gains and gives up on its way to a later one.
 
-    ``lost`` are those whose life in the earlier overlay is over, dead or started again empty; ``left`` go alive. A
-    broker both lost and joined comes back: it keeps no link of its earlier life.
+    ``lost`` are those whose life in the earlier overlay is over, dead or restarted empty; ``left`` go alive. A broker
+    both lost and joined comes back: it keeps no link of its earlier life.
     """
 
     joined: frozenset[str] = frozenset()

@@ -78,7 +78,7 @@ class OverlayCosts:
 
 
 class HomeCosts:
-    """What each publisher costs at each home on one tree; what was published where nobody knows is left out.
+    """What each publisher costs at each home on one tree; what was published at an unknown broker is left out.
 
     ``costs_per_s`` (publishers, brokers); ``published_per_s`` (publishers,), ``below_per_s`` and ``above_per_s``
     (publishers, brokers) as in :class:`overlay.publisher_costs.PublisherCosts`.

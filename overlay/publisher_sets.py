@@ -28,7 +28,7 @@ class PublisherSets:
     ``words`` (brokers, words) has a bit for each; a set bit of word w stands for ``weights[w]`` notifications, in
     ``span_s`` seconds altogether. Those of a publisher are some bits of a few words: ``masks[k]`` are the bits of
     publisher ``owners[k]``, by position in ``publishers``, in word ``columns[k]``; owners ascend. What publishers
-    published whose home nobody knows stands in ``words`` with the broker that published it, and in no mask.
+    published whose home is unknown stands in ``words`` with the broker that published it, and in no mask.
     """
 
     brokers: tuple[str, ...]

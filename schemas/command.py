@@ -51,7 +51,7 @@ class Command(Struct, frozen=True):
     that leave and, on a tree, ``subscribers_moved``; on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest
     holds that of the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring
     it names only the users that come to or leave this broker. Every command of a plan names the brokers that are lost,
-    dead or started again empty: what they would have had to send first is not awaited, and messages of that life are
+    dead or restarted empty: what they would have had to send first is not awaited, and messages of that life are
     ignored. An install carries the whole overlay in force as links added, or IDs, and brokers joined, with the plan
     that led there and its digest; who obeys it holds that epoch from outside and has forgotten all else. ``term`` is
     that of the leader who sends it: brokers refuse a lower one than they have seen.

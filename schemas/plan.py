@@ -172,7 +172,7 @@ class Plan(Struct, frozen=True):
     version, ``begun_by`` names the controller that began to carry it out: two that do not know of each other may choose
     the same change for the same epoch. ``brokers_target`` are all brokers of the target overlay, empty in plans of
     earlier versions, which changed none. ``brokers_lost`` are those whose life at ``epoch_from`` is over, dead or
-    started again empty: nothing is asked of them. A broker that is lost and in the target comes back by this plan.
+    restarted empty: nothing is asked of them. A broker that is lost and in the target comes back by this plan.
     ``sample_share`` is what share of the notifications is known of the windows that it rests on: below 1 all its costs
     are estimates. ``gain_error_per_s`` is the standard error of what all of it saves.
     """
@@ -213,7 +213,7 @@ class Plan(Struct, frozen=True):
     def approval_digest(self) -> str:
         """Return what a person approves: it identifies this plan in all its phases, and orders carry it.
 
-        It covers when the plan was made, so nobody knows it before, and all that carrying it out changes. Commands
+        It covers when the plan was made, so it cannot be known before, and all that carrying it out changes. Commands
         carry another one, by which brokers distinguish plans (:mod:`overlay.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0

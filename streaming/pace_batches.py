@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 RECENT_BATCHES = 20
-RECENT_BATCHES_MIN = 5  # Before, nobody knows how long one takes.
+RECENT_BATCHES_MIN = 5  # Before, the duration of one is unknown.
 LATER_MS = 50.0
 EARLIER_MS = LATER_MS / 10
 EARLIER_AT_FIRST_MS = LATER_MS / 2  # Until the first that was begun too soon.

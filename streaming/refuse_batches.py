@@ -34,7 +34,7 @@ def implausible() -> list[Refusal]:
 
 
 def strangers(brokers: Sequence[str]) -> list[Refusal]:
-    """Return what names another broker than these; nothing where there are none, as nobody knows them."""
+    """Return what names another broker than these; nothing where there are none, as they are unknown."""
     if not brokers:
         return []
     broker = F.col("batch.broker")

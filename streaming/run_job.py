@@ -1,8 +1,8 @@
 """Run the query until asked to stop: count late rows, keep dead letters, report progress, catch up evenly.
 
-While a backlog is read, partitions are read unevenly, so the query starts with the catch-up grace and is started
-again with the live grace on the same checkpoint once all partitions are read to their end. Falling behind by more than
-one full micro-batch brings the catch-up grace back.
+While a backlog is read, partitions are read unevenly, so the query starts with the catch-up grace and is restarted with
+the live grace on the same checkpoint once all partitions are read to their end. Falling behind by more than one full
+micro-batch brings the catch-up grace back.
 """
 
 import queue
@@ -86,9 +86,9 @@ class JobStatus:
 def run_job(spark: SparkSession, settings: StreamingSettings, stop: threading.Event) -> JobStatus:
     """Run until ``stop`` is set, then finish the micro-batch in hand; return the last status.
 
-    A crash at any point is healed by starting again: the last micro-batch writes the same keys with the same rows.
-    Whose clock gave records their time is checked before (:mod:`streaming.check_timestamps`).
-    Raises StreamingJobError, and MetricsPortError when the metrics port is in use.
+    A crash at any point is healed by a restart: the last micro-batch writes the same keys with the same rows. Whose
+    clock gave records their time is checked before (:mod:`streaming.check_timestamps`). Raises StreamingJobError, and
+    MetricsPortError when the metrics port is in use.
     """
     if faults := settings.faults():
         raise StreamingJobError("; ".join(faults), EXIT_REFUSED)

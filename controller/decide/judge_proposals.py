@@ -101,7 +101,7 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
     elsewhere = brokers_elsewhere(window, epoch, situation.transition_ended_ms)
     if elsewhere:
         return Verdict.EPOCH_MISMATCH, (
-            f"epoch {epoch} is in force, but {elsewhere_text(elsewhere)}: have they started again? Nothing is planned "
+            f"epoch {epoch} is in force, but {elsewhere_text(elsewhere)}: they may have restarted. Nothing is planned "
             "until all brokers are at one epoch (docs/protocol.md)"
         )
     if window.epoch != epoch:
@@ -112,7 +112,7 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
 
 
 def judge_worth(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
-    """Return why nobody knows what any change would save now, None when that is known."""
+    """Return why the saving of any change is unknown now, None when it is known."""
     if not situation.are_links_priced:
         return Verdict.INCOMPLETE_STATE, (
             "no link has been measured yet, and the inventory's costs are placeholders "

@@ -12,7 +12,7 @@ from regraft.schemas.plan import Plan
 
 
 def lost_brokers(plan_log: PlanLog, fleet: FleetView) -> frozenset[str]:
-    """Return the brokers of the overlay in force that are dead, or have started again and are not taken in yet."""
+    """Return the brokers of the overlay in force that are dead, or have restarted and have not rejoined yet."""
     return frozenset(broker for broker in plan_log.present.brokers if not fleet.members[broker].state.is_serving)
 
 

@@ -88,7 +88,7 @@ class PlanVerifier:
             until = "" if follower is None else f", before {follower.plan}"
             lacking = f"no {self._settings.verify_windows} complete windows since epoch {plan.epoch_to}{until}"
         elif unmeasured:  # An estimate would confirm itself.
-            lacking = f"nobody has measured {unmeasured[0]}, whose cost is an estimate,"
+            lacking = f"no measurement of {unmeasured[0]}, whose cost is an estimate,"
         if not lacking:
             self._judge(plan, after, windows, state, now_ms)
         elif now_ms - plan.history[-1].time_ms > self._settings.verify_ms_max:

@@ -114,7 +114,7 @@ def change_text(change: BrokerChange) -> str:
     """Describe which brokers are lost, leave, come back and join, for people."""
     parts = (
         ("lost", change.lost - change.joined),
-        ("started again", change.lost & change.joined),
+        ("restarted", change.lost & change.joined),
         ("leaving", change.left),
         ("joining", change.joined - change.lost),
     )

@@ -83,7 +83,7 @@ class DecideOnce:
 
 
 def _estimates_text(plan: Plan, fleet: FleetView) -> str:
-    """Name the new links whose cost nobody has measured yet, empty if there are none."""
+    """Name the new links whose cost has not been measured yet, empty if there are none."""
     estimated = [f"{a}-{b}" for a, b in plan.links_added if fleet.is_estimate((a, b))]
     if not estimated:
         return ""

@@ -51,7 +51,7 @@ class FollowMembers:
         self._events = events
         self._metrics = metrics
         self._heard: HeardBrokers | None = None
-        self._again: dict[str, int] = {}  # Brokers that have started again, with when their life before began.
+        self._again: dict[str, int] = {}  # Brokers that have restarted, with when their life before began.
         self._lost_peers: dict[str, tuple[int, str]] = {}  # When a neighbour has said so, and which.
         self._lost_since_ms: dict[str, int] = {}
         self._doubted: frozenset[str] = frozenset()

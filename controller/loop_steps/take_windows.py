@@ -108,7 +108,7 @@ class TakeWindows:
 
 def _shadow_costs_per_s(window: ClosedWindow, state: LoopState, now_ms: int) -> dict[str, float]:
     """Show the window to the shadow planners, and return what their overlays would have cost on it."""
-    # What a shadow would have made of windows from before this controller nobody knows.
+    # What a shadow would have made of windows from before this controller is unknown.
     looking_on = state.shadows if window.end_ms >= state.started_ms else ()
     homes_before = state.plan_log.homes_before_plans_since
     found = {

@@ -1,7 +1,7 @@
 """Watch for changes of traffic, window by window: since when it has been different, reported once.
 
-In: windows. Out: in the state since when traffic is as it is, a metric, an event. How a change is
-found belongs to :mod:`controller.windows.find_changes`; who lets go of what was before, to those who did it.
+In: windows. Out: in the state since when traffic is as it is, a metric, an event. How a change is found belongs to
+:mod:`controller.windows.find_changes`; dropping what was before, to its owners.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class KafkaClientRegister:
     """Reads the register of clients from its beginning on, a bounded number of records a call.
 
     What it says is known from when the register has once been read to its end. Beyond SUBSCRIPTIONS_MAX the register is
-    let go of, and all stays unknown.
+    dropped, and everything stays unknown.
     """
 
     def __init__(self, kafka: KafkaAccess, namespace: str, bury: Callable[[DeadLetter], None]) -> None:

@@ -28,9 +28,9 @@ class ClosedWindow:
     clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker heard in the
     window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be among them.
     ``epoch_min`` and ``epoch_max`` are of those that the window is complete over. ``subscribers_at`` counts the
-    subscribers without topics at each broker that had any when the window was put together, None where nobody knows.
-    ``parts`` are the deliveries of subscribers that plans have moved lately, and of single ones that brokers report
-    separately; ``single`` names the latter, with the part that each is.
+    subscribers without topics at each broker that had any when the window was assembled, None where unknown. ``parts``
+    are the deliveries of subscribers that plans have moved lately, and of single ones that brokers report separately;
+    ``single`` names the latter, with the part that each is.
     """
 
     start_ms: int

@@ -1,7 +1,7 @@
 """Until when each broker has been heard, and in which of its lives, by the windows that have closed. Pure.
 
-In: closed windows in the order of their time. Out: for how long brokers have been silent, which have started again.
-What follows from it belongs to :mod:`controller.loop_steps.follow_members`.
+In: closed windows in the order of their time. Out: for how long brokers have been silent, which have restarted. What
+follows from it belongs to :mod:`controller.loop_steps.follow_members`.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class PlanLog:
     def change_of(self, plan: Plan) -> BrokerChange:
         """Return which brokers a plan takes in and which go, by the overlay that it begins from.
 
-        Of a plan that begins from a forgotten overlay nobody knows more than who was lost.
+        Of a plan that begins from a forgotten overlay only the lost brokers are known.
         """
         target = self.target_of(plan).brokers
         before = self._targets.get(plan.epoch_from)

@@ -1,4 +1,4 @@
-"""Estimate what links cost that nobody has measured, by network coordinates: a place for each broker. Pure.
+"""Estimate the cost of unmeasured links by network coordinates: a place for each broker. Pure.
 
 In: measured costs of some links. Out: costs of all links between brokers of which enough links are measured. Vivaldi
 (Dabek et al., SIGCOMM 2004) with height vectors, sections 2.6 and 5.4, and the adaptive timestep of section 2.5: each

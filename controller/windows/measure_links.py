@@ -60,7 +60,7 @@ class LinkMeter:
 
     Where the settings say that the inventory's costs are placeholders, each measured link costs its estimate of the
     above at once, and ``estimated`` has costs of all others: of the most expensive one measured, until there are enough
-    measurements of both ends for an estimate, so that no plan prefers what nobody knows.
+    measurements of both ends for an estimate, so that no plan prefers the unknown.
     """
 
     def __init__(self, settings: LinkSettings) -> None:

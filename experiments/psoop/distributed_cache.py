@@ -73,7 +73,7 @@ class NotificationCache:
         return ids[max(0, len(ids) - count) :]
 
     def note(self, notification_id: int) -> None:
-        """Add an id, in place of the oldest when the cache is full; one that is there already changes nothing."""
+        """Add an id, in place of the oldest when the cache is full; one that is already there changes nothing."""
         if notification_id in self._cached:
             return
         if self._end == len(self._ids):

@@ -51,7 +51,7 @@ class TelemetryEmitter:
         count = len(overlay.inventory.brokers)
         self._probes_per_flush = probes_per_s * flush_ms / SECOND_MS / count
         self._probes_due = {broker: place / count for place, broker in enumerate(overlay.inventory.brokers)}
-        self._speaking: set[str] = set()  # A broker that nobody knows yet keeps silent.
+        self._speaking: set[str] = set()  # A broker that is not known yet keeps silent.
         self._candidates: dict[str, deque[str]] = {}
 
     def start(self) -> None:

@@ -49,8 +49,8 @@ class LedgerSnapshot:
 
     All but ``published`` count pairs of notification and subscription: ``expected`` is what was owed and equals
     ``delivered`` + ``lost`` + ``outstanding``. ``excused`` of the lost ones had to cross a broker that died, and are
-    no fault. ``outstanding`` is owed but younger than the settle time; ``final`` means that it was settled, too, after
-    the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``, what was published just before a
+    not a fault. ``outstanding`` is owed but younger than the settle time; ``final`` means that it was settled, too,
+    after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``, what was published just before a
     subscription was confirmed or after it was cancelled, come on top of ``delivered``. ``out_of_order`` counts
     deliveries with a smaller sequence number than one before of the same publisher to the same subscription.
     ``out_of_order_on_detours`` of them came around congested links, or behind one that did, and are not a fault: two

@@ -32,7 +32,7 @@ class NodeError(StackError):
 
 
 def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
-    """Return which broker the node is; raise NodeError when nobody knows it and it has nowhere to listen."""
+    """Return which broker the node is; raise NodeError when it is unknown and has no address to listen on."""
     broker = settings.broker or ""
     if broker not in inventory.index and broker not in _read_addresses(settings):
         raise NodeError(

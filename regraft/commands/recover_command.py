@@ -49,5 +49,7 @@ def recover(
     changes = f"{len(plan.links_removed)} links go, {len(plan.links_added)} come, {len(plan.id_moves)} {what} change"
     typer.echo(f"{plan.plan}: epoch {plan.epoch_from} -> {plan.epoch_to}, {changes}; {plan.history[-1].reason}.")
     typer.echo(
-        "Written: controllers may start again." if is_confirmed else "Nothing is written: `regraft recover --yes` does."
+        "Written: controllers may be started again."
+        if is_confirmed
+        else "Nothing is written: `regraft recover --yes` does."
     )

@@ -90,7 +90,7 @@ class DisturbSchedule:
         due = self._waiting[0]
         pid = self._supervisor.pid(due.whom)
         if pid is None and due.kind is not DisturbKind.FILL:
-            return ""  # it is being started again at this moment: the next look finds it
+            return ""  # it is being restarted at this moment: the next look finds it
         del self._waiting[0]
         self._acted_s, self._acted_window_ms = elapsed_s, newest_window_ms
         self.counts[str(due)] += 1

@@ -307,7 +307,7 @@ class _DemoRun:
 
     def _report_service(self, event: ServiceEvent, screen: RunScreen) -> None:
         if event.kind is ServiceEventKind.GAVE_UP:
-            how = f"{event.service} ended with code {event.exit_code} and is not started again"
+            how = f"{event.service} ended with code {event.exit_code} and is not restarted"
             self._given_up[event.service] = f"{how}: see {self._settings.run.directory}/logs/{event.service}.log"
         elif event.kind in (ServiceEventKind.DIED, ServiceEventKind.RESTARTED):
             screen.report(f"{event.service} {event.kind} (process {event.pid})", event.time_s - self._started_s)

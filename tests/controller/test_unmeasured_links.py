@@ -65,5 +65,5 @@ def test_a_plan_whose_links_nobody_measures_is_closed_unverified() -> None:
     (plan,) = overlay.plans
     assert plan.phase is PlanPhase.COMPLETED
     assert plan.cost_observed_per_s is None
-    why = "nobody has measured b00-b04, whose cost is an estimate, within 6000 ms"
+    why = "no measurement of b00-b04, whose cost is an estimate, within 6000 ms"
     assert plan.history[-1].reason == f"not verified: {why}"

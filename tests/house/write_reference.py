@@ -55,7 +55,7 @@ EVENTS: Mapping[EventKind, str] = {
     EventKind.REPAIR_WAITS: "an overlay that is cut cannot be repaired yet",
     EventKind.CAPS_EXCEEDED: "a repair, join or leave puts brokers above their caps, as it has no choice",
     EventKind.CONTROLLER_STARTED: "a controller leads from now on",
-    EventKind.SERVICE_RESTARTED: "a stage or server ended and was started again",
+    EventKind.SERVICE_RESTARTED: "a stage or server ended and was restarted",
     EventKind.PLANNER_FAILED: "a planner raised an error; the overlay stays as it is",
     EventKind.TELEMETRY_LOST: "telemetry expired, or its topic was recreated, before it was read",
     EventKind.ORDER_TAKEN: "a person's order is followed",

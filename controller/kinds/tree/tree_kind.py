@@ -125,7 +125,7 @@ class TreeKind(OverlayKind[Configuration, TreeState, ReachedTree]):
     def least_cost_per_s(self, windows: Sequence[ClosedWindow]) -> float | None:
         """Return what no tree costs less than with subscribers where they are.
 
-        None if delivered and published are not reported apart.
+        None if delivered and published are not reported separately.
         """
         sets = [window.sets for window in windows]
         is_known = bool(sets) and all(one.delivered is not None for one in sets)

@@ -151,7 +151,7 @@ class TreeState(ContentState):
 
     @property
     def subscribers_at(self) -> Mapping[str, int] | None:
-        """How many subscribers each broker that has any has, by the newest window; None where nobody knows."""
+        """How many subscribers each broker with any has, by the newest window; None where unknown."""
         return self.newest.subscribers_at
 
     def with_subscribers_moved(self, moved: Mapping[str, str]) -> TreeState:

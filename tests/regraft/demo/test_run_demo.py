@@ -68,4 +68,4 @@ def test_a_service_that_ends_for_good_ends_the_demo_in_order_with_what_there_is_
     assert services.stopped == [run_demo.CONTROLLER, run_demo.EMULATOR, run_demo.STREAMING]
     assert len(read) == reads
     (told,) = record.given_up
-    assert told.startswith(f"{fails} ended with code 1 and is not started again: see {tmp_path}")
+    assert told.startswith(f"{fails} ended with code 1 and is not restarted: see {tmp_path}")

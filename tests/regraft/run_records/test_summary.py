@@ -88,9 +88,9 @@ def test_one_wrong_delivery_fails_the_run(fault: str) -> None:
 
 def test_a_run_that_ended_with_a_service_says_which() -> None:
     """What was measured until then is reported all the same."""
-    summary = summarise(replace(small_run(), given_up=("valkey ended with code 1 and is not started again",)))
+    summary = summarise(replace(small_run(), given_up=("valkey ended with code 1 and is not restarted",)))
     assert summary["deliveries"] == 34
-    assert failures(summary) == ["valkey ended with code 1 and is not started again"]
+    assert failures(summary) == ["valkey ended with code 1 and is not restarted"]
 
 
 def test_a_run_in_which_nothing_happened_says_all_that_is_missing() -> None:
