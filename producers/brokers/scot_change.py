@@ -5,7 +5,8 @@ any overlay stands in :mod:`producers.brokers.two_epochs`.
 
 Tables of the new epoch are refilled: each home issues its subscriptions and advertises its publishers in it. A
 publisher that moves is announced to its next home by the old one. Deliveries of the new epoch wait until the old one is
-drained here, so that none overtakes one of the old. A detour may lead a notification over any links of the old epoch,
+drained here, those to a subscriber that has moved here until it is drained everywhere, so that none overtakes one of
+the old. A detour may lead a notification over any links of the old epoch,
 but to no cluster twice; so its end goes round by how often notifications have crossed between clusters.
 """
 
@@ -62,9 +63,9 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     # --- what is held back -------------------------------------------------------------------------------------------
 
     def must_hold(self, delivery: Deliver) -> bool:
-        """Return True if an older epoch may still bring what was published before."""
+        """Return True if an older epoch may still bring what was published before, here or at an old home."""
         epoch_stamped = delivery.notification.epoch
-        return any(
+        return self.movers.must_hold(delivery) or any(
             self._core.epoch <= epoch or not tables.is_drained
             for epoch, tables in self._core.tables.items()
             if epoch < epoch_stamped

@@ -126,8 +126,8 @@ class ScotRouting:
         if LOCAL in destinations:
             wanted, known = tables.index.keys_for(notification.content, LOCAL), self.interests.locals
             confirmed = tuple(sorted(key for key in wanted if key in known and known[key].is_confirmed))
-            if confirmed:
-                self._core.deliver_or_hold(Deliver(notification, confirmed), effects)
+            for part in self.change.movers.apart(confirmed):
+                self._core.deliver_or_hold(Deliver(notification, part), effects)
         return effects
 
     def _send_copies(

@@ -19,7 +19,7 @@ from regraft.producers.brokers.broker_messages import (
 )
 from regraft.producers.brokers.match_content import Operator, Predicate
 from regraft.schemas.command import Command, CommandPhase, Outcome
-from regraft.schemas.plan import ClientMove, IdMove
+from regraft.schemas.plan import ClientMove, HomeMove, IdMove
 
 ALL = (Predicate("symbol", Operator.EQ, "A"),)
 
@@ -75,6 +75,7 @@ class StepByStep:
         moves: tuple[ClientMove, ...] = (),
         id_moves: tuple[IdMove, ...] = (),
         lost_brokers: tuple[str, ...] = (),
+        emptied: tuple[HomeMove, ...] = (),
     ) -> None:
         """Let a broker obey one command of the plan that leads to ``target``."""
         epoch_from = target.epoch - 1
@@ -88,6 +89,7 @@ class StepByStep:
             digest=target.digest,
             moves=moves if is_prepare else (),
             id_moves=id_moves if is_prepare else (),
+            subscribers_moved=emptied if is_prepare else (),
             lost_brokers=lost_brokers,
             brokers_joined=tuple(sorted(set(target.brokers) - set(before.brokers))),
             brokers_left=tuple(sorted(set(before.brokers) - set(target.brokers) - set(lost_brokers))),

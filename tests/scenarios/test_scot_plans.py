@@ -11,7 +11,7 @@ from regraft.overlay.tree import random_tree
 from regraft.producers.emulator.emulate_overlay import inventory_timing
 from regraft.producers.virtual_overlay import VirtualOverlay, VirtualSettings
 from regraft.producers.workloads.stock_settings import WorkloadSettings
-from regraft.schemas.plan import ClientMove, PlanPhase
+from regraft.schemas.plan import ClientMove, HomeMove, PlanPhase
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of
 from tests.scenarios.run_plan import PlanOnTheClock
 from tests.scenarios.test_scot_routing import congest, cores_of
@@ -68,6 +68,24 @@ def test_plans_keep_everything_and_its_order(seed: int) -> None:
     assert account.expected > 1_000
     assert virtual.overlay.publishers.moves.moved == moved > 0
     assert {core.tables[core.epoch].configuration.digest for core in cores_of(virtual)} == {present.digest}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_subscribers_move_in_order_under_real_traffic(seed: int) -> None:
+    """Two brokers are emptied of subscribers in each plan, while places and publishers change, too."""
+    draw, virtual, present = random.Random(seed), running(seed), SCOT
+    virtual.run_for(3_000)
+    for _ in range(6):
+        target, moves = another(present, draw), random_moves(virtual, draw)
+        emptied = sorted(draw.sample(NAMES, 2))
+        homes = tuple(HomeMove(home, draw.choice([one for one in NAMES if one != home])) for home in emptied)
+        PlanOnTheClock(virtual, moves, target, emptied=homes).run_until(PlanPhase.VERIFYING)
+        virtual.run_for(draw.choice([0, 500, 2_000]))
+        present = target
+    account = virtual.finish()
+    assert account.final
+    assert account.is_clean, account
+    assert virtual.overlay.subscribers.moved_count > 20
 
 
 @pytest.mark.parametrize("seed", range(3))

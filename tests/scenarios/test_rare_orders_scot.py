@@ -1,0 +1,52 @@
+"""Rare orders of messages on a structured cyclic overlay that once broke the promise, each as short as possible."""
+
+from __future__ import annotations
+
+from regraft.overlay.scot_configuration import ScotConfiguration
+from regraft.producers.brokers.broker_messages import (
+    AdvertiseRequest,
+    ArriveRequest,
+    ReadyRequest,
+    SubscribeRequest,
+    SubscriberMoves,
+)
+from regraft.schemas.command import CommandPhase, Outcome
+from regraft.schemas.plan import HomeMove
+from tests.scenarios.step_by_step import ALL, StepByStep
+
+PAIR = ScotConfiguration(0, (("b0",), ("b1",)), ((0, 1),))
+TARGET = PAIR.at_epoch(1)
+PREPARE, ACTIVATE, RETIRE = CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE
+
+
+def subscriber_moves_to_its_publisher() -> StepByStep:
+    """The subscriber m moves from b0 to b1, where the publisher and the subscriber s are; all is prepared."""
+    overlay = StepByStep(PAIR)
+    overlay.feed("b1", None, AdvertiseRequest("p", ALL))
+    for broker, name in (("b0", "m"), ("b1", "s")):
+        overlay.feed(broker, None, SubscribeRequest(name, name, ALL))
+    overlay.run()
+    for broker in overlay.brokers:
+        overlay.command(broker, PREPARE, TARGET, emptied=(HomeMove("b0", "b1"),))
+    assert overlay.told_of(SubscriberMoves) == [SubscriberMoves("m", "b1", 1)]
+    overlay.feed("b1", None, ArriveRequest(1, "m", "m", ALL))
+    overlay.run()
+    overlay.feed("b0", None, ReadyRequest(1, "m"))
+    assert overlay.said(Outcome.PREPARED) == {"b0", "b1"}
+    return overlay
+
+
+def test_the_next_home_of_a_subscriber_hands_over_nothing_before_the_old_one_has_handed_over_all() -> None:
+    """It is drained while the last notification of the old epoch is still on its way to the old home."""
+    overlay = subscriber_moves_to_its_publisher()
+    overlay.command("b0", ACTIVATE, TARGET)
+    overlay.publish("b1", "p", symbol="A")
+    overlay.command("b1", ACTIVATE, TARGET)
+    overlay.run(held=[("b1", "b0")])
+    assert overlay.said(Outcome.DRAINED) == {"b1"}
+    overlay.publish("b1", "p", symbol="A")
+    assert [one for one in overlay.got if one[0] == "s"] == [("s", "p", 0), ("s", "p", 1)]
+    overlay.run()
+    for broker in overlay.brokers:
+        overlay.command(broker, RETIRE, TARGET)
+    assert [one for one in overlay.got if one[0] == "m"] == [("m", "p", 0), ("m", "p", 1)]
