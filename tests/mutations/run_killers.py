@@ -28,6 +28,7 @@ TESTS = {
         "tests/scenarios/test_rare_orders_joins.py",
         "tests/scenarios/test_rare_orders_tree_repairs.py",
         "tests/scenarios/test_rare_orders_tree_deaths.py",
+        "tests/scenarios/test_rare_orders_scot.py",
         "tests/producers/brokers/test_tree_routing.py",
         "tests/producers/brokers/test_outside.py",
         "tests/producers/brokers/test_command_fence.py",
