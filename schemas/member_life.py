@@ -55,7 +55,7 @@ def against_member_order(kind: OrderKind, broker: str, member: Member | None, fa
             )
         return ""
     if member is None:
-        return f"there is no broker {broker} among the members: `regraft members list` names them"
+        return f"{broker} is not a member: `regraft members list` lists them"
     if kind is OrderKind.ADD:
         hint = " (`regraft members readmit` lets it rejoin)" if member.state in FOLLOWS[OrderKind.READMIT] else ""
         return f"{broker} is already a member and {_said(member.state)}{hint}"

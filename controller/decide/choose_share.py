@@ -82,7 +82,7 @@ def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple
         busy = CATCH_UP_FACTOR * (1 + later_ms / (last[-1].end_ms - last[0].end_ms))
         return math.ceil(
             math.log2(busy)
-        ), f"windows come {late_s:.1f} s after their end and do not catch up, at most {limit_s:g} s are wanted"
+        ), f"windows come {late_s:.1f} s after their end and do not catch up; at most {limit_s:g} s are allowed"
     return 0, ""
 
 
@@ -99,7 +99,7 @@ def _more(
     if 0 < settings.deliveries_max < deliveries_most:
         return None
     calm_windows = settings.calm_windows if asked.is_raised else asked.calm_windows
-    reason = f"windows have come in time for {len(calm)} windows"
+    reason = f"windows have been on time for {len(calm)} windows"
     return SampleRequest(asked.power - 1, now_ms, reason, is_raised=True, calm_windows=calm_windows)
 
 

@@ -29,7 +29,7 @@ def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Against |
     where = f"{queue.broker}>{queue.peer}" if queue.peer else queue.broker
     return Verdict.CONGESTED, (
         f"messages wait {figure(queue.wait_ms_mean)} ms at {where}, limit {figure(settings.queue_wait_ms_max)} ms: "
-        "what is delivered behind it is reported too late to count, so what a change would save is not known"
+        "deliveries behind it are reported too late to count, so savings are unknown"
     )
 
 

@@ -33,17 +33,16 @@ class Situation:
 
     ``plan_running`` names the plan that is executed, else empty. ``muted_until_ms`` is by planner.
     ``windows_since_plan`` counts windows that lay entirely after the last transition, None when there was none;
-    ``transition_ended_ms`` is when it was over, 0 then.
-    ``price_per_s`` is what a transition costs, spread over the pay-back time. ``subscription_lifetime_s`` is the mean
-    life of a subscription, None when it is not known.
-    ``paused`` says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a
-    person; both are empty otherwise. Nothing moves to ``maintained`` brokers. Clients of ``evacuated`` ones move away;
-    subscribers of a tree do so only from brokers that are not ``leaving``, as those take them along when they leave.
-    ``recent`` is what plans have changed, and when. ``changed_since_ms`` is since when traffic has been as it is: the
-    state holds no window from before. None while no change is known. ``hot`` is what is congested: it gets no further
-    load. ``recent_windows`` is how many of the state's newest windows are looked at first, None where all are.
-    ``unverified`` names by broker the plan that has brought it subscribers and is still to be verified.
-    ``are_links_priced`` is false while all that is known of links' costs is placeholders.
+    ``transition_ended_ms`` is when it was over, 0 then. ``price_per_s`` is what a transition costs, spread over the
+    pay-back time. ``subscription_lifetime_s`` is the mean life of a subscription, None when it is not known. ``paused``
+    says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a person; both
+    are empty otherwise. Nothing moves to ``maintained`` brokers. Clients of ``evacuated`` ones move away; subscribers
+    of a tree do so only from brokers that are not ``leaving``, as those take them along when they leave. ``recent`` is
+    what plans have changed, and when. ``changed_since_ms`` is since when traffic has been as it is: the state holds no
+    window from before. None while no change is known. ``hot`` is what is congested: it gets no further load.
+    ``recent_windows`` is how many of the state's newest windows are looked at first, None where all are. ``unverified``
+    names by broker the plan that has brought it subscribers and has not been verified yet. ``are_links_priced`` is
+    false while all that is known of links' costs is placeholders.
     """
 
     state: OverlayState
@@ -136,7 +135,7 @@ def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSetti
     for home in (move.home_from for move in proposal.subscribers_moved if proposal.planner not in NEEDS_NO_GAIN):
         if home in situation.unverified:
             plan = situation.unverified[home]
-            return Verdict.COOL_DOWN, f"{plan} has moved subscribers to {home} and is still to be verified"
+            return Verdict.COOL_DOWN, f"{plan} has moved subscribers to {home} and has not been verified yet"
     return None
 
 

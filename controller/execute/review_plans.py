@@ -105,7 +105,7 @@ class PlanReviewer:
             return False  # It waits for a state that is fit to act on, until its review ends.
         stale = self.objection(plan, situation)
         if stale:
-            self._refuse(plan, f"approved by {order.by}, but no longer as shown: {stale}", now_ms)
+            self._refuse(plan, f"approved by {order.by}, but it has changed since it was shown: {stale}", now_ms)
             return False
         self._runner.begin(plan, now_ms, f"approved by {order.by_and_why}")
         return True

@@ -20,7 +20,7 @@ from regraft.schemas.member import Member, MemberState
 from regraft.schemas.shown_fleet import ShownAnnounced
 
 ADMITTED = "it has announced itself (members.admit_announced)"
-NEVER_CAME = "it was let in as it had announced itself, and was not heard for members.come_ms_max"
+NEVER_CAME = "it was admitted after announcing itself, but sent nothing for members.come_ms_max"
 # Members that have left this way, each a record forever; beyond this, none joins without an order.
 NEVER_CAME_MAX = 1_000
 
@@ -104,8 +104,8 @@ class AnnouncementTaker:
         self._crowded.add(agent)
         text = (
             f"{announcement.broker} is not recorded: {self._settings.announced_max} brokers of agent "
-            f"{agent!r} wait to be "
-            "let in, as many as members.announced_max; add some, or stop the process that announces them"
+            f"{agent!r} wait for admission, as many as members.announced_max; add some, or stop the "
+            "process that announces them"
         )
         self._report(announcement.broker, text, now_ms, Severity.WARNING)
 
@@ -132,7 +132,7 @@ class AnnouncementTaker:
         if self._settings.admit_announced and is_fit:
             if _never_came_count(fleet) >= NEVER_CAME_MAX:
                 by_order = way_in(one.announcement, fleet.members, has_left=False)
-                return f"{NEVER_CAME_MAX} that were let in so never came: {by_order}"
+                return f"{NEVER_CAME_MAX} that were admitted this way never reported: {by_order}"
             return f"it waits until fewer than {self._settings.announced_max} others are joining"
         return way_in(one.announcement, fleet.members, has_left=has_left)
 

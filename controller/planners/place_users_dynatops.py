@@ -159,7 +159,8 @@ def _reason(before: UserInterests, after: UserInterests, members: Ints, moved: i
     loads = [each.loads[members] for each in (before, after)]
     variations = [float(each.std() / each.mean()) for each in loads]
     return (
-        f"{moved} users find others who want the same at {len(members)} brokers, {names[0]} to {names[1]}: utility "
+        f"{moved} users join others with the same interests at {len(members)} brokers, {names[0]} to "
+        f"{names[1]}: utility "
         f"+{gained / moved:.3g} each, brokers' subscriptions {subscribed[0]} -> {subscribed[1]}, "
         f"load variation {variations[0]:.2g} -> {variations[1]:.2g}"
     )

@@ -165,7 +165,7 @@ def _reason(moves: Sequence[ClientMove], settings: JointSettings, *, is_capped: 
         return f"only together do these {len(moves)} moves lower {what} and keep the caps of load"
     if is_capped:
         return (
-            f"of the homes that the caps of load leave, {moves[0].home_to} is the best for {moves[0].client} by {what}"
+            f"of the homes that the caps of load allow, {moves[0].home_to} is the best for {moves[0].client} by {what}"
         )
     return f"of all homes, {moves[0].home_to} is the best for {moves[0].client} by {what}"
 

@@ -28,7 +28,8 @@ def swap_links_lmst(
     """
     reasons = {
         found.swap: (
-            f"the link costs {figure(found.weight_added)}, the costliest of its path {figure(found.weight_removed)}"
+            f"the link costs {figure(found.weight_added)}, the most expensive of its path "
+            f"{figure(found.weight_removed)}"
         )
         for found in lighter_swaps(state, settings.horizon_hops, state.inventory.link_cost)
     }

@@ -45,7 +45,8 @@ class ChangeFound:
     def text(self) -> str:
         """One sentence for people."""
         return (
-            f"traffic has changed: {self.statistic} says {self.value:.3g}, quiet traffic stays below {self.limit:.3g}"
+            f"traffic has changed: {self.statistic} is {self.value:.3g}, while quiet traffic stays below "
+            f"{self.limit:.3g}"
         )
 
 

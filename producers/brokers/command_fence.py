@@ -69,7 +69,10 @@ class CommandFence:
         if (owner.plan, owner.digest) != (command.plan, command.digest):
             whose = f"{owner.plan} (digest {owner.digest or 'none'})"
             not_of = f"{command.plan} (digest {command.digest or 'none'})"
-            return Refusal.PLAN, f"epoch {epoch_to} belongs to {whose}, not to {not_of}: is there another controller?"
+            return (
+                Refusal.PLAN,
+                f"epoch {epoch_to} belongs to {whose}, not to {not_of}: there may be another controller",
+            )
         if owner.is_aborted and command.phase is not CommandPhase.ABORT:
             return Refusal.PHASE, f"epoch {epoch_to} was aborted"
         return Refusal.NONE, ""

@@ -254,8 +254,8 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
     outcome = _outcome(settings, kind, name, wait_s)
     if outcome is None:
         typer.echo(
-            f"{name} is as it was after {wait_s:g} s; the order stands: is the controller running, not paused, and its "
-            "state complete?",
+            f"{name} is as it was after {wait_s:g} s; the order stays stored: check that the controller "
+            "runs, is not paused, and gets complete windows",
             err=True,
         )
         raise typer.Exit(EXIT_FAILED)

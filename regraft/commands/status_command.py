@@ -115,7 +115,7 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
         lines.append(f"{len(members) - MEMBERS_SHOWN} more: `regraft members list`")
     announced = fleet.get("announced", ())
     for one in announced[:MEMBERS_SHOWN]:
-        lines.append(f"{one['broker']} asks to join since {since_text(one['since_ms'])}: {one['to_do']}")
+        lines.append(f"{one['broker']} has asked to join since {since_text(one['since_ms'])}: {one['to_do']}")
     if len(announced) > MEMBERS_SHOWN:
         lines.append(f"{len(announced) - MEMBERS_SHOWN} more ask to join: `regraft members list`")
     for repair in fleet.get("repairs", ())[-REPAIRS_SHOWN:]:

@@ -167,7 +167,8 @@ def _window_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]
     found = []
     if age_ms > age_ms_max:
         found.append(
-            f"the newest window ended {age_ms / 1000:.0f} s ago, over {age_ms_max / 1000:.0f} s nothing is decided"
+            f"the newest window ended {age_ms / 1000:.0f} s ago, and nothing is decided on windows older "
+            f"than {age_ms_max / 1000:.0f} s"
         )
     if not window.is_complete:
         found.append(f"the newest window is incomplete: {window.fault}")

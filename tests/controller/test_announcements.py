@@ -187,7 +187,7 @@ def test_so_many_may_never_come_and_then_a_person_is_asked(monkeypatch: pytest.M
     fleet.run_until(MemberState.LEFT, "x02")
     announce(fleet, "x03")
     assert "x03" not in fleet.loop.state.fleet.members
-    assert told(fleet)[-1].endswith("2 that were let in so never came: `regraft members add x03` admits it")
+    assert told(fleet)[-1].endswith("2 that were admitted this way never reported: `regraft members add x03` admits it")
     fleet.order(OrderKind.READMIT, "x01")
     fleet.tick()
     fleet.order(OrderKind.REMOVE, "x01")

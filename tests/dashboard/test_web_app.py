@@ -115,7 +115,7 @@ def test_orders_about_members_fit_the_states_that_are_shown(open_desk: Callable[
     for kind, subject, why in (
         ("drain", "b03", "b03 is dead and cannot be drained"),
         ("remove", "b04", "cannot be removed: drain it"),
-        ("dead", "b99", "no broker b99 among the members"),
+        ("dead", "b99", "b99 is not a member"),
     ):
         status, answer = desk.order(kind=kind, subject=subject)
         assert (status, why in answer["text"]) == (409, True), answer

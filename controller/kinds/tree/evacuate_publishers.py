@@ -49,7 +49,7 @@ def publishers_leaving(
         move = ClientMove(name, homes[name], state.inventory.brokers[home])
         placement.move(place, home)
         after_per_s = cost_per_s - move_gain_per_s(state, move)
-        reason = f"{move.home_from} is in maintenance; {move.home_to} is the cheapest home that the caps of load leave"
+        reason = f"{move.home_from} is in maintenance; {move.home_to} is the cheapest home that the caps of load allow"
         text = f"{reason}; {effect_text(state, [move])}"
         proposals.append(moving_proposal(EVACUATION, (move,), cost_per_s, after_per_s, text))
         cost_per_s = after_per_s

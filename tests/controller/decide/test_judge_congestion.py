@@ -69,7 +69,7 @@ def test_nothing_is_planned_to_save_cost_while_long_queues_hide_deliveries() -> 
     situation = replace(CALM, state=TreeState(TREE, STATE.inventory, (*CALM.state.windows[:-1], newest)))
     verdict, reason = verdict_of(proposal_of(), HotSpots(), situation)
     assert verdict is Verdict.CONGESTED
-    assert reason.startswith("messages wait 1,001 ms at b02>b03, limit 1,000 ms: what is delivered behind it")
+    assert reason.startswith("messages wait 1,001 ms at b02>b03, limit 1,000 ms: deliveries behind it")
     evacuation = msgspec.structs.replace(proposal_of(), planner=EVACUATION)
     assert verdict_of(evacuation, HotSpots(), situation)[0] is Verdict.ACCEPTED
     for limit_ms in (1_001.0, 0.0):

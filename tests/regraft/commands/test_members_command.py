@@ -103,7 +103,7 @@ def test_a_call_that_is_wrong_ends_with_2_and_what_is_wanted(desk: Desk, argumen
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["drain", "b09"], "no broker b09 among the members"),
+        (["drain", "b09"], "b09 is not a member"),
         (["drain", "b01"], "b01 is dead and cannot be drained"),
         (["add", "b00", "--position", "1,2"], "b00 is already a member"),
         (["remove", "b00", "--yes"], "drain it, or declare it dead"),
