@@ -38,8 +38,8 @@ class DecisionSettings:
     until it measures half; 0 for no such veto. Default 10, the tau of Shafique. ``link_congestion_max``: the same for
     links. Default 100, as that queue also holds what is on its way: 50 messages at 500 a second over 100 ms.
     ``queue_wait_ms_max``: while messages wait longer in a queue, averaged over a window, no plan that must save begins,
-    and such windows count neither as traffic to decide on nor as changed traffic: brokers behind the queue report
-    deliveries too late. 0 for no such limit. Default 1 s, half of what windows wait for late reports.
+    and such windows count neither as traffic to decide on nor as changed traffic, and verify no plan: brokers behind
+    the queue report deliveries too late. 0 for no such limit. Default 1 s, half of what windows wait for late reports.
     ``cool_down_windows``: windows that must close after a plan before the next. Default 0: verification looks at later
     windows without blocking, and waiting for two raised the regret after a sudden change from 17.9 to 20.6 %.
     ``window_age_ms_max``: a state whose newest window ended longer ago is stale. Default 60 s, several windows.

@@ -200,7 +200,7 @@ class ShadowPlanner:
     def _verify(self, window: ClosedWindow, now_ms: int) -> None:
         if self._before is None or self._planned_ms is None:
             return
-        if window.is_complete:
+        if window.is_complete and not window.is_delayed(self._settings.decision.queue_wait_ms_max):
             self._verify_on.append(window)
         if len(self._verify_on) < self._settings.verify_windows:
             if now_ms - self._planned_ms > self._settings.verify_ms_max:

@@ -33,7 +33,7 @@ class PlanVerifier:
 
     A plan that made things worse is rolled back only while it is the newest in force; once others have followed, this
     is reported and left to the planners. A plan decided before traffic changed is closed: it was made for other
-    traffic. ``begin`` starts a rollback, or has it reviewed first.
+    traffic. Windows that congestion delayed are passed over. ``begin`` starts a rollback, or has it reviewed first.
     """
 
     def __init__(
@@ -82,11 +82,14 @@ class PlanVerifier:
             return
         follower = follower_of(plan, plan_log.in_force)
         epochs = range(plan.epoch_to, plan_log.epoch_next if follower is None else follower.epoch_to)
-        windows = [window.over(after.brokers) for window in self._windows.verifying(epochs)]
+        closed, wait_ms_max = self._windows.verifying(epochs), self._settings.decision.queue_wait_ms_max
+        # What is delivered behind a long queue comes too late, and with it what the plan saves there.
+        windows = [window.over(after.brokers) for window in closed if not window.is_delayed(wait_ms_max)]
         lacking, unmeasured = "", [f"{a}-{b}" for a, b in plan.links_added if state.fleet.is_estimate((a, b))]
         if len(windows) < self._settings.verify_windows:
+            short = "" if len(windows) == len(closed) else " without long queues"
             until = "" if follower is None else f", before {follower.plan}"
-            lacking = f"no {self._settings.verify_windows} complete windows since epoch {plan.epoch_to}{until}"
+            lacking = f"no {self._settings.verify_windows} complete windows{short} since epoch {plan.epoch_to}{until}"
         elif unmeasured:  # An estimate would confirm itself.
             lacking = f"no measurement of {unmeasured[0]}, whose cost is an estimate,"
         if not lacking:

@@ -160,6 +160,23 @@ def test_a_shadow_takes_back_what_made_things_worse() -> None:
     assert (shadow.plans_made, shadow.plans_taken_back) == (2, 1)
 
 
+def test_a_shadow_verifies_its_plan_on_windows_without_long_queues() -> None:
+    """What seems to be wanted behind these would have it take back a good plan."""
+    overlay = overlay_of("idle", "swapping", quiet_windows_per_change=0)
+    overlay.run_windows(2)
+    overlay.wanted = lambda start_ms: [{"b02", "b03"}] * 40
+    overlay.wait_ms = 2 * overlay.settings.decision.queue_wait_ms_max
+    overlay.run_windows(6)
+    overlay.wanted, overlay.wait_ms = far_ends, 0.0
+    overlay.run_windows(4)
+    shadow = shadow_of(overlay)
+    (plan,) = shadow.plans
+    assert shadow.plans_taken_back == 0
+    assert plan.cost_observed_per_s == pytest.approx(
+        overlay_cost(shadow.overlay, INVENTORY, sets_of(INVENTORY.brokers, far_ends(0))).total_per_s
+    )
+
+
 def test_nothing_is_decided_on_incomplete_windows() -> None:
     """The rules about windows are those of the acting planner."""
     overlay = overlay_of("idle", "swapping")
