@@ -175,7 +175,9 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     def see_coming(self, message: PublisherComes, now_ms: float) -> list[Effect]:
         """Become the home of a publisher that comes here, or know that it does not."""
         if message.home != self.broker:
-            return self.pass_on(message) if message.epoch_of_way in self._core.tables else []
+            way = message.epoch_of_way
+            # Of another plan to the same epoch, by a rival, it may fit no overlay here: both will be aborted.
+            return self.pass_on(message) if way in self._core.tables and self._is_in(way, message.home) else []
         under_way, tables, effects = self._core.under_way, self._core.tables[message.epoch], list[Effect]()
         if message.filter_ is not None:
             effects += self._interests.host(tables, message.publisher, message.filter_, message.connection)

@@ -89,14 +89,15 @@ class ScotInterests:
         return self.learn(tables, LOCAL, name, filter_, self.broker)
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
-        """Serve a subscription that its client has ended a while longer."""
+        """Serve a subscription that its client has ended a while longer; a plan that was to move it waits no longer."""
         local = self.locals.get(request.subscription)
         if local is None:
             return self._cancel_early(request)
-        if not local.has_ended:
-            local.has_ended = True
-            self._ended.append((now_ms, request.subscription))
-        return []
+        if local.has_ended:
+            return []
+        local.has_ended = True
+        self._ended.append((now_ms, request.subscription))
+        return self._core.tell_prepared(now_ms)
 
     def _cancel_early(self, request: CancelRequest) -> list[Effect]:
         """End a subscription behind its coming, which waits here for its epoch to be prepared."""
