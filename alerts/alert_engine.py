@@ -166,7 +166,7 @@ class AlertEngine:
 
     def forget(self) -> list[str]:
         """Forget the alerts that were over longest ago, and return their keys."""
-        over = [alert for alert in self.book.alerts.values() if not alert.is_raised and not _is_untold(alert)]
+        over = [alert for alert in self.book.alerts.values() if not alert.is_raised and not _is_end_due(alert)]
         count = max(len(over) - CLEARED_KEPT_MAX, 0)
         old = [alert.key for alert in sorted(over, key=lambda alert: alert.changed_ms)[:count]] if count else []
         for key in old:
@@ -262,7 +262,7 @@ def _alert_of(finding: Finding, rule: Rule, before: Alert | None) -> Alert:
     )
 
 
-def _is_untold(alert: Alert) -> bool:
+def _is_end_due(alert: Alert) -> bool:
     return alert.told == AlertStatus.RAISED
 
 

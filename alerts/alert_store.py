@@ -54,7 +54,7 @@ class AlertStore:
         try:
             return self._writer.begin()
         except WriterLostError as error:
-            raise self._told(error) from None
+            raise self._explained(error) from None
 
     def load(self) -> list[Alert] | None:
         """Return the newest record of each alert from the whole topic; None when it cannot be read to its end."""
@@ -87,7 +87,7 @@ class AlertStore:
         try:
             return self._writer.commit(lambda producer: self._fill(producer, batch, positions, group))
         except WriterLostError as error:
-            raise self._told(error) from None
+            raise self._explained(error) from None
 
     @property
     def is_committing(self) -> bool:
@@ -98,7 +98,7 @@ class AlertStore:
         """Give up what is not stored; the next stage begins behind what is."""
         self._writer.close()
 
-    def _told(self, error: WriterLostError) -> Exception:
+    def _explained(self, error: WriterLostError) -> Exception:
         if not error.is_taken_over:
             return error
         return AlertStoreTakenError(

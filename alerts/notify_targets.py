@@ -23,7 +23,7 @@ SEVERITIES = (Severity.INFO, Severity.WARNING, Severity.CRITICAL)
 
 
 @dataclass(frozen=True)
-class Telling:
+class Notified:
     """What to report now, and the alerts changed by that."""
 
     changed: tuple[Alert, ...]
@@ -67,7 +67,7 @@ def notify(
     targets: Sequence[str],
     *,
     is_blast: bool,
-) -> Telling:
+) -> Notified:
     """Return the messages that are due, oldest first, and the alerts that change with them or by a silence."""
     changed: list[Alert] = []
     due: list[Alert] = []
@@ -79,13 +79,13 @@ def notify(
         if not reason and alert.told != alert.status and _may_notify(alert):
             due.append(alert)
     messages = [message_of(group, now_ms) for group in _groups(due, silencer.rules)]
-    told = {
-        alert.key: _told(alert, message, targets, now_ms)
+    notified = {
+        alert.key: _as_notified(alert, message, targets, now_ms)
         for message in messages
         for alert in message.alerts
     }  # fmt: skip
-    kept = [alert for alert in changed if alert.key not in told]
-    return Telling((*kept, *told.values()), tuple(messages))
+    kept = [alert for alert in changed if alert.key not in notified]
+    return Notified((*kept, *notified.values()), tuple(messages))
 
 
 def _may_notify(alert: Alert) -> bool:
@@ -102,7 +102,7 @@ def _groups(due: Sequence[Alert], rules: Mapping[str, Rule]) -> list[tuple[Alert
     return [tuple(sorted(group, key=lambda one: one.subject)) for group in groups.values()]
 
 
-def _told(alert: Alert, message: AlertMessage, targets: Sequence[str], now_ms: int) -> Alert:
+def _as_notified(alert: Alert, message: AlertMessage, targets: Sequence[str], now_ms: int) -> Alert:
     deliveries = tuple(AlertDelivery(target, DeliveryState.PENDING, now_ms) for target in targets)
     return msgspec.structs.replace(
         alert, told=str(alert.status), told_ms=now_ms, message=message.message, deliveries=deliveries

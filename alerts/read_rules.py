@@ -161,8 +161,8 @@ def _faults_between(rules: Sequence[Rule]) -> list[str]:
 
 def _place(number: int, table: Mapping[str, Any], key: str, lines: _Lines) -> str:
     name = table.get("name")
-    told = f"{name!r}" if isinstance(name, str) and name else "without a name"
-    return f"rule {number + 1} {told}, line {lines.of(number, key)}"
+    label = f"{name!r}" if isinstance(name, str) and name else "without a name"
+    return f"rule {number + 1} {label}, line {lines.of(number, key)}"
 
 
 class _Lines:

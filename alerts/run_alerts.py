@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 VIEW_TIMEOUT_S = 0.5
 POSITIONS_MS = 5_000  # Positions are stored at least so often, also when nothing is raised.
-TELL_MS = 1_000  # How often silences are looked at when nothing else changes.
+NOTIFY_MS = 1_000  # How often silences are looked at when nothing else changes.
 FORGET_MS = 60_000
 WRITING_MS = 30_000  # How long after its end a window may be written and still be found by the look-back.
 CALM_WINDOWS = "calm_windows"
@@ -127,7 +127,7 @@ class AlertLoop:
         self._desk = AlertDesk(engine, silencer, settings.target_names, settings.namespace, topic)
         self._status = None if settings.status_file is None else StatusFile(settings.status_file)
         self._view = _view(settings)
-        self._stored_ms = self._told_ms = self._forgot_ms = self._shown_ms = 0
+        self._stored_ms = self._notified_ms = self._forgot_ms = self._shown_ms = 0
         self._is_resumed = self._has_stored = False
         self._windows_counted = 0
         self._is_stopping = False
@@ -186,8 +186,8 @@ class AlertLoop:
             self._metrics.changes.labels(alert.rule, str(alert.status)).inc()
         self._desk.batch.letters += self._reader.letters
         self._reader.letters.clear()
-        if self._is_resumed and (changed or now_ms - self._told_ms >= TELL_MS):
-            self._told_ms = now_ms
+        if self._is_resumed and (changed or now_ms - self._notified_ms >= NOTIFY_MS):
+            self._notified_ms = now_ms
             for message in self._desk.notify(now_ms):
                 self._metrics.messages.labels(str(message.status)).inc()
         if self._is_resumed and now_ms - self._forgot_ms >= FORGET_MS:

@@ -120,7 +120,7 @@ class CountWatcher:
         return Finding(self._rule.name, subject, status, time_ms, value, self._rule.limit, (), detail)
 
 
-def _told(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Struct], Happening | None]:
+def _reported_by(kind: EventKind, *, by_subject: bool = False) -> Callable[[msgspec.Struct], Happening | None]:
     def happening(record: msgspec.Struct) -> Happening | None:
         if not isinstance(record, AdaptationEvent) or record.kind is not kind:
             return None
@@ -198,20 +198,20 @@ def _newer(record: msgspec.Struct) -> Happening | None:
 
 
 HAPPENINGS: Mapping[str, Callable[[msgspec.Struct], Happening | None]] = {
-    "plan.aborted": _told(EventKind.PLAN_ABORTED),
+    "plan.aborted": _reported_by(EventKind.PLAN_ABORTED),
     "plan.taken_back": _taken_back,
     "plan.limit": _limited,
-    "epoch.mismatch": _told(EventKind.EPOCH_MISMATCH, by_subject=True),
-    "deaths.doubted": _told(EventKind.DEATHS_DOUBTED, by_subject=True),
-    "gain.missed": _told(EventKind.GAIN_MISSED),
-    "model.drift": _told(EventKind.MODEL_DRIFT, by_subject=True),
+    "epoch.mismatch": _reported_by(EventKind.EPOCH_MISMATCH, by_subject=True),
+    "deaths.doubted": _reported_by(EventKind.DEATHS_DOUBTED, by_subject=True),
+    "gain.missed": _reported_by(EventKind.GAIN_MISSED),
+    "model.drift": _reported_by(EventKind.MODEL_DRIFT, by_subject=True),
     "join.asked": _lasting(EventKind.JOIN_ASKED, is_over=False),
     "share.lowered": _lasting(EventKind.SHARE_CHANGED, is_over=False),
     "broker.overloaded": _lasting(EventKind.BROKER_OVERLOADED, is_over=False),
-    "planner.failed": _told(EventKind.PLANNER_FAILED, by_subject=True),
+    "planner.failed": _reported_by(EventKind.PLANNER_FAILED, by_subject=True),
     "order.forged": _forged,
-    "service.restarted": _told(EventKind.SERVICE_RESTARTED, by_subject=True),
-    "telemetry.lost": _told(EventKind.TELEMETRY_LOST, by_subject=True),
+    "service.restarted": _reported_by(EventKind.SERVICE_RESTARTED, by_subject=True),
+    "telemetry.lost": _reported_by(EventKind.TELEMETRY_LOST, by_subject=True),
     "dead_letters": _buried,
     "records.newer": _newer,
 }

@@ -53,13 +53,13 @@ class FleetWatcher:
 
     def tick(self, now_ms: int, raised: RaisedAlerts) -> list[Finding]:
         """Return what has held long enough and is not reported yet, and what no longer holds."""
-        standing, told = self._standing(), raised.subjects(self._rule.name)
+        standing, reported = self._standing(), raised.subjects(self._rule.name)
         found = []
         for subject, why in sorted(standing.items()):
             due_ms = why.since_ms + int(self._rule.for_s * 1000)
-            if subject not in told and now_ms >= due_ms:
+            if subject not in reported and now_ms >= due_ms:
                 found.append(self._finding(subject, AlertStatus.RAISED, due_ms, why))
-        for subject in sorted(told - standing.keys()):
+        for subject in sorted(reported - standing.keys()):
             ended_ms = max(self._changed_ms, raised.changed_ms(self._rule.name, subject))
             found.append(self._finding(subject, AlertStatus.CLEARED, ended_ms, _Standing(0, 0.0, (), "")))
         return found
