@@ -79,10 +79,10 @@ def mean_breakdown(parts: Sequence[CostBreakdown], spans_s: Sequence[float]) -> 
     """Return the mean of breakdowns, each weighted by its span."""
     total_s = sum(spans_s)
 
-    def mean(told: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
+    def mean(values_of: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
         sums: dict[Key, float] = {}
         for part, span_s in zip(parts, spans_s, strict=True):
-            for key, value in told(part).items():
+            for key, value in values_of(part).items():
                 sums[key] = sums.get(key, 0.0) + value * span_s / total_s
         return sums
 
@@ -96,10 +96,10 @@ def mean_breakdown(parts: Sequence[CostBreakdown], spans_s: Sequence[float]) -> 
 def summed_breakdown(parts: Sequence[CostBreakdown]) -> CostBreakdown:
     """Return the sum of breakdowns; nothing costs anything where there is none."""
 
-    def added(told: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
+    def added(values_of: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
         sums: dict[Key, float] = {}
         for part in parts:
-            for key, value in told(part).items():
+            for key, value in values_of(part).items():
                 sums[key] = sums.get(key, 0.0) + value
         return sums
 

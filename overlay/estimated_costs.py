@@ -61,13 +61,13 @@ class EstimatedCosts:
 
         What it says of the links of ``priced`` brokers is kept where there is no estimate, known or unknown.
         """
-        told = inventory.link_cost.copy()
+        costs = inventory.link_cost.copy()
         if not math.isnan(self.unknown_cost):
             unknown = np.array([broker not in priced for broker in inventory.brokers])
-            told[np.ix_(unknown, unknown)] = self.unknown_cost
-            np.fill_diagonal(told, 0.0)
+            costs[np.ix_(unknown, unknown)] = self.unknown_cost
+            np.fill_diagonal(costs, 0.0)
         known = [place for place, broker in enumerate(inventory.brokers) if broker in self._index]
         rows = [self._index[inventory.brokers[place]] for place in known]
         found = self.link_cost[np.ix_(rows, rows)]
-        told[np.ix_(known, known)] = np.where(np.isnan(found), told[np.ix_(known, known)], found)
-        return replace(inventory, link_cost=told)
+        costs[np.ix_(known, known)] = np.where(np.isnan(found), costs[np.ix_(known, known)], found)
+        return replace(inventory, link_cost=costs)

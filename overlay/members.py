@@ -95,14 +95,16 @@ class FleetView:
     @cached_property
     def inventory(self) -> Inventory:
         """The inventory of all known brokers, in any state. O(brokers^2) when a record has facts."""
-        told = self.inventory_told
-        return _corrected(told if self.estimated is None else self.estimated.over(told, self._priced), self.measured)
+        reported = self.inventory_announced
+        return _corrected(
+            reported if self.estimated is None else self.estimated.over(reported, self._priced), self.measured
+        )
 
     @cached_property
-    def inventory_told(self) -> Inventory:
+    def inventory_announced(self) -> Inventory:
         """The same with link costs from inventory and records, ignoring measurements; in money if there are prices."""
-        told = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
-        return (extended(self.first_fill, told) if told else self.first_fill).charged
+        facts = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
+        return (extended(self.first_fill, facts) if facts else self.first_fill).charged
 
 
 def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inventory:
@@ -147,9 +149,9 @@ def _link_costs(
     known = np.array([row[broker] for broker in inventory.brokers])
     cost = np.full((len(brokers), len(brokers)), np.nan)
     cost[np.ix_(known, known)] = inventory.link_cost
-    for (broker, peer), told in costs_told(facts_of).items():
+    for (broker, peer), reported in announced_costs(facts_of).items():
         if broker in row and peer in row:
-            cost[row[broker], row[peer]] = cost[row[peer], row[broker]] = told
+            cost[row[broker], row[peer]] = cost[row[peer], row[broker]] = reported
     unknown = UNKNOWN_COST_FACTOR * float(np.nanmax(cost, initial=0.0) or 1.0)
     distance = np.linalg.norm(places[:, None, :] - places[None, :, :], axis=2)
     cost = np.where(np.isnan(cost), distance * _cost_per_distance(inventory), cost)
@@ -158,14 +160,14 @@ def _link_costs(
     return cost
 
 
-def costs_told(facts_of: Mapping[str, BrokerFacts]) -> dict[tuple[str, str], float]:
+def announced_costs(facts_of: Mapping[str, BrokerFacts]) -> dict[tuple[str, str], float]:
     """Return the cost of each link that facts name, by its ends in order; the larger of two, as both ends know it."""
     found: dict[tuple[str, str], float] = {}
     for broker, facts in facts_of.items():
-        for told in facts.link_costs:
-            if told.peer != broker:
-                ends = (min(broker, told.peer), max(broker, told.peer))
-                found[ends] = max(told.cost, found.get(ends, 0.0))
+        for link in facts.link_costs:
+            if link.peer != broker:
+                ends = (min(broker, link.peer), max(broker, link.peer))
+                found[ends] = max(link.cost, found.get(ends, 0.0))
     return found
 
 

@@ -45,7 +45,7 @@ class CorrectLinks:
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Take in the windows taken now."""
         for window in state.taken:
-            changed = self._meter.add(window, state.fleet.inventory_told)
+            changed = self._meter.add(window, state.fleet.inventory_announced)
             has_estimates = self._meter.estimated is not state.fleet.estimated
             # What a restarted controller reads again has been reported.
             is_new = now_ms - window.end_ms <= self._window_age_ms_max

@@ -129,7 +129,7 @@ class WindowFeed:
 
     def correct_links(self, window: ClosedWindow) -> None:
         """Take in the round trips of a window: decisions on it use them, its cost does not."""
-        is_changed = bool(self._meter.add(window, self.fleet.inventory_told))
+        is_changed = bool(self._meter.add(window, self.fleet.inventory_announced))
         if is_changed or self._meter.estimated is not self.fleet.estimated:
             self.fleet = self.fleet.with_measured(self._meter.costs, self._meter.estimated)
 

@@ -88,7 +88,7 @@ def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: Link
     fleet, meter, found = FleetView(inventory), LinkMeter(links), {}
     for window in windows:
         found[window.end_ms] = fleet
-        if meter.add(window, fleet.inventory_told) or meter.estimated is not fleet.estimated:
+        if meter.add(window, fleet.inventory_announced) or meter.estimated is not fleet.estimated:
             fleet = fleet.with_measured(meter.costs, meter.estimated)
     return found
 

@@ -115,7 +115,7 @@ def test_what_is_measured_of_a_link_counts_instead_of_what_is_reported() -> None
     fleet = FleetView.of(FOUR).with_measured({("b01", "b02"): 99.0, ("b00", "gone"): 5.0})
     assert fleet.inventory.cost_of_link("b02", "b01") == 99.0
     assert fleet.inventory_over(("b01", "b02", "b03")).cost_of_link("b01", "b02") == 99.0
-    assert fleet.inventory_told is FOUR
+    assert fleet.inventory_announced is FOUR
     later = fleet.with_records([record("x1", MemberState.JOINING, BrokerFacts(1.0, (PeerCost("b00", 4.0),)))])
     assert later.inventory.cost_of_link("b01", "b02") == 99.0
     assert later.inventory.cost_of_link("x1", "b00") == 4.0
