@@ -35,11 +35,12 @@ def announcement_fault(namespace: str, name: str, announcement: Announcement, ag
     broker, facts = announcement.broker, announcement.facts
     if name != topic_name(ANNOUNCEMENTS, namespace, facts.agent):
         return (
-            f"it announces {broker} for {_said(facts.agent)}, but not in that agent's topic {name}: correct its agent"
+            f"it announces {broker} for {_agent_text(facts.agent)}, but not in that agent's topic {name}: correct its "
+            "agent"
         )
     if agent is not None and agent != facts.agent:
         return (
-            f"it announces {broker} for {_said(facts.agent)}, but {_said(agent)} speaks for it: stop the "
+            f"it announces {broker} for {_agent_text(facts.agent)}, but {_agent_text(agent)} speaks for it: stop the "
             "process that writes there"
         )
     for what, count, most in (
@@ -55,7 +56,7 @@ def announcement_fault(namespace: str, name: str, announcement: Announcement, ag
 def against_announced(announcement: Announcement, brokers: Container[str]) -> str:
     """Return why an announced broker has no place among these, empty when it has: its links could not be priced."""
     facts = announcement.facts
-    if facts.position is not None or any(told.peer in brokers for told in facts.link_costs):
+    if facts.position is not None or any(link.peer in brokers for link in facts.link_costs):
         return ""
     named = "the brokers that it names are unknown" if facts.link_costs else "it names no links"
     return f"its link costs are unknown: {named}, and it gives no position"
@@ -76,5 +77,5 @@ def may_ask(member: Member | None) -> bool:
     return member is None or member.state is MemberState.LEFT
 
 
-def _said(agent: str) -> str:
+def _agent_text(agent: str) -> str:
     return f"agent {agent!r}" if agent != NO_AGENT else "no agent"

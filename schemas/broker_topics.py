@@ -41,9 +41,9 @@ class BrokerTopics:
 
     def with_members(self, members: Iterable[Member]) -> BrokerTopics:
         """Return the topics once these members' facts are known: they say who speaks for a broker from then on."""
-        told = {member.broker: member.facts.agent for member in members if member.facts is not None}
-        is_same = all(self.agent_of.get(broker, NO_AGENT) == agent for broker, agent in told.items())
-        return self if is_same else BrokerTopics(self.namespace, {**self.agent_of, **told})
+        agents = {member.broker: member.facts.agent for member in members if member.facts is not None}
+        is_same = all(self.agent_of.get(broker, NO_AGENT) == agent for broker, agent in agents.items())
+        return self if is_same else BrokerTopics(self.namespace, {**self.agent_of, **agents})
 
     def speaks_for(self, broker: str) -> bool:
         """Return True if who has these topics may speak for the broker; without agents anybody may."""

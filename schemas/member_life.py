@@ -58,10 +58,10 @@ def against_member_order(kind: OrderKind, broker: str, member: Member | None, fa
         return f"{broker} is not a member: `regraft members list` lists them"
     if kind is OrderKind.ADD:
         hint = " (`regraft members readmit` lets it rejoin)" if member.state in FOLLOWS[OrderKind.READMIT] else ""
-        return f"{broker} is already a member and {_said(member.state)}{hint}"
+        return f"{broker} is already a member and {_state_text(member.state)}{hint}"
     hint = INSTEAD.get((kind, member.state), "")
-    return f"{broker} is {_said(member.state)} and cannot be {DONE[kind]}{f': {hint}' if hint else ''}"
+    return f"{broker} is {_state_text(member.state)} and cannot be {DONE[kind]}{f': {hint}' if hint else ''}"
 
 
-def _said(state: MemberState) -> str:
+def _state_text(state: MemberState) -> str:
     return str(state).replace("_", " ")

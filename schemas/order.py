@@ -91,7 +91,7 @@ class Order(Struct, frozen=True):
         JSON of the fields by name. A field at its default is left out, so a field added by a later version leaves the
         signatures of earlier orders valid; the same holds for the facts of a broker.
         """
-        kept = {name: value for name, value in _told(self).items() if name != "signature"}
+        kept = {name: value for name, value in _fields_of(self).items() if name != "signature"}
         return json.dumps([SIGNED_AS, namespace, kept], sort_keys=True, separators=(",", ":")).encode()
 
     def stands_at(self, now_ms: int) -> bool:
@@ -99,11 +99,11 @@ class Order(Struct, frozen=True):
         return not self.until_ms or now_ms < self.until_ms
 
 
-def _told(record: Struct) -> dict[str, object]:
+def _fields_of(record: Struct) -> dict[str, object]:
     """Return the fields that do not stand at their default, by name, as JSON has them."""
     values = ((field, getattr(record, field.name)) for field in structs.fields(record))
     return {
-        field.name: _told(value) if isinstance(value, Struct) else to_builtins(value, builtin_types=(bytes,))
+        field.name: _fields_of(value) if isinstance(value, Struct) else to_builtins(value, builtin_types=(bytes,))
         for field, value in values
         if value != field.default
     }

@@ -8,7 +8,7 @@ cells of parts are merged by OR, kept and packed like all others, and count exac
 no hand-overs and no bytes: these stand in the cells of the whole broker.
 
 The part REST is all subscribers of the broker that are in no other part of it, in plane 0 alone. Parts are reported for
-subscribers that a plan has moved to a broker, for TOLD_MS after their arrival: long enough to see what the plan saves;
+subscribers that a plan has moved to a broker, for MOVED_APART_MS after arrival: long enough to see what the plan saves;
 and, if configured, for the single subscribers that take most. Two parts of one broker have the same number once in a
 million.
 """
@@ -24,7 +24,7 @@ PART_BLOCK_MIN = 1 << 55
 PART_BLOCK_END = PART_BLOCK_MIN + (1 << BLOCK_BITS + NUMBER_BITS + PLANE_BITS)
 PLANES_MAX = 1 << PLANE_BITS
 REST = 0
-TOLD_MS = 5 * 60_000
+MOVED_APART_MS = 5 * 60_000
 
 
 @dataclass(frozen=True, slots=True)

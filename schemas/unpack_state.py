@@ -49,9 +49,9 @@ def single_deliveries(columns: DeliveryColumns) -> Iterator[PublisherDelivery]:
     rows = (columns.publisher, columns.broker, columns.notifications, columns.local_deliveries, columns.bytes)
     blocks, masks, published = (each.tolist() for each in (columns.blocks, columns.masks, columns.published))
     places = zip((ends - columns.block_counts).tolist(), ends.tolist(), strict=True)
-    told = zip(*(each.tolist() for each in rows), strict=True)
+    entries = zip(*(each.tolist() for each in rows), strict=True)
     for (begin, end), (publisher, broker, notifications, local_deliveries, total_bytes) in zip(
-        places, told, strict=True
+        places, entries, strict=True
     ):
         yield PublisherDelivery(
             columns.publishers[publisher],

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regraft.producers.brokers.broker_messages import Notification
-from regraft.schemas.part_blocks import REST, TOLD_MS, number_of_subscriber, part_block
+from regraft.schemas.part_blocks import MOVED_APART_MS, REST, number_of_subscriber, part_block
 from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLAG, Sampling
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
@@ -64,9 +64,9 @@ class DeliveryCells:
         self._number_of: dict[str, int] = {}  # Of both.
 
     def tell_apart(self, subscription: str, number: int, now_ms: float) -> None:
-        """Report what a subscription takes in the part of this number, and all parts for TOLD_MS from now on."""
+        """Report what a subscription takes in the part of this number, and all parts for MOVED_APART_MS from now on."""
         self._part_of[subscription] = self._number_of[subscription] = number
-        self._told_until_ms = now_ms + TOLD_MS
+        self._told_until_ms = now_ms + MOVED_APART_MS
 
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
         """Count the hand-overs of a notification by part, if any is reported; each part gets all of its own at once."""

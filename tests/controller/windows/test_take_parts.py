@@ -11,7 +11,14 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.emulator.delivery_cells import CHOOSE_MS, DeliveryCells
-from regraft.schemas.part_blocks import REST, TOLD_MS, number_of_moved, number_of_subscriber, part_block, part_of_block
+from regraft.schemas.part_blocks import (
+    MOVED_APART_MS,
+    REST,
+    number_of_moved,
+    number_of_subscriber,
+    part_block,
+    part_of_block,
+)
 from regraft.schemas.sampled_blocks import FULL, Sampling
 from regraft.schemas.telemetry import TelemetryBatch
 from regraft.streaming.reference_aggregator import ReferenceAggregator
@@ -134,8 +141,8 @@ def test_parts_are_reported_for_a_time() -> None:
     """Then a broker has one mask for all again."""
     cells = DeliveryCells(60)
     cells.tell_apart("s", 1, 0.0)
-    cells.take_changed(TOLD_MS + 1.0)
-    cells.note_parts(Notification("p", 0, TOLD_MS + 2.0, "b0", 0, {}, 10), ["s"])
+    cells.take_changed(MOVED_APART_MS + 1.0)
+    cells.note_parts(Notification("p", 0, MOVED_APART_MS + 2.0, "b0", 0, {}, 10), ["s"])
     assert not cells.take_changed()
 
 
