@@ -92,13 +92,13 @@ def _certificate_fault(error: ssl.SSLCertVerificationError, server: str, host: s
 
 
 def _check_login(kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
-    told: list[KafkaError] = []
-    admin = open_admin(kafka, timeout_s, on_error=told.append)
+    errors: list[KafkaError] = []
+    admin = open_admin(kafka, timeout_s, on_error=errors.append)
     try:
         brokers = admin.list_topics(timeout=timeout_s).brokers
     except KafkaException as error:
         admin.poll(0)
-        return _login_fault(kafka, [*told, error.args[0]])
+        return _login_fault(kafka, [*errors, error.args[0]])
     rights = _check_rights(admin, kafka, topics, timeout_s) if topics else ""
     return rights if isinstance(rights, KafkaFault) else f"{kafka.bootstrap} answers, {len(brokers)} brokers{rights}"
 

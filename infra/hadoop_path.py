@@ -144,13 +144,13 @@ class HadoopPath:
             raise _os_error(str(error.java_exception.toString()), self.uri) from error
 
 
-def _os_error(said: str, uri: str) -> OSError:
+def _os_error(text: str, uri: str) -> OSError:
     """Return the error for what Java said, which begins with the name of its exception."""
-    if any(sign in said for sign in NO_FILE_SYSTEM):
-        return NoFileSystemError(errno.EPROTONOSUPPORT, said, uri)
-    if any(sign in said.split(":")[0] for sign in NOT_FOUND):
-        return FileNotFoundError(errno.ENOENT, said, uri)
-    return OSError(errno.EIO, said, uri)
+    if any(sign in text for sign in NO_FILE_SYSTEM):
+        return NoFileSystemError(errno.EPROTONOSUPPORT, text, uri)
+    if any(sign in text.split(":")[0] for sign in NOT_FOUND):
+        return FileNotFoundError(errno.ENOENT, text, uri)
+    return OSError(errno.EIO, text, uri)
 
 
 def _context() -> Any:

@@ -49,8 +49,8 @@ class OrderJudge:
         else:
             is_by_kafka = kind == TIMESTAMP_LOG_APPEND_TIME
             refusal = self.refusal(order, key, written_ms, is_by_kafka=is_by_kafka)
-        told = "".join(sign if sign.isprintable() else "?" for sign in key)[:KEY_LENGTH_MAX]
-        return GivenOrder(order, written_ms, message.offset() or 0, told or "no key", refusal)
+        printable = "".join(sign if sign.isprintable() else "?" for sign in key)[:KEY_LENGTH_MAX]
+        return GivenOrder(order, written_ms, message.offset() or 0, printable or "no key", refusal)
 
     def refusal(self, order: Order, key: str, written_ms: int, *, is_by_kafka: bool) -> str:
         """Return why the order under ``key`` must not be followed, empty when it is its giver's own.

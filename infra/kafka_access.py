@@ -154,8 +154,8 @@ class KafkaSecurity(ConnectionSecurity):
             values["scope"] = self.token_scope
             if self.ca_file is not None:  # The login fetches its token over separate TLS.
                 values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file.absolute())}
-        told = " ".join(f"{name}={_quoted(value)}" for name, value in values.items() if value is not None)
-        return f"{JAAS_MODULES[mechanism]} required {told};"
+        options = " ".join(f"{name}={_quoted(value)}" for name, value in values.items() if value is not None)
+        return f"{JAAS_MODULES[mechanism]} required {options};"
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,16 @@ def executor_command(environ: Mapping[str, str], java: Path, spark_home: Path) -
     places = [environ.get("SPARK_CONF_DIR"), environ.get("HADOOP_CONF_DIR"), environ.get("SPARK_CLASSPATH")]
     class_path = ":".join([*filter(None, places), f"{spark_home / 'jars'}/*"])
     heap = [f"-Xms{environ[MEMORY]}", f"-Xmx{environ[MEMORY]}"]
-    told = [word for argument, name in ARGUMENTS.items() for word in (argument, environ[name])]
-    return [str(java), *(numbered[number] for number in sorted(numbered)), *heap, "-cp", class_path, BACKEND, *told]
+    arguments = [word for argument, name in ARGUMENTS.items() for word in (argument, environ[name])]
+    return [
+        str(java),
+        *(numbered[number] for number in sorted(numbered)),
+        *heap,
+        "-cp",
+        class_path,
+        BACKEND,
+        *arguments,
+    ]
 
 
 def spark_home() -> Path:
