@@ -53,7 +53,7 @@ class ViewPoller:
         self._keys = [f"{settings.namespace}:live:{part}" for part in KEYS]
         self._reader = ViewReader(settings.windows_max)
         self._pause_ms = settings.poll_ms
-        self._told_ms: int | None = None  # The controller's time of its newest document that we have seen,
+        self._document_ms: int | None = None  # The controller's time of its newest document that we have seen,
         self._news_ms: int | None = None  # and when that was by our own clock.
         self._looked_ms: int | None = None
         self._asked_s = time.monotonic()
@@ -101,7 +101,7 @@ class ViewPoller:
             "reason": self._reason,
             "looked_ms": self._looked_ms,
             "news_ms": self._news_ms,
-            "told_ms": self._told_ms,
+            "told_ms": self._document_ms,
             "stale_ms": self._settings.stale_ms,
             "namespace": self._settings.namespace,
             "can_order": self._can_order,
@@ -128,8 +128,8 @@ class ViewPoller:
 
     def _note_news(self) -> None:
         """Note news by our own clock, as the controller's may differ; what was there before us has only its own."""
-        told_ms = self._reader.news_ms
-        if told_ms is None or told_ms == self._told_ms:
+        news_ms = self._reader.news_ms
+        if news_ms is None or news_ms == self._document_ms:
             return
-        self._news_ms = self._now_ms() if self._told_ms is not None else min(told_ms, self._now_ms())
-        self._told_ms = told_ms
+        self._news_ms = self._now_ms() if self._document_ms is not None else min(news_ms, self._now_ms())
+        self._document_ms = news_ms

@@ -162,8 +162,8 @@ def _add_orders(app: FastAPI, parts: DashboardParts) -> None:
             metrics.orders.labels(request.kind, "failed" if error.status == 503 else "refused").inc()
             raise
         metrics.orders.labels(request.kind, "stored").inc()
-        told = {name: value for name, value in msgspec.to_builtins(order).items() if name != "signature"}
-        return {"order": told, "text": "Stored; the controller decides what follows."}
+        shown = {name: value for name, value in msgspec.to_builtins(order).items() if name != "signature"}
+        return {"order": shown, "text": "Stored; the controller decides what follows."}
 
     @app.exception_handler(TokenRefusedError)
     async def refuse_token(_: Request, error: TokenRefusedError) -> JSONResponse:
