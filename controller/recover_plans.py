@@ -60,10 +60,10 @@ def recover_plans(settings: ControllerSettings, *, is_written: bool) -> Plan | N
             stored = term.plans.load() or []
             fleet = FleetView.of(inventory, term.plans.load_members() or ())
             reports, most = _ask(term, fleet, settings), term.term.term + TERM_LEAP_MAX
-            heard = max((report.term for report in reports.values() if report.term < most), default=0)
-            if heard <= term.term.term:
+            newest = max((report.term for report in reports.values() if report.term < most), default=0)
+            if newest <= term.term.term:
                 break
-            seat.note_term(heard)
+            seat.note_term(newest)
         plan = recovered_plan(PlanLog(inventory, stored), fleet, reports, settings.clock.now_ms(), term.term.term)
         if plan is not None and is_written and not _store(term, plan):
             raise RecoveryRefusedError("Kafka has not stored the plan: try again once it is healthy.")
@@ -81,11 +81,11 @@ def recovered_plan(
     asked = fleet.serving or tuple(fleet.members)
     answer = reports.get(asked[0])
     asked = tuple(sorted({*asked, *_held_alive(answer, fleet)}))
-    said: dict[str, list[str]] = defaultdict(list)
+    answers: dict[str, list[str]] = defaultdict(list)
     for broker in asked:
-        said[_told(reports.get(broker), fleet)].append(broker)
-    if len(said) > 1 or answer is None or not _is_settled(answer, fleet):
-        parts = [f"{_named(brokers)}: {what}" for what, brokers in said.items()]
+        answers[_answer_text(reports.get(broker), fleet)].append(broker)
+    if len(answers) > 1 or answer is None or not _is_settled(answer, fleet):
+        parts = [f"{_named(brokers)}: {what}" for what, brokers in answers.items()]
         raise RecoveryRefusedError(
             "The overlay in force cannot be determined, as the brokers do not all hold the same one and nothing else. "
             + "; ".join(parts)
@@ -151,7 +151,7 @@ def _held_plan(report: CommandResult) -> Plan:
     )  # fmt: skip
 
 
-def _told(report: CommandResult | None, fleet: FleetView) -> str:
+def _answer_text(report: CommandResult | None, fleet: FleetView) -> str:
     """Return what a broker says, the same text for the same overlay."""
     if report is None:
         return "no answer"

@@ -181,8 +181,8 @@ def _with_frailty(chosen: list[Proposal], start: Reached, reached: Reached) -> l
     frailty = frailty_text(start.state.cut_off, reached.state.cut_off) if chosen else ""
     if not frailty:
         return chosen
-    said = f"with all changes, {frailty}" if len(chosen) > 1 else frailty
-    return [*chosen[:-1], msgspec.structs.replace(chosen[-1], verdict_reason=said)]
+    reason = f"with all changes, {frailty}" if len(chosen) > 1 else frailty
+    return [*chosen[:-1], msgspec.structs.replace(chosen[-1], verdict_reason=reason)]
 
 
 def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:

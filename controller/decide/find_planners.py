@@ -62,13 +62,13 @@ def planners_of(chain: str, settings: ControllerSettings) -> tuple[Planner, ...]
     return tuple(spec.with_settings(settings.planners.get(spec.name, spec.settings())) for spec in specs)
 
 
-def planner_of(name: str, **told: object) -> Planner:
+def planner_of(name: str, **settings: object) -> Planner:
     """Return a planner with these settings and the defaults of all others.
 
     Raises PlannerError, and TypeError for a setting that the planner does not have.
     """
     spec = planner_spec(name)
-    return spec.with_settings(spec.settings(**told))
+    return spec.with_settings(spec.settings(**settings))
 
 
 def planner_faults(settings: ControllerSettings) -> list[str]:
@@ -84,7 +84,7 @@ def planner_faults(settings: ControllerSettings) -> list[str]:
 
 def own_faults(settings: ControllerSettings) -> list[str]:
     """Return what is wrong with the planners' own settings, one sentence each."""
-    return [f"planners.{name}: {fault}" for name, told in settings.planners.items() for fault in told.faults()]
+    return [f"planners.{name}: {fault}" for name, own in settings.planners.items() for fault in own.faults()]
 
 
 def kind_faults(settings: ControllerSettings, kind: str) -> list[str]:

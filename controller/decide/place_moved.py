@@ -59,18 +59,18 @@ class MovedSubscribers:
         single = (HomeMove(move.home_from, move.home_to) for move in self.single)
         return tuple(dict.fromkeys((*self.emptied, *single)))
 
-    def are_told(self, windows: Sequence[ClosedWindow]) -> bool:
+    def are_reported(self, windows: Sequence[ClosedWindow]) -> bool:
         """Return True if each broker that received any reports parts, or delivered nothing."""
         homes = {group.home_to for group in self.groups}
         return all(
-            window.parts.are_told_at(home)
+            window.parts.are_reported_at(home)
             for window in windows
             for home in homes.intersection(broker for _, broker in window.local_deliveries)
         )
 
     def before(self, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
         """Return the windows as if the plan had moved none; unchanged if that is not reported."""
-        if not self.groups or not self.are_told(windows):
+        if not self.groups or not self.are_reported(windows):
             return windows
         back = {(one.home_to, number_of_moved(self.epoch, one.home_from)): one.home_from for one in self.groups}
         return [window.with_parts_moved(back) for window in windows]

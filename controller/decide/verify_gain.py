@@ -186,7 +186,7 @@ def observed_gains_per_s(
     elsewhere by itself since counts for no proposal, nor does a subscriber that has come to a broker since.
     """
     moved = moved or MovedSubscribers(plan.epoch_to, plan.subscribers_moved)
-    if not moved.are_told(windows):
+    if not moved.are_reported(windows):
         return [None] * len(plan.proposals)
     if plan.moves and not kind.can_price_moves(windows):
         return [None] * len(plan.proposals)

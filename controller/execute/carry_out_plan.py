@@ -173,8 +173,8 @@ class PlanRunner:
                 if result.term > self._term + TERM_LEAP_MAX:
                     self._on_foreign("term")
                     continue
-                told = (result.time_ms, result.broker)
-                self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], told)
+                reported = (result.time_ms, result.broker)
+                self._lost_peers |= dict.fromkeys(result.lost_peers[:LOST_PEERS_MAX], reported)
                 if result.phase is CommandPhase.REPORT:
                     continue  # A broker that has lost a neighbour reports it unasked.
                 if result.refusal is Refusal.OUTSIDE and result.term == self._term:

@@ -27,12 +27,12 @@ NEVER_CAME_MAX = 1_000
 
 @dataclass
 class _Waiting:
-    """A broker that asks to join, first at ``since_ms`` and last at ``heard_ms``; whether an event has reported it."""
+    """A broker that asks to join, first at ``since_ms``, last at ``announced_ms``; whether an event has reported it."""
 
     announcement: Announcement
     since_ms: int
-    heard_ms: int
-    is_told: bool = False
+    announced_ms: int
+    is_reported: bool = False
     is_contested: bool = False
 
     @property
@@ -62,13 +62,13 @@ class AnnouncementTaker:
             outcome = self._take(announcement, state.fleet, now_ms)
             self._metrics.announcements.labels(outcome).inc()
         for broker, one in list(self._waiting.items()):
-            if now_ms - one.heard_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
+            if now_ms - one.announced_ms > STANDS_MS or not may_ask(state.fleet.members.get(broker)):
                 del self._waiting[broker]
                 self._report_over(one, state.fleet, now_ms)
         admitted = self._admit(state.fleet)
         for one in self._waiting.values():
-            if not one.is_told:
-                one.is_told = True
+            if not one.is_reported:
+                one.is_reported = True
                 self._report(one.announcement.broker, _asks(one, self._to_do(one, state.fleet)), now_ms)
         shown = tuple(self._shown(one, state.fleet) for _, one in sorted(self._waiting.items()))
         state.is_changed |= shown != state.announced
@@ -84,11 +84,11 @@ class AnnouncementTaker:
         if known is not None and known.agent != agent:
             if not known.is_contested:
                 known.is_contested = True
-                told = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is accepted"
-                self._report(broker, told, now_ms, Severity.WARNING)
+                text = f"{broker} is announced by agents {known.agent!r} and {agent!r}: only the first is accepted"
+                self._report(broker, text, now_ms, Severity.WARNING)
             return "contested"
         if known is not None:
-            known.announcement, known.heard_ms = announcement, now_ms
+            known.announcement, known.announced_ms = announcement, now_ms
             return "repeated"
         if Counter(one.agent for one in self._waiting.values())[agent] >= self._settings.announced_max:
             self._report_crowded(announcement, now_ms)
@@ -149,7 +149,7 @@ class AnnouncementTaker:
     def _report_over(self, one: _Waiting, fleet: FleetView, now_ms: int) -> None:
         """Report that a broker that was reported as asking is gone; for a member its record suffices."""
         broker = one.announcement.broker
-        if one.is_told and may_ask(fleet.members.get(broker)):
+        if one.is_reported and may_ask(fleet.members.get(broker)):
             text = f"{broker} no longer asks to join: it has not been announced for {STANDS_MS / 60_000:g} minutes"
             self._report(broker, text, now_ms, details={OVER: "1"})
 

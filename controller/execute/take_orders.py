@@ -22,7 +22,7 @@ from regraft.schemas.plan_life import LIFE, against_order
 CLOCKS_APART_MS_MAX = 60_000  # How far the clock of an order's giver may be behind the controller's.
 OPEN_MAX = 1_000  # Orders about the open plan whose outcome is not known yet.
 MEMBER_ORDERS_MAX = 1_000  # Between two steps; a fleet is not bigger.
-TOLD_MAX = 20  # How many refused orders of one step are reported one by one; the audit has all.
+SHOWN_MAX = 20  # How many refused orders of one step are reported one by one; the audit has all.
 
 
 class OrderTaker:
@@ -53,11 +53,11 @@ class OrderTaker:
             if given.is_new:
                 self._audit.keep(given.entry(outcome, against, now_ms))
                 refused_count += outcome is AuditOutcome.REFUSED
-                if refused_count <= TOLD_MAX:
+                if refused_count <= SHOWN_MAX:
                     self._report(given, against, now_ms)
-        if refused_count > TOLD_MAX:
+        if refused_count > SHOWN_MAX:
             text = (
-                f"{refused_count - TOLD_MAX} more orders were refused at the same time: `regraft audit` lists them all"
+                f"{refused_count - SHOWN_MAX} more orders were refused at the same time: `regraft audit` lists them all"
             )
             self._events.emit(AdaptationEvent("orders", EventKind.ORDER_REFUSED, Severity.WARNING, now_ms, text))
         self.is_known = self.is_known or self._source.is_known

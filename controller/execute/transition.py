@@ -89,7 +89,7 @@ class Transition:
         self._digest = plan_digest(plan, target)
         self._change = change
         # Until they prepare this plan neighbours report lives that are over: here only the controller's word counts.
-        self._told_before = change.joined | change.lost
+        self._changed_before = change.joined | change.lost
         self._brokers = tuple(sorted({*target.brokers, *change.left}))
         self._answered: dict[Outcome, set[str]] = {outcome: set() for outcome in Outcome}
         self._lost: set[str] = set()  # Brokers found dead since the plan began, by a neighbour or the controller.
@@ -98,7 +98,7 @@ class Transition:
         self._asked_ms = 0
         self._asked_all_ms = 0
         self._phase_since_ms = 0
-        self._stall_told = False
+        self._is_stall_reported = False
 
     @property
     def is_done(self) -> bool:
@@ -160,7 +160,7 @@ class Transition:
             return []
         sent = self._control_messages.get(result.broker, 0)
         self._control_messages[result.broker] = max(sent, result.control_messages)
-        self._lost |= set(result.lost_peers).intersection(self._brokers) - self._told_before
+        self._lost |= set(result.lost_peers).intersection(self._brokers) - self._changed_before
         is_elsewhere = result.refusal in ELSEWHERE and result.phase is CommandPhase.ABORT
         if result.outcome is Outcome.REFUSED and not is_elsewhere:
             return self._on_refusal(result, now_ms)
@@ -200,7 +200,7 @@ class Transition:
             if self.plan.phase is PlanPhase.DRAINING and self._lost:
                 dead = self._named(sorted(self._lost))
                 return self._enter(PlanPhase.RETIRING, now_ms, f"{dead} dead: what they were to send is lost")
-            effects: list[TransitionEffect] = [] if self._stall_told else [self._stalled(late_ms, now_ms)]
+            effects: list[TransitionEffect] = [] if self._is_stall_reported else [self._stalled(late_ms, now_ms)]
             if now_ms - self._asked_all_ms >= self.limits.of(self.plan.phase):
                 effects += self._ask(now_ms, self._living)  # Who has answered may have found a neighbour dead since.
             if effects:
@@ -214,14 +214,14 @@ class Transition:
             return self._enter(PlanPhase.ABORTING, now_ms, f"{result.broker} refused to prepare: {result.reason}")
         if result.phase is not self._facts.command:
             return []  # The answer to a command of an earlier phase that was under way.
-        if self._stall_told:
+        if self._is_stall_reported:
             return []
-        self._stall_told = True
+        self._is_stall_reported = True
         text = f"{result.broker} refused {result.phase} of {self.plan.plan}: {result.reason}"
         return [self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)]
 
     def _stalled(self, late_ms: int, now_ms: int) -> EmitEvent:
-        self._stall_told = True
+        self._is_stall_reported = True
         text = f"{self.plan.plan} {self.plan.phase} for {late_ms} ms: waiting for {self._named(self.waiting_for)}"
         return self._event(EventKind.PLAN_STALLED, Severity.CRITICAL, now_ms, text)
 
@@ -230,7 +230,7 @@ class Transition:
         plan = entered(self.plan, phase, reason, now_ms)
         self.plan = msgspec.structs.replace(plan, control_messages=sum(self._control_messages.values()))
         self._phase_since_ms = self._asked_all_ms = now_ms
-        self._stall_told = False
+        self._is_stall_reported = False
         effects: list[TransitionEffect] = [PersistPlan(self.plan)]
         if phase is PlanPhase.ABORTED:
             text = f"{self.plan.plan} aborted, nothing changed: {self._abort_reason()}"

@@ -106,7 +106,7 @@ class PlanVerifier:
         moved = MovedSubscribers.of(plan, self._clients.came_from)
         found = verify_gain(plan, before, after, windows, kind, self._windows.lifetime_s, moved)
         # If brokers do not report the moved subscribers' deliveries, the saving is taken as predicted.
-        is_whole = moved.are_told(windows)
+        is_whole = moved.are_reported(windows)
         is_to_save = is_whole and not (plan.undoes or needs_no_gain(plan.proposals))
         is_worse, followed_by = is_to_save and found.made_worse(self._settings.decision), plan_log.in_force[-1]
         if is_worse and followed_by.plan == plan.plan:

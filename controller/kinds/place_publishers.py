@@ -19,7 +19,7 @@ def with_publishers(present: ConfigurationT, windows: Sequence[ClosedWindow]) ->
     of the windows has none and so stays: the others are fully known anyway. A client of a broker that is no longer in
     the overlay has none, either.
     """
-    untold = frozenset[str]().union(*(window.untold for window in windows))
+    homeless = frozenset[str]().union(*(window.homeless for window in windows))
     earlier: dict[str, str] = {}
     since: dict[str, str] = {}
     for window in windows:
@@ -27,4 +27,4 @@ def with_publishers(present: ConfigurationT, windows: Sequence[ClosedWindow]) ->
     placed = {name: home for name, home in present.homes if name in earlier or name in since}
     known = earlier | placed | since
     here = present.neighbours
-    return present.with_homes({name: at for name, at in known.items() if name not in untold and at in here})
+    return present.with_homes({name: at for name, at in known.items() if name not in homeless and at in here})

@@ -39,8 +39,8 @@ class CorrectLinks:
         self._meter = LinkMeter(settings.links)
         self._drifts: deque[float] = deque(maxlen=DRIFT_WINDOWS)
         self._errors: deque[float] = deque(maxlen=DRIFT_WINDOWS)  # Of each, where costs are estimates.
-        self._is_drift_told = False
-        self._is_unit_told = False
+        self._is_drift_reported = False
+        self._is_unit_reported = False
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Take in the windows taken now."""
@@ -84,12 +84,12 @@ class CorrectLinks:
         limit = self._settings.drift_share_max + ERRORS_MAX * statistics.median(self._errors)
         self._metrics.model_drift_share.set(drift)
         is_far = len(self._drifts) == DRIFT_WINDOWS and abs(drift) > limit
-        if is_far and not self._is_drift_told:
+        if is_far and not self._is_drift_reported:
             is_refitted = self._meter.refit(links)
             self._report(MESSAGES, _drift_text(drift, limit, is_refitted=is_refitted), now_ms)
             if is_refitted:
                 self._correct(state)
-        self._is_drift_told = is_far or (self._is_drift_told and abs(drift) > limit / 2)
+        self._is_drift_reported = is_far or (self._is_drift_reported and abs(drift) > limit / 2)
 
     def _report_links(self, changed: Mapping[Link, tuple[float, float]], now_ms: int) -> None:
         by_factor = sorted(changed.items(), key=lambda item: -abs(item[1][1] - item[1][0]))
@@ -100,14 +100,14 @@ class CorrectLinks:
         self._report(LINKS, f"link costs have changed, by measured round trips: {named}{more}", now_ms)
 
     def _report_unit(self, now_ms: int) -> None:
-        if not self._meter.is_usable and not self._is_unit_told:
+        if not self._meter.is_usable and not self._is_unit_reported:
             text = (
                 f"measured links cost {self._meter.unit_factor:.3g} times what the inventory says, by the median: no "
                 "link is corrected; set controller.links.cost_per_ms to what a millisecond costs there, or to 0; or "
                 "controller.links.estimate_unmeasured, where the inventory's costs are placeholders"
             )
             self._report(UNIT, text, now_ms)
-        self._is_unit_told = not self._meter.is_usable
+        self._is_unit_reported = not self._meter.is_usable
 
     def _report(self, subject: str, text: str, now_ms: int) -> None:
         self._events.emit(AdaptationEvent(subject, EventKind.MODEL_DRIFT, Severity.WARNING, now_ms, text))

@@ -18,9 +18,9 @@ from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.execute.transition import EmitEvent, PersistMember
 from regraft.controller.loop_state import LoopState
 from regraft.controller.report.loop_metrics import LoopMetrics
+from regraft.controller.state.broker_activity import BrokerActivity
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.controller.state.compare_epochs import brokers_elsewhere
-from regraft.controller.state.heard_brokers import HeardBrokers
 from regraft.controller.state.member_changes import NEVER_MS, died, entered_state, is_dead_by_order, started_again
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.member import Member, MemberState
@@ -50,7 +50,7 @@ class FollowMembers:
         self._runner = runner
         self._events = events
         self._metrics = metrics
-        self._heard: HeardBrokers | None = None
+        self._activity: BrokerActivity | None = None
         self._again: dict[str, int] = {}  # Brokers that have restarted, with when their life before began.
         self._lost_peers: dict[str, tuple[int, str]] = {}  # When a neighbour has said so, and which.
         self._lost_since_ms: dict[str, int] = {}
@@ -58,17 +58,17 @@ class FollowMembers:
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Take in what has come, and change what follows."""
-        heard = self._heard_in(state)
+        activity = self._activity_in(state)
         for order in self._orders.take_about_members():
             self._follow(order, state, now_ms)
         for one in self._announcements.read(state, now_ms):
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
-        for broker, (told_ms, by) in self._runner.take_lost_peers().items():
+        for broker, (reported_ms, by) in self._runner.take_lost_peers().items():
             if broker in state.fleet.members:  # Nothing that came before a plan took it in counts, by whatever clock.
-                self._lost_peers[broker] = min(told_ms, now_ms), by
+                self._lost_peers[broker] = min(reported_ms, now_ms), by
         self._believe(self._runner.take_outside(), state, now_ms)
         for window in state.taken:
-            self._again |= heard.add(window)
+            self._again |= activity.add(window)
             # What an old window does not say, a controller that has just begun to read may find in the next.
             if now_ms - window.end_ms <= self._window_age_ms_max:
                 self._judge(window, state, now_ms)
@@ -79,10 +79,10 @@ class FollowMembers:
         self._runner.lose(lost)
         self._orders.members = state.fleet.members
 
-    def _heard_in(self, state: LoopState) -> HeardBrokers:
-        if self._heard is None:
-            self._heard = HeardBrokers({broker: one.boot_ms for broker, one in state.fleet.members.items()})
-        return self._heard
+    def _activity_in(self, state: LoopState) -> BrokerActivity:
+        if self._activity is None:
+            self._activity = BrokerActivity({broker: one.boot_ms for broker, one in state.fleet.members.items()})
+        return self._activity
 
     def _follow(self, order: Order, state: LoopState, now_ms: int) -> None:
         """Do what is ordered, unless something has happened to the member since the order was taken."""
@@ -93,7 +93,7 @@ class FollowMembers:
         reason = f"{order.kind} by {order.by}: {order.reason}"
         known = member or Member(order.subject, after, now_ms, reason, facts=order.facts)
         if order.kind is OrderKind.DEAD:
-            dead = died(known, self._heard_in(state).boots.get(order.subject, 0), reason, now_ms, self._settings)
+            dead = died(known, self._activity_in(state).boots.get(order.subject, 0), reason, now_ms, self._settings)
             found = replace(dead, deaths_ms=(*dead.deaths_ms[:-1], order.time_ms))
         else:
             found = replace(entered_state(known, after, reason, now_ms), returns_ms=0)
@@ -101,7 +101,7 @@ class FollowMembers:
 
     def _believe(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
         """Declare a broker dead that refuses a plan because it restarted: a repair that counts on it fails."""
-        present, members, heard = state.plan_log.present, state.fleet.members, self._heard_in(state)
+        present, members, activity = state.plan_log.present, state.fleet.members, self._activity_in(state)
         serving = [broker for broker in present.brokers if members[broker].state.is_serving]
         found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
         if len(found) > self._settings.deaths_share_max * len(serving):
@@ -109,13 +109,15 @@ class FollowMembers:
             return
         for broker in sorted(found):
             why = "it restarted, as it reports"
-            self._change(died(members[broker], heard.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms)
+            self._change(
+                died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
+            )
 
     def _judge(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
         """Declare dead who is silent or has begun another life, unless these are too many; let the dead come back."""
-        heard, members = self._heard_in(state), state.fleet.members
+        activity, members = self._activity_in(state), state.fleet.members
         serving = [one for one in state.plan_log.present.brokers if members[one].state.is_serving]
-        silent = {broker: why for broker in serving if (why := self._silence(members[broker], window, heard))}
+        silent = {broker: why for broker in serving if (why := self._silence(members[broker], window, activity))}
         again = {broker: why for broker, why in self._lives_begun(serving, window, state) if broker not in silent}
         gone = frozenset(silent) | frozenset(again)
         self._again = {}
@@ -124,20 +126,22 @@ class FollowMembers:
             return
         self._doubted = frozenset()
         for broker, why in silent.items():
-            self._change(died(members[broker], heard.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms)
+            self._change(
+                died(members[broker], activity.boots.get(broker, 0), why, now_ms, self._settings), state, now_ms
+            )
         for broker, why in again.items():
-            boot_ms = heard.boots.get(broker, 0)
+            boot_ms = activity.boots.get(broker, 0)
             self._change(started_again(members[broker], boot_ms, why, now_ms, self._settings), state, now_ms)
         for member in list(state.fleet.members.values()):
             self._judge_outside(member, state, now_ms)
 
-    def _silence(self, member: Member, window: ClosedWindow, heard: HeardBrokers) -> str:
+    def _silence(self, member: Member, window: ClosedWindow, activity: BrokerActivity) -> str:
         """Return why a broker counts as silent, empty when it does not."""
-        silent_ms = heard.silent_ms(member.broker, member.since_ms)
+        silent_ms = activity.silent_ms(member.broker, member.since_ms)
         if silent_ms >= self._settings.silence_ms:
             return f"silent for {silent_ms / 1000:g} s"
-        told_ms, _ = self._lost_peers.get(member.broker, (-1, ""))
-        if told_ms >= member.since_ms and silent_ms > 0 and member.broker not in window.boots:
+        reported_ms, _ = self._lost_peers.get(member.broker, (-1, ""))
+        if reported_ms >= member.since_ms and silent_ms > 0 and member.broker not in window.boots:
             return f"a neighbour has lost it, and it has been silent for {silent_ms / 1000:g} s"
         return ""
 
@@ -146,8 +150,8 @@ class FollowMembers:
         plan_log = state.plan_log
         found = {one: "it restarted" for one in serving if one in self._again}
         for broker in serving:
-            told_ms, by = self._lost_peers.get(broker, (-1, ""))
-            if state.fleet.members[broker].since_ms < told_ms <= window.start_ms and broker in window.boots:
+            reported_ms, by = self._lost_peers.get(broker, (-1, ""))
+            if state.fleet.members[broker].since_ms < reported_ms <= window.start_ms and broker in window.boots:
                 found.setdefault(broker, f"{by} considers it dead, though it runs, and ignores it")
         if plan_log.moving is None:
             epoch = plan_log.present.epoch
@@ -159,16 +163,16 @@ class FollowMembers:
 
     def _judge_outside(self, member: Member, state: LoopState, now_ms: int) -> None:
         """Let a dead broker rejoin once it reports again; one that was to join and has gone silent is dead."""
-        heard, broker = self._heard_in(state), member.broker
-        silent_ms = heard.silent_ms(broker, member.since_ms)
-        boot_ms, is_heard = heard.boots.get(broker, 0), heard.is_heard_since(broker, member.since_ms)
-        if member.state is MemberState.DEAD and is_heard and now_ms >= member.returns_ms:
+        activity, broker = self._activity_in(state), member.broker
+        silent_ms = activity.silent_ms(broker, member.since_ms)
+        boot_ms, is_active = activity.boots.get(broker, 0), activity.is_active_since(broker, member.since_ms)
+        if member.state is MemberState.DEAD and is_active and now_ms >= member.returns_ms:
             if boot_ms > member.boot_ms or not is_dead_by_order(member):
                 back = entered_state(member, MemberState.JOINING, "it reports again", now_ms)
                 self._change(replace(back, boot_ms=boot_ms), state, now_ms)
         elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # Commands to an earlier life are lost.
             self._change(replace(member, since_ms=now_ms, boot_ms=boot_ms), state, now_ms)
-        elif member.state is MemberState.JOINING and heard.was_heard_since(broker, member.since_ms):
+        elif member.state is MemberState.JOINING and activity.was_active_since(broker, member.since_ms):
             if silent_ms >= self._settings.silence_ms:
                 why = f"silent for {silent_ms / 1000:g} s while it was joining"
                 self._change(died(member, boot_ms, why, now_ms, self._settings), state, now_ms)

@@ -52,7 +52,7 @@ class RepairOverlay:
         self._runner = runner
         self._installer = BrokerInstaller(runner, settings.transition.resend_ms, term)
         self._events = events
-        self._told = ""
+        self._reported = ""
         self._ready_since_ms: int | None = None
         self._tried: set[BrokerChange] = set()  # In vain, to do without the same lost brokers.
 
@@ -87,8 +87,8 @@ class RepairOverlay:
 
     def _to_join(self, state: LoopState) -> list[str]:
         """Return the brokers that wait to be taken in and are heard: nobody else can answer."""
-        heard = state.newest.boots if state.newest is not None else {}
-        return [broker for broker in state.fleet.in_state(MemberState.JOINING) if broker in heard]
+        reporting = state.newest.boots if state.newest is not None else {}
+        return [broker for broker in state.fleet.in_state(MemberState.JOINING) if broker in reporting]
 
     def _change(self, lost: frozenset[str], ready: frozenset[str], state: LoopState, now_ms: int) -> BrokerChange:
         """Return which brokers are to go and come: the lost first, with those of them that are back already."""
@@ -141,7 +141,7 @@ class RepairOverlay:
     def _begin(self, change: BrokerChange, state: LoopState, now_ms: int) -> None:
         present, windows = state.plan_log.present, self._horizon(state)
         if change.lost:  # A publisher whose home fell silent before reporting it is where it was before.
-            windows = tuple(replace(window, untold=frozenset()) for window in windows)
+            windows = tuple(replace(window, homeless=frozenset()) for window in windows)
         avoided = (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.LEAVING))
         moves_max = usual_max = self._kind.moves_max(self._settings.decision)
         if change.lost:  # Without a move, clients of the lost wait until these are back.
@@ -160,7 +160,7 @@ class RepairOverlay:
         plan = repair.plan(present, state.plan_log.epoch_next, window_end_ms)
         self._installer.forget(change.joined)
         self._tried = {change, *(one for one in self._tried if one.lost == change.lost)}
-        self._told, self._ready_since_ms = "", None
+        self._reported, self._ready_since_ms = "", None
         self._runner.begin(plan, now_ms, change_text(change))
         state.has_begun = True
         if repair.exceeded:
@@ -184,9 +184,9 @@ class RepairOverlay:
 
     def _report(self, text: str, now_ms: int) -> None:
         """Report once why nothing is done."""
-        if text and text != self._told:
+        if text and text != self._reported:
             self._events.emit(AdaptationEvent("members", EventKind.REPAIR_WAITS, Severity.CRITICAL, now_ms, text))
-        self._told = text
+        self._reported = text
 
 
 def _tries_in_vain(plan_log: PlanLog) -> int:

@@ -42,9 +42,9 @@ class SetShare:
             self._metrics.window_share.set(window.sets.share)
             if window.end_ms >= state.started_ms:
                 power = power_of(window.sets.share)
-                told = int(np.bitwise_count(window.sets.words).sum())
+                count = int(np.bitwise_count(window.sets.words).sum())
                 delay_ms = max(now_ms - window.end_ms, 0)
-                self._loads.append(WindowLoad(window.start_ms, window.end_ms, delay_ms, told, power))
+                self._loads.append(WindowLoad(window.start_ms, window.end_ms, delay_ms, count, power))
         found = choose_share(state.asked, self._loads, self._settings, now_ms)
         if found is not None:
             self._ask(msgspec.structs.replace(found, term=self._term), state, now_ms)

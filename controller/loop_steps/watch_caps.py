@@ -26,7 +26,7 @@ class WatchCaps:
         self._events = events
         self._above_for: Counter[str] = Counter()
         self._within_for: Counter[str] = Counter()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
         """Look at the windows taken now; those that lack something say nothing, nor do brokers that are not heard."""
@@ -45,11 +45,11 @@ class WatchCaps:
             self._within_for[broker] = 0 if is_above else self._within_for[broker] + 1
             if not is_new:
                 continue  # A restarted controller reads old windows again.
-            if self._above_for[broker] >= WINDOWS_IN_A_ROW and broker not in self._told:
-                self._told.add(broker)
+            if self._above_for[broker] >= WINDOWS_IN_A_ROW and broker not in self._reported:
+                self._reported.add(broker)
                 self._report(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=False)
-            elif self._within_for[broker] >= WINDOWS_IN_A_ROW and broker in self._told:
-                self._told.remove(broker)
+            elif self._within_for[broker] >= WINDOWS_IN_A_ROW and broker in self._reported:
+                self._reported.remove(broker)
                 self._report(broker, queue.notifications_out_per_s, cap_per_s, window, is_over=True)
 
     def _report(

@@ -107,7 +107,9 @@ class TopicReader(Generic[Record]):
 
     def read_also(self, record_types: Mapping[str, type[Record]]) -> None:
         """Read these topics, too, from the same time on, each as soon as it is there; the others do not wait for it."""
-        self._awaited = {name: told for name, told in record_types.items() if name not in self.record_types}
+        self._awaited = {
+            name: record_type for name, record_type in record_types.items() if name not in self.record_types
+        }
 
     def messages(self, count_max: int) -> list[Message]:
         """Return the messages that have come since, tombstones too, at most ``count_max``; does not wait."""

@@ -45,7 +45,7 @@ class KafkaOrders:
         self._is_flushed = is_flushed
         self._is_known = False
         self._unreadable: dict[bytes | None, Message] = {}  # By key, what has not been replaced since.
-        self._told_below: int | None = None
+        self._reported_below: int | None = None
         self._committed = 0
         self._keys_version = self._keys.version
         self._begun_count = 0
@@ -66,10 +66,10 @@ class KafkaOrders:
         if self._keys.version != self._keys_version:
             self._keys_version = self._keys.version
             self._reader.begin_again()
-        if self._told_below is None:
-            self._told_below = self._reader.committed(self._topic)
-            self._committed = self._told_below or 0
-        if self._told_below is None:
+        if self._reported_below is None:
+            self._reported_below = self._reader.committed(self._topic)
+            self._committed = self._reported_below or 0
+        if self._reported_below is None:
             return []
         messages = self._reader.messages(RECORDS_PER_POLL_MAX)
         if self._reader.assigned_count != self._begun_count:
@@ -89,7 +89,7 @@ class KafkaOrders:
     def _given(self, message: Message) -> GivenOrder | None:
         offset, order = message.offset() or 0, self._reader.decoded(message)
         self._unreadable.pop(message.key(), None)
-        is_new, self._told_below = offset >= (self._told_below or 0), max(offset + 1, self._told_below or 0)
+        is_new, self._reported_below = offset >= (self._reported_below or 0), max(offset + 1, self._reported_below or 0)
         if order is None and message.value() is not None:
             if not self._is_known:
                 self._unreadable[message.key()] = message
@@ -112,6 +112,6 @@ class KafkaOrders:
         self._reader.close()
 
     def _commit(self) -> None:
-        if self._told_below is not None and self._told_below > self._committed and self._is_flushed():
-            self._committed = self._told_below
+        if self._reported_below is not None and self._reported_below > self._committed and self._is_flushed():
+            self._committed = self._reported_below
             self._reader.commit(self._topic, self._committed)

@@ -33,7 +33,7 @@ from regraft.schemas.topics import AUDIT, COMMANDS, EVENTS, LEADER, MEMBERS, PLA
 
 log = structlog.get_logger(__name__)
 
-TOLD_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
+REPORTS_WAITING_MAX = 20_000  # Events and audit entries that wait while Kafka is away: hours of them.
 LEADER_KEY = b"leader"  # One key: the compacted topic keeps the newest term forever.
 
 NAMED = (PLANS, MEMBERS, EVENTS, AUDIT, LEADER, SAMPLING)
@@ -62,7 +62,7 @@ class KafkaPlanStore:
         self.topics = BrokerTopics(namespace, agent_of or {})
         self._writer = TransactionWriter(kafka, writer_id(namespace))
         self._under_way: Batch | None = None
-        self._told: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
+        self._reports: list[tuple[str, str, msgspec.Struct]] = []  # Events and the audit: topic, key, record.
         self._forgotten: list[str] = []
         self._filled = (0, 0)  # How many reports and forgotten plans the transaction under way holds.
         self._read_ahead: list[Plan] | None = None
@@ -73,7 +73,7 @@ class KafkaPlanStore:
     def waiting_count(self) -> int:
         """How many records Kafka has not taken yet."""
         plan, commands, members = self._under_way or NOTHING
-        return (plan is not None) + len(commands) + len(members) + len(self._told) + len(self._forgotten)
+        return (plan is not None) + len(commands) + len(members) + len(self._reports) + len(self._forgotten)
 
     def begin(self) -> bool:
         """Shut out an earlier store and end what it left open; False while Kafka does not answer.
@@ -180,7 +180,7 @@ class KafkaPlanStore:
 
         Raises DeposedError.
         """
-        if self._under_way in (None, NOTHING) and (self._told or self._forgotten):
+        if self._under_way in (None, NOTHING) and (self._reports or self._forgotten):
             self._write(NOTHING)
 
     def close(self) -> None:
@@ -192,8 +192,8 @@ class KafkaPlanStore:
         self._writer.close()
 
     def _report(self, name: str, key: str, record: msgspec.Struct) -> None:
-        if len(self._told) < TOLD_WAITING_MAX:
-            self._told.append((name, key, record))
+        if len(self._reports) < REPORTS_WAITING_MAX:
+            self._reports.append((name, key, record))
         else:
             self.lost[name] += 1
 
@@ -205,8 +205,8 @@ class KafkaPlanStore:
             raise DeposedError(str(error)) from error
         if is_written:
             self._under_way = None
-            told, forgotten = self._filled
-            del self._told[:told], self._forgotten[:forgotten]
+            reports, forgotten = self._filled
+            del self._reports[:reports], self._forgotten[:forgotten]
         return is_written
 
     def _fill(self, batch: Batch, producer: Producer) -> None:
@@ -223,9 +223,9 @@ class KafkaPlanStore:
             produce(self._names[MEMBERS], member.broker, member)
         for command in commands:
             produce(self.topics.name(COMMANDS, command.broker), command.broker, command)
-        for name, key, record in self._told:
+        for name, key, record in self._reports:
             produce(name, key, record)
-        self._filled = (len(self._told), len(self._forgotten))
+        self._filled = (len(self._reports), len(self._forgotten))
 
 
 def writer_id(namespace: str) -> str:

@@ -23,17 +23,17 @@ class RefusalEvents:
 
     def __init__(self, overlay: OverlayConfiguration) -> None:
         self._has_places = overlay.HAS_PLACES
-        self._told: dict[EventKind, str] = {}
+        self._reported: dict[EventKind, str] = {}
         self._repeats: Counter[EventKind] = Counter()
 
     def about_window(self, window: ClosedWindow, now_ms: int) -> AdaptationEvent | None:
         """Return an event when a window is incomplete for another reason than the one before."""
         if window.is_complete:
-            self._told.pop(EventKind.WINDOW_INCOMPLETE, None)
+            self._reported.pop(EventKind.WINDOW_INCOMPLETE, None)
             return None
         subject = window_name(window.end_ms)
-        told_by = ",".join(window.short_brokers) or "rows"
-        return self._event(EventKind.WINDOW_INCOMPLETE, told_by, subject, window.fault, now_ms, Severity.WARNING)
+        cause = ",".join(window.short_brokers) or "rows"
+        return self._event(EventKind.WINDOW_INCOMPLETE, cause, subject, window.fault, now_ms, Severity.WARNING)
 
     def about_decision(self, decision: Decision, now_ms: int) -> AdaptationEvent | None:
         """Return an event when a decision refused for other reasons than the one before."""
@@ -46,8 +46,8 @@ class RefusalEvents:
             return self._event(EventKind.EPOCH_MISMATCH, reason, "epochs", reason, now_ms, Severity.CRITICAL)
         if decision.state_verdict is not None:
             return None  # about_window reports incomplete windows, and a running plan has its own events.
-        self._told.pop(EventKind.WINDOW_STALE, None)
-        self._told.pop(EventKind.EPOCH_MISMATCH, None)
+        self._reported.pop(EventKind.WINDOW_STALE, None)
+        self._reported.pop(EventKind.EPOCH_MISMATCH, None)
         if not decision.refused:
             return None
         counts = Counter(str(proposal.verdict) for proposal in decision.refused)
@@ -55,18 +55,18 @@ class RefusalEvents:
         change = changes_text(first, has_places=self._has_places)
         many = f"{len(decision.refused)} proposals refused, such as {change}" if decision.refused[1:] else change
         text = f"{many}: refused for {first.verdict.replace('_', ' ')}, {first.verdict_reason}"
-        told_by = ",".join(sorted(counts))
-        event = self._event(EventKind.PROPOSAL_REFUSED, told_by, subject, text, now_ms, Severity.INFO)
+        cause = ",".join(sorted(counts))
+        event = self._event(EventKind.PROPOSAL_REFUSED, cause, subject, text, now_ms, Severity.INFO)
         if event is not None:
             event.details.update({verdict: str(count) for verdict, count in counts.items()})
         return event
 
     def _event(
-        self, kind: EventKind, told_by: str, subject: str, text: str, now_ms: int, severity: Severity
+        self, kind: EventKind, cause: str, subject: str, text: str, now_ms: int, severity: Severity
     ) -> AdaptationEvent | None:
         self._repeats[kind] += 1
-        if self._told.get(kind) == told_by and self._repeats[kind] % REPEAT_EVERY:
+        if self._reported.get(kind) == cause and self._repeats[kind] % REPEAT_EVERY:
             return None
-        self._told[kind] = told_by
+        self._reported[kind] = cause
         self._repeats[kind] = 0
         return AdaptationEvent(subject, kind, severity, now_ms, text, details={})

@@ -1,4 +1,4 @@
-"""Until when each broker has been heard, and in which of its lives, by the windows that have closed. Pure.
+"""Until when each broker was active, and in which of its lives, by the windows that have closed. Pure.
 
 In: closed windows in the order of their time. Out: for how long brokers have been silent, which have restarted. What
 follows from it belongs to :mod:`controller.loop_steps.follow_members`.
@@ -11,23 +11,23 @@ from collections.abc import Mapping
 from regraft.controller.state.closed_window import ClosedWindow
 
 
-class HeardBrokers:
-    """When each broker was last heard, in event time. Memory O(brokers)."""
+class BrokerActivity:
+    """When each broker was last seen, in event time. Memory O(brokers)."""
 
     def __init__(self, boots: Mapping[str, int]) -> None:
         """Begin with the lives that are known, by broker; 0 is none."""
         self.boots = {broker: boot for broker, boot in boots.items() if boot}
-        self._heard_ms: dict[str, int] = {}
+        self._last_seen_ms: dict[str, int] = {}
         self._begun_ms: int | None = None
         self.newest: ClosedWindow | None = None
 
     def add(self, window: ClosedWindow) -> dict[str, int]:
-        """Take a window; return the brokers that were heard in a later life than before, with that before."""
+        """Take a window; return the brokers that were active in a later life than before, with that before."""
         self._begun_ms = window.start_ms if self._begun_ms is None else self._begun_ms
         self.newest = window
         again = {}
         for broker, boot in window.boots.items():
-            self._heard_ms[broker] = window.end_ms
+            self._last_seen_ms[broker] = window.end_ms
             if boot > self.boots.get(broker, 0):
                 if broker in self.boots:
                     again[broker] = self.boots[broker]
@@ -35,19 +35,19 @@ class HeardBrokers:
         return again
 
     def silent_ms(self, broker: str, since_ms: int) -> int:
-        """Return for how long a broker has been silent that could have been heard since a time.
+        """Return for how long a broker has been silent that could have been active since a time.
 
         Silence ends with the newest window, and begins at the earliest when the first window did.
         """
         if self.newest is None or self._begun_ms is None:
             return 0
-        heard_ms = max(self._heard_ms.get(broker, self._begun_ms), min(since_ms, self.newest.end_ms))
-        return self.newest.end_ms - heard_ms
+        last_ms = max(self._last_seen_ms.get(broker, self._begun_ms), min(since_ms, self.newest.end_ms))
+        return self.newest.end_ms - last_ms
 
-    def was_heard_since(self, broker: str, since_ms: int) -> bool:
-        """Return True if the broker was heard in any window that ended later than a time."""
-        return self._heard_ms.get(broker, -1) > since_ms
+    def was_active_since(self, broker: str, since_ms: int) -> bool:
+        """Return True if the broker was active in any window that ended later than a time."""
+        return self._last_seen_ms.get(broker, -1) > since_ms
 
-    def is_heard_since(self, broker: str, since_ms: int) -> bool:
-        """Return True if the broker was heard in the newest window, and that began later than a time."""
+    def is_active_since(self, broker: str, since_ms: int) -> bool:
+        """Return True if the broker was active in the newest window, and that began later than a time."""
         return self.newest is not None and broker in self.newest.boots and self.newest.start_ms >= since_ms

@@ -19,7 +19,7 @@ class ClosedWindow:
     ``fault`` is empty when the window is complete, else it says what is missing; ``short_brokers`` names the brokers
     with too few batches. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1 when no
     broker was heard. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at which each
-    publisher published last in the window, ``untold`` are the publishers without a known home, as it sends telemetry of
+    publisher published last in the window, ``homeless`` are the publishers without known home, as it sends telemetry of
     version 1 or its telemetry is lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher,
     broker). Where the kind of overlay needs the register, there is more: ``interests`` are what users wanted where, not
     at the window's end but when it was put together, some seconds later; None where that is not known.
@@ -45,7 +45,7 @@ class ClosedWindow:
     fault: str = ""
     late_rows: int = 0
     homes: Mapping[str, str] = field(default_factory=dict)
-    untold: frozenset[str] = frozenset()
+    homeless: frozenset[str] = frozenset()
     local_deliveries: Mapping[tuple[str, str], int] = field(default_factory=dict)
     interests: UserInterests | None = None
     topic_rates_per_s: Mapping[str, float] = field(default_factory=dict)

@@ -57,9 +57,9 @@ class WindowParts:
 
     taken: Mapping[PartKey, TakenPart] = field(default_factory=dict)
 
-    def are_told_at(self, broker: str) -> bool:
+    def are_reported_at(self, broker: str) -> bool:
         """Return True if a broker reported parts of its deliveries."""
-        return any(told == broker for told, _ in self.taken)
+        return any(source == broker for source, _ in self.taken)
 
     def over(self, brokers: Iterable[str]) -> WindowParts:
         """Return those of some brokers."""

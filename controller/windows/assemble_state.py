@@ -53,7 +53,7 @@ class WindowAssembler:
         self._pending: dict[int, _PendingWindow] = {}
         self._closed_until_ms = -1
         self._batches_until: dict[str, tuple[int, int]] = {}  # broker -> (boot, last batch sequence)
-        self._heard_before = False
+        self._has_earlier_window = False
         self.refused: Counter[str] = Counter()
 
     def know(self, brokers: Sequence[str], awaited: Collection[str]) -> None:
@@ -172,7 +172,7 @@ class WindowAssembler:
             fault="; ".join(faults),
             late_rows=marker.late_rows,
             homes=deliveries.homes,
-            untold=deliveries.untold,
+            homeless=deliveries.homeless,
             local_deliveries=deliveries.local_deliveries,
             parts=deliveries.parts,
             clock_offsets_ms=offsets_ms,
@@ -191,14 +191,14 @@ class WindowAssembler:
         for entry in sorted(entries, key=lambda entry: (entry.broker, entry.boot)):
             boot, last = self._batches_until.get(entry.broker, (None, -1))
             is_same_boot = boot == entry.boot
-            if is_same_boot or self._heard_before:
+            if is_same_boot or self._has_earlier_window:
                 gap = entry.sequence_min - (last if is_same_boot else -1) - 1
                 expected[entry.broker] += max(gap, 0)
             received[entry.broker] += entry.received
             expected[entry.broker] += entry.expected
             if not is_same_boot or entry.sequence_max > last:
                 self._batches_until[entry.broker] = (entry.boot, entry.sequence_max)
-        self._heard_before = True
+        self._has_earlier_window = True
         share_min = self._limits.completeness_share_min
         return {
             broker: f"{received[broker]} of {expected[broker]}" if expected[broker] else "none"

@@ -171,8 +171,8 @@ class ChangeDetector:
         return found
 
     def _look(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
-        before, told = self._before, deliveries_in(window, by_broker=self._by_broker)
-        self._before = window, told, cost_per_notification
+        before, deliveries = self._before, deliveries_in(window, by_broker=self._by_broker)
+        self._before = window, deliveries, cost_per_notification
         if before is not None and before[0].boots != window.boots:
             self._unsettled_windows = MEMBERS_SETTLE_WINDOWS
         self._unsettled_windows = max(self._unsettled_windows - 1, 0)
@@ -180,7 +180,7 @@ class ChangeDetector:
             return None
         found = [
             (*series.add(value, self.limit), series.name)
-            for series, value in self._values(window, told, cost_per_notification, before)
+            for series, value in self._values(window, deliveries, cost_per_notification, before)
         ]
         alarms = [one for one in found if one[0] > self.limit]
         self._quiet_windows += 1
@@ -197,15 +197,15 @@ class ChangeDetector:
     def _values(
         self,
         window: ClosedWindow,
-        told: Mapping[tuple[str, str], float],
+        deliveries: Mapping[tuple[str, str], float],
         cost: float | None,
         before: tuple[ClosedWindow, Mapping[tuple[str, str], float], float | None],
     ) -> list[tuple[_Series, float]]:
         values = []
         if window.epoch is not None:
             values.append((self._churn, math.sqrt(window.client_changes)))
-        if told and before[1]:
-            distance = hellinger(told, before[1]) / sampling_distance(told, before[1])
+        if deliveries and before[1]:
+            distance = hellinger(deliveries, before[1]) / sampling_distance(deliveries, before[1])
             values.append((self._distance, math.log(max(distance, DISTANCE_MIN))))
         if cost and before[2]:
             values.append((self._cost, math.log(cost / before[2])))

@@ -30,13 +30,13 @@ Longs = NDArray[np.int64]
 class WindowDeliveries:
     """What the delivery rows of a window say; ``local_deliveries`` leaves out the pairs without a hand-over.
 
-    ``untold`` are the publishers whose newest notification no broker reports as published there: their home's telemetry
+    ``homeless`` are the publishers whose newest notification no broker reports as published: their home's telemetry
     is lost, or of version 1, which does not separate published from delivered.
     """
 
     sets: DeliverySets
     homes: Mapping[str, str]
-    untold: frozenset[str]
+    homeless: frozenset[str]
     local_deliveries: Mapping[tuple[str, str], int]
     parts: WindowParts = field(default_factory=WindowParts)
 
@@ -105,15 +105,15 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
             known = np.array([index.get(broker, -1) for broker in packed.brokers], dtype=np.int64)
             found.add_packed(packed, known[packed.broker])
             local_deliveries.update(_hand_overs(packed, known))
-    told, named, planes = split_parts(found.joined(), tuple(found.columns), brokers)
-    sample = take_sample(told, named)
+    whole_cells, named, planes = split_parts(found.joined(), tuple(found.columns), brokers)
+    sample = take_sample(whole_cells, named)
     cells, columns, share = sample.cells, sample.columns, sample.share
     sets = replace(DeliverySets.of_cells(tuple(brokers), columns, cells, span_s * share), share=share)
     newest = _newest(sets)
-    homes = _flagged_homes(sample, newest, brokers) | _homes(told, named, brokers)
-    untold = frozenset(name for name, sequence in newest.items() if homes.get(name, (-1, ""))[0] < sequence)
-    known_homes = {name: home for name, (_, home) in homes.items() if name not in untold}
-    return WindowDeliveries(sets, known_homes, untold, local_deliveries, parts_of(planes, sets))
+    homes = _flagged_homes(sample, newest, brokers) | _homes(whole_cells, named, brokers)
+    homeless = frozenset(name for name, sequence in newest.items() if homes.get(name, (-1, ""))[0] < sequence)
+    known_homes = {name: home for name, (_, home) in homes.items() if name not in homeless}
+    return WindowDeliveries(sets, known_homes, homeless, local_deliveries, parts_of(planes, sets))
 
 
 def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[str, str], int]]:
@@ -151,8 +151,8 @@ def _homes(cells: MaskCells, columns: Sequence[tuple[str, int]], brokers: Sequen
     assert cells.published is not None
     newest: dict[str, tuple[int, str]] = {}
     places = np.flatnonzero(cells.published)
-    told = (each[places].tolist() for each in (cells.row, cells.column, cells.published))
-    for row, column, mask in zip(*told, strict=True):
+    entries = (each[places].tolist() for each in (cells.row, cells.column, cells.published))
+    for row, column, mask in zip(*entries, strict=True):
         publisher, block = columns[column]
         if rule_of_counts(block) is not None:
             continue

@@ -105,8 +105,8 @@ class LinkMeter:
             self._estimate(inventory)
         after = self.costs
         changed = {pair for pair in before.keys() | after.keys() if before.get(pair) != after.get(pair)}
-        told = {pair: self._expected(pair, inventory) for pair in sorted(changed)}
-        return {pair: (before.get(pair, cost), after.get(pair, cost)) for pair, cost in told.items()}
+        expected = {pair: self._expected(pair, inventory) for pair in sorted(changed)}
+        return {pair: (before.get(pair, cost), after.get(pair, cost)) for pair, cost in expected.items()}
 
     def refit(self, links: Iterable[Link]) -> bool:
         """Use these links' measurements as they are; return True if a cost changes."""
@@ -117,17 +117,17 @@ class LinkMeter:
                 self._measured[pair].in_use = found
         return self.costs != before
 
-    def _judge(self, known: _Measured, cost_told: float) -> None:
+    def _judge(self, known: _Measured, cost_expected: float) -> None:
         if len(known.costs) < VALUES_MIN:
             return
         if self._settings.estimate_unmeasured and known.in_use is None:
             known.in_use = known.median
             return
-        present, found = cost_told if known.in_use is None else known.in_use, known.median
+        present, found = cost_expected if known.in_use is None else known.in_use, known.median
         least = max(self._settings.correction_share_min * present, SWINGS_MIN * known.swing)
         if abs(found - present) > least:
-            is_as_told = abs(found - cost_told) <= self._settings.correction_share_min * cost_told
-            known.in_use = None if is_as_told and not self._settings.estimate_unmeasured else found
+            is_as_expected = abs(found - cost_expected) <= self._settings.correction_share_min * cost_expected
+            known.in_use = None if is_as_expected and not self._settings.estimate_unmeasured else found
 
     def _expected(self, pair: Link, inventory: Inventory) -> float:
         """Return what a link costs that is not measured."""

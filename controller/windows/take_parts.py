@@ -32,8 +32,8 @@ def split_parts(cells: MaskCells, columns: Columns, brokers: Sequence[str]) -> t
     ):
         part = named[column]
         assert part is not None
-        told = (columns[column][0], part.block), part.plane, mask
-        planes.setdefault((brokers[row], part.number), []).append(told)
+        plane = (columns[column][0], part.block), part.plane, mask
+        planes.setdefault((brokers[row], part.number), []).append(plane)
     kept = is_whole[cells.column]
     place = np.cumsum(is_whole) - 1
     whole = MaskCells(cells.row[kept], place[cells.column[kept]], cells.masks[kept], cells.published[kept])
@@ -42,4 +42,4 @@ def split_parts(cells: MaskCells, columns: Columns, brokers: Sequence[str]) -> t
 
 def parts_of(planes: Planes, sets: DeliverySets) -> WindowParts:
     """Return the parts as far as what they took is in the delivery sets of the window."""
-    return WindowParts({key: TakenPart.of_planes(told, sets, sets.share) for key, told in planes.items()})
+    return WindowParts({key: TakenPart.of_planes(entries, sets, sets.share) for key, entries in planes.items()})

@@ -118,14 +118,14 @@ def _reason(
     task: RepairTask, present: ChordConfiguration, target: ChordConfiguration, moves: tuple[ClientMove, ...]
 ) -> str:
     """Describe what is done, for people."""
-    said = [change_text(task.change)]
+    reasons = [change_text(task.change)]
     gone = sorted(set(present.brokers) - set(target.brokers))
     heirs = {broker: target.broker_at[target.ring.owner(present.id_of[broker])] for broker in gone}
     if heirs:
-        said.append(named_text([f"{heir} takes over the arc of {broker}" for broker, heir in heirs.items()]))
+        reasons.append(named_text([f"{heir} takes over the arc of {broker}" for broker, heir in heirs.items()]))
     new = [f"{broker} gets ID {target.id_of[broker]}" for broker in target.brokers if broker not in present.id_of]
     if new:
-        said.append(named_text(new))
+        reasons.append(named_text(new))
     if moves:
-        said.append(moved_text(moves, ChordConfiguration.CLIENTS))
-    return "; ".join(said)
+        reasons.append(moved_text(moves, ChordConfiguration.CLIENTS))
+    return "; ".join(reasons)

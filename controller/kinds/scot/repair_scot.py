@@ -197,12 +197,12 @@ def _reason(
     joining: list[str],
     moves: tuple[ClientMove, ...],
 ) -> str:
-    said = [change_text(task.change)]
+    reasons = [change_text(task.change)]
     if heirs:
-        said.append(named_text([f"{heir} stands in for {broker}" for broker, heir in sorted(heirs.items())]))
+        reasons.append(named_text([f"{heir} stands in for {broker}" for broker, heir in sorted(heirs.items())]))
     new = [broker for broker in target.brokers if broker in task.change.joined - task.change.lost]
     if new:
-        said.append(named_text([f"{one} has the place of region {target.place_of[one][0]}" for one in new]))
+        reasons.append(named_text([f"{one} has the place of region {target.place_of[one][0]}" for one in new]))
     if moves:
-        said.append(moved_text(moves, ScotConfiguration.CLIENTS))
-    return "; ".join(said)
+        reasons.append(moved_text(moves, ScotConfiguration.CLIENTS))
+    return "; ".join(reasons)

@@ -170,20 +170,20 @@ class _Mending:
 
     def reason(self, moves: Sequence[ClientMove]) -> str:
         """Describe what is done and how good it is, for people."""
-        said = [change_text(self.task.change)]
+        reasons = [change_text(self.task.change)]
         if self.joints:
-            said.append(f"{len(self.joints) + 1} fragments are joined by {_links_text(self.joints)}")
+            reasons.append(f"{len(self.joints) + 1} fragments are joined by {_links_text(self.joints)}")
         if self.leaves:
-            said.append(f"leaves by {_links_text(self.leaves)}")
+            reasons.append(f"leaves by {_links_text(self.leaves)}")
         if self.sets is None and self.joined.cost_min < self.joined.cost * (1 - 1e-9):
-            said.append(
+            reasons.append(
                 f"links cost {figure(self.joined.cost)}, no choice can cost less than {figure(self.joined.cost_min)}"
             )
         if self.exceeded:
-            said.append(f"above their caps, as few as possible: {named_text(self.exceeded)}")
+            reasons.append(f"above their caps, as few as possible: {named_text(self.exceeded)}")
         if moves:
-            said.append(moved_text(moves, Configuration.CLIENTS))
-        return "; ".join(said)
+            reasons.append(moved_text(moves, Configuration.CLIENTS))
+        return "; ".join(reasons)
 
 
 def _links_text(links: Sequence[Link]) -> str:

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import structs
 
-from regraft.controller.execute.take_orders import CLOCKS_APART_MS_MAX, TOLD_MAX, outcome_of
+from regraft.controller.execute.take_orders import CLOCKS_APART_MS_MAX, SHOWN_MAX, outcome_of
 from regraft.schemas.audit import AuditEntry, AuditOutcome, GivenOrder
 from regraft.schemas.bounds import TEXT_LENGTH_MAX
 from regraft.schemas.codec import decode, encode
@@ -86,12 +86,12 @@ def test_a_flood_of_forged_orders_is_kept_whole_but_told_in_short() -> None:
     """Events are for people; the audit has each."""
     overlay = overlay_of()
     forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ada", "forged", 0)
-    overlay.ports.orders.records.extend(GivenOrder(forged, offset=n, refusal="no") for n in range(5 * TOLD_MAX))
+    overlay.ports.orders.records.extend(GivenOrder(forged, offset=n, refusal="no") for n in range(5 * SHOWN_MAX))
     overlay.tick()
     told = overlay.events_of(EventKind.ORDER_REFUSED)
-    assert len(overlay.ports.audit.entries) == 5 * TOLD_MAX
-    assert len(told) == TOLD_MAX + 1
-    assert told[-1].startswith(f"{4 * TOLD_MAX} more orders were refused")
+    assert len(overlay.ports.audit.entries) == 5 * SHOWN_MAX
+    assert len(told) == SHOWN_MAX + 1
+    assert told[-1].startswith(f"{4 * SHOWN_MAX} more orders were refused")
 
 
 @pytest.mark.parametrize("written_ms", [-1, 2**63 - 1])

@@ -187,7 +187,7 @@ def test_windows_of_version_1_have_no_homes() -> None:
     """Rows that do not separate published from delivered leave every publisher where it is."""
     (window,) = closed_from(window_records(0))
     assert window.homes == {}
-    assert window.untold == {"p0"}
+    assert window.homeless == {"p0"}
     assert window.sets_at({"p0": "b01"}) is window.sets
 
 

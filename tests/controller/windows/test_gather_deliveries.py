@@ -106,11 +106,11 @@ def test_a_row_of_version_1_leaves_only_its_own_publishers_untold() -> None:
     rows = [row_of("p", "b00", {0: (0b001, 0b110)}, 1), row_of("p", "b01", {0: (0b011, 0)}, 2), *others]
     known = gathered(*rows)
     assert known.homes == {"p": "b00", "q": "b01"}
-    assert known.untold == frozenset()
+    assert known.homeless == frozenset()
     old = [row_of("p", "b00", {0: (0b111, 0)}, 1, is_old=True), row_of("q", "b00", {0: (0b10, 0)}, 1, is_old=True)]
     mixed = gathered(old[0], rows[1], others[0], old[1])
     assert mixed.homes == {"q": "b01"}
-    assert mixed.untold == {"p"}
+    assert mixed.homeless == {"p"}
     assert mixed.sets.words.tolist() == known.sets.words.tolist()
     assert mixed.local_deliveries == known.local_deliveries
     assert mixed.sets.delivered is not None
@@ -123,9 +123,9 @@ def test_a_row_of_version_1_leaves_only_its_own_publishers_untold() -> None:
 def test_where_a_publisher_was_before_it_went_to_an_old_broker_is_not_its_home() -> None:
     """The newest notification decides: a home that is no longer true is worse than none."""
     went = [row_of("p", "b00", {0: (0, 0b0011)}), row_of("p", "b01", {0: (0b1100, 0)}, is_old=True)]
-    assert (gathered(*went).homes, gathered(*went).untold) == ({}, {"p"})
+    assert (gathered(*went).homes, gathered(*went).homeless) == ({}, {"p"})
     came = [row_of("p", "b00", {0: (0, 0b1100)}), row_of("p", "b01", {0: (0b0011, 0)}, is_old=True)]
-    assert (gathered(*came).homes, gathered(*came).untold) == ({"p": "b00"}, frozenset())
+    assert (gathered(*came).homes, gathered(*came).homeless) == ({"p": "b00"}, frozenset())
 
 
 def test_no_rows_are_an_empty_window() -> None:
@@ -168,5 +168,5 @@ def assert_same(found: WindowDeliveries, expected: WindowDeliveries) -> None:
     assert found.sets.delivered is not None
     assert expected.sets.delivered is not None
     assert np.array_equal(found.sets.delivered, expected.sets.delivered)
-    assert (found.homes, found.untold) == (expected.homes, expected.untold)
+    assert (found.homes, found.homeless) == (expected.homes, expected.homeless)
     assert found.local_deliveries == expected.local_deliveries

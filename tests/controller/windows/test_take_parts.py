@@ -100,7 +100,7 @@ def test_telling_parts_changes_nothing_else() -> None:
     """The window of all subscribers is the one without parts, its hand-overs, too."""
     traffic, moved = draw(random.Random(5)), {"b2": "b1"}
     told, plain = (window_of(traffic, moved, FULL, told=told) for told in (True, False))
-    assert told.parts.are_told_at("b1")
+    assert told.parts.are_reported_at("b1")
     assert np.array_equal(told.sets.words, plain.sets.words)
     assert (told.local_deliveries, told.homes) == (plain.local_deliveries, plain.homes)
 

@@ -45,7 +45,7 @@ def test_window_has_the_least_sample_and_all_hand_overs(
     assert _cells(found.sets) == _cells(replace(full.sets, words=full.sets.words & in_all))
     assert found.local_deliveries == full.local_deliveries
     assert found.homes == full.homes
-    assert found.untold == frozenset()
+    assert found.homeless == frozenset()
 
 
 def _cells(sets: DeliverySets) -> dict[tuple[str, str, int], int]:
