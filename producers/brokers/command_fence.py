@@ -7,7 +7,7 @@ to :mod:`producers.brokers.two_epochs`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regraft.schemas.command import Command, CommandPhase, Refusal
 
@@ -76,6 +76,15 @@ class CommandFence:
         if owner.is_aborted and command.phase is not CommandPhase.ABORT:
             return Refusal.PHASE, f"epoch {epoch_to} was aborted"
         return Refusal.NONE, ""
+
+    def install(self, command: Command, epoch: int) -> None:
+        """Let the installed epoch belong to its plan; one that was prepared at ``epoch``, and overtaken, is aborted.
+
+        It was never active here, and what was prepared of it is gone; its controller may not know what is in force.
+        """
+        for overtaken in self._owners.keys() & range(epoch + 1, command.epoch_to):
+            self._owners[overtaken] = replace(self._owners[overtaken], is_aborted=True)
+        self.claim(command, (command.epoch_to,))
 
     def claim(self, command: Command, live_epochs: Collection[int]) -> None:
         """Let the command's epoch belong to its plan; forget the oldest that are over, but of no live epoch."""

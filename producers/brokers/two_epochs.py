@@ -312,8 +312,8 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         effects: list[Effect] = [ClientDropped(*stay) for stay in stays]
         effects += [Dropped(notification, OUTSIDE) for notification in self.held_notifications]
         self._early = deque(one for one in self._early if one[0] > command.epoch_to)
+        self.fence.install(command, self.epoch)
         self._begin_with(tables)
-        self.fence.claim(command, self.tables)
         return [*effects, self._answer(command, Outcome.INSTALLED, now_ms)]
 
     def take_late(self, waiting: dict[str, float], now_ms: float) -> list[str]:

@@ -123,6 +123,20 @@ def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayCon
 
 
 @OVERLAYS
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_plan_that_an_install_has_overtaken_is_aborted(overlay: OverlayConfiguration, is_prepared: bool) -> None:
+    """Its controller, which knows nothing of what is in force, can abort it, and hears of no phase that it is done."""
+    core: Any = core_of("a", overlay, 0)
+    command = prepare_same(overlay, "a")
+    core.handle(None, command, 2)
+    core.under_way.is_prepared = is_prepared
+    core.handle(None, install(overlay, "a"), 5)
+    for phase in (CommandPhase.PREPARE, CommandPhase.ACTIVATE, CommandPhase.RETIRE):
+        assert outcome_of(core, msgspec.structs.replace(command, phase=phase)) == (Outcome.REFUSED, Refusal.PHASE)
+    assert outcome_of(core, msgspec.structs.replace(command, phase=CommandPhase.ABORT))[0] is Outcome.ABORTED
+
+
+@OVERLAYS
 def test_an_install_lets_a_broker_take_nobody_for_dead(overlay: OverlayConfiguration) -> None:
     """Who died beside it before it left may have come back without it."""
     core: Any = core_of("a", overlay, 0)
