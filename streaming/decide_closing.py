@@ -127,8 +127,8 @@ def _reached(known_ms: dict[str, int], timed: HeardRows, earliest_ms: int) -> di
     names = timed.broker.dictionary.to_pylist()
     newest_ms = np.full(len(names), NEVER_MS, dtype=np.int64)
     np.maximum.at(newest_ms, timed.broker.indices.to_numpy(), timed.reached_ms)
-    heard = {name: time_ms for name, time_ms in zip(names, newest_ms.tolist(), strict=True) if time_ms != NEVER_MS}
-    found = {broker: max(time_ms, heard.pop(broker, 0)) for broker, time_ms in known_ms.items()} | heard
+    newest = {name: time_ms for name, time_ms in zip(names, newest_ms.tolist(), strict=True) if time_ms != NEVER_MS}
+    found = {broker: max(time_ms, newest.pop(broker, 0)) for broker, time_ms in known_ms.items()} | newest
     return {broker: time_ms for broker, time_ms in found.items() if not 0 < time_ms < earliest_ms}
 
 

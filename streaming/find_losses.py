@@ -20,7 +20,7 @@ from regraft.schemas.write_times import time_text
 from regraft.streaming.source_topics import Offsets, Place, place_text
 
 ASK_TIMEOUT_S = 10.0
-PARTITIONS_TOLD_MAX = 20
+PARTITIONS_SHOWN_MAX = 20
 
 log = structlog.get_logger(__name__)
 
@@ -81,16 +81,16 @@ def loss_event(topic: str, count: int, losses: Sequence[Loss], since_ms: int) ->
     """Return the event that reports ``count`` lost records; the last one before them was read at ``since_ms``."""
     until_ms = max((loss.until_ms for loss in losses if loss.until_ms is not None), default=None)
     span = f"{_clock(since_ms)} to {_clock(until_ms)}"
-    told = {place_text(loss.place, topic): loss.text for loss in losses[:PARTITIONS_TOLD_MAX]}
-    where = "; ".join(f"{name} {offsets}" for name, offsets in told.items())
-    more = len(losses) - len(told)
+    shown = {place_text(loss.place, topic): loss.text for loss in losses[:PARTITIONS_SHOWN_MAX]}
+    where = "; ".join(f"{name} {offsets}" for name, offsets in shown.items())
+    more = len(losses) - len(shown)
     where += f"; and {more} partitions more" if more > 0 else ""
     text = (
         f"{count} records of {topic}, from {span}, were deleted before they were read: "
         f"{where or 'which ones is unknown'}."
         " Check whether the streaming job was down for longer than the topic's retention."
     )
-    details = {"records": str(count), "since_ms": str(since_ms), "until_ms": str(until_ms or ""), **told}
+    details = {"records": str(count), "since_ms": str(since_ms), "until_ms": str(until_ms or ""), **shown}
     now_ms = time.time_ns() // 1_000_000
     return AdaptationEvent(topic, EventKind.TELEMETRY_LOST, Severity.CRITICAL, now_ms, text, details=details)
 

@@ -245,13 +245,13 @@ def _clock_reason(bounds: EventBounds) -> Column:
         (delay_ms, "before", bounds.past_ms_max),
     ):
         if bound_ms is not None:
-            told = F.concat(
+            text = F.concat(
                 F.lit("its time is "),
                 distance_ms,
                 F.lit(f" ms {side} the record's Kafka time, at most {bound_ms} are taken: check the clock of broker "),
                 F.col("batch.broker"),
             )
-            reason = F.when(distance_ms > bound_ms, told).otherwise(reason)
+            reason = F.when(distance_ms > bound_ms, text).otherwise(reason)
     return reason
 
 

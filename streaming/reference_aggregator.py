@@ -73,7 +73,7 @@ class ReferenceAggregator:
         self._window_ms, self._grace_ms, self._bounds = window_ms, grace_ms, bounds
         self._open: dict[int, _Cells] = {}
         self._time_ms_max = 0
-        self._late_rows_untold = 0
+        self._late_rows_unreported = 0
         self.watermark_ms = 0
         self.late_rows = 0
 
@@ -101,7 +101,7 @@ class ReferenceAggregator:
         for start_ms in starts:
             if self._is_closed(start_ms):
                 self.late_rows += 1
-                self._late_rows_untold += 1
+                self._late_rows_unreported += 1
                 self._open.pop(start_ms, None)
 
     def advance(self, event_ms: int | None = None) -> list[ReferenceWindow]:
@@ -179,7 +179,7 @@ class ReferenceAggregator:
     def _close(self, starts: Iterable[int]) -> list[ReferenceWindow]:
         closed = []
         for start_ms in list(starts):
-            late_rows, self._late_rows_untold = self._late_rows_untold, 0
+            late_rows, self._late_rows_unreported = self._late_rows_unreported, 0
             window = Window(start_ms, start_ms + self._window_ms)
             closed.append(_window_of(window, self._open.pop(start_ms), late_rows))
         return closed

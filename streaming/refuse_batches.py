@@ -53,8 +53,8 @@ def foreigners(topics: BrokerTopics) -> list[Refusal]:
     for agent in topics.agents if topics.agent_of else ():
         own = [name for name, speaker in topics.agent_of.items() if speaker == agent]
         elsewhere = topic != F.lit(topic_name(TELEMETRY, topics.namespace, agent))
-        told = F.format_string(ANOTHERS, broker, F.lit(agent or NOBODY), topic)
-        found.append((broker.isin(*own) & elsewhere, told))
+        reason = F.format_string(ANOTHERS, broker, F.lit(agent or NOBODY), topic)
+        found.append((broker.isin(*own) & elsewhere, reason))
     return found
 
 
@@ -107,10 +107,10 @@ def _number_beyond(bound: FieldBound) -> Refusal:
     column = F.col(f"batch.{bound.name}")
     if bound.is_list:
         size = F.size(column)
-        told = F.concat(F.lit(f"{bound.name} has "), size, F.lit(f" entries, at most {bound.most} are taken"))
-        return size > F.lit(bound.most), told
+        reason = F.concat(F.lit(f"{bound.name} has "), size, F.lit(f" entries, at most {bound.most} are taken"))
+        return size > F.lit(bound.most), reason
     # Spark sorts what is not a number behind all numbers, so it is among the greatest.
     least, most = (F.array_min(column), F.array_max(column)) if len(bound.path) > 1 else (column, column)
     worst = F.when(least < F.lit(bound.least), least).otherwise(most)
-    told = F.concat(F.lit(f"{bound.name} is "), worst, F.lit(f", {bound.least} to {bound.most} are taken"))
-    return (least < F.lit(bound.least)) | (most > F.lit(bound.most)), told
+    reason = F.concat(F.lit(f"{bound.name} is "), worst, F.lit(f", {bound.least} to {bound.most} are taken"))
+    return (least < F.lit(bound.least)) | (most > F.lit(bound.most)), reason

@@ -309,8 +309,10 @@ class _Job:
         if self._closed is None:
             return
         (rows_ms, markers_ms, batch), self._closed = self._closed, None
-        told = {"window_ends_ms": [each.window.end_ms for each in batch.windows[-10:]], "began_ms": began_ms}
-        log.info("windows_closed", **told, rows_ms=rows_ms, markers_ms=markers_ms, settle_ms=batch.reports[0].settle_ms)
+        fields = {"window_ends_ms": [each.window.end_ms for each in batch.windows[-10:]], "began_ms": began_ms}
+        log.info(
+            "windows_closed", **fields, rows_ms=rows_ms, markers_ms=markers_ms, settle_ms=batch.reports[0].settle_ms
+        )
 
     def _report_losses(self, start: Offsets, end: Offsets, records: int) -> None:
         """Report what the micro-batch covered and did not find; transactions of senders leave such holes, too."""
