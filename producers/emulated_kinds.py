@@ -45,13 +45,13 @@ class Workload(Protocol):
 class EmulatedKind:
     """One kind of overlay as the emulator runs it.
 
-    ``place`` puts brokers on measured hosts, given their number, the cap of links and the random source. ``told`` takes
-    the workload's settings out of the emulator's. ``workload`` makes the clients; ``counts`` is what the status file
-    says of them.
+    ``place`` puts brokers on measured hosts, given their number, the cap of links and the random source.
+    ``settings_of`` takes the workload's settings out of the emulator's. ``workload`` makes the clients; ``counts`` is
+    what the status file says of them.
     """
 
     place: Callable[[int, int, random.Random], Inventory]
-    told: Callable[[EmulatorSettings], WorkloadSettings | CheckinSettings]
+    settings_of: Callable[[EmulatorSettings], WorkloadSettings | CheckinSettings]
     workload: Callable[[EmulatedOverlay, EmulatorSettings, random.Random], Workload]
     counts: Callable[[EmulatedOverlay, Workload], dict[str, Any]]
 
@@ -82,19 +82,19 @@ def _burst_counts(overlay: EmulatedOverlay, workload: Workload) -> dict[str, Any
 EMULATED_KINDS = {
     Configuration.KIND: EmulatedKind(
         place=place_overlay,
-        told=lambda settings: settings.workload,
+        settings_of=lambda settings: settings.workload,
         workload=lambda overlay, settings, rng: StockWorkload(overlay, settings.workload, rng),
         counts=lambda overlay, workload: {},
     ),
     ChordConfiguration.KIND: EmulatedKind(
         place=lambda brokers, _, rng: place_ring(brokers, rng),
-        told=lambda settings: settings.checkins,
+        settings_of=lambda settings: settings.checkins,
         workload=lambda overlay, settings, rng: CheckinWorkload(overlay, settings.checkins, rng),
         counts=_user_counts,
     ),
     ScotConfiguration.KIND: EmulatedKind(
         place=lambda brokers, _, rng: place_scot(brokers, CLUSTERS, rng),
-        told=lambda settings: settings.workload,
+        settings_of=lambda settings: settings.workload,
         workload=lambda overlay, settings, rng: ScotWorkload(
             overlay, settings.workload, rng, Detours(settings.detours)
         ),

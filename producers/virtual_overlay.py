@@ -130,16 +130,18 @@ class VirtualOverlay:
         self.outages.start()
 
     def _outages_of(self, inventory: Inventory) -> OutagePlayer:
-        told = self.settings
-        outages = [named(outage, inventory) for outage in told.outages]
-        return OutagePlayer(self.overlay, outages, told.notice_ms, told.chaos, random.Random(f"outages {told.seed}"))
+        settings = self.settings
+        outages = [named(outage, inventory) for outage in settings.outages]
+        return OutagePlayer(
+            self.overlay, outages, settings.notice_ms, settings.chaos, random.Random(f"outages {settings.seed}")
+        )
 
     def _workload_of(
-        self, told: WorkloadSettings | CheckinSettings | None, rng: random.Random
+        self, settings: WorkloadSettings | CheckinSettings | None, rng: random.Random
     ) -> StockWorkload | CheckinWorkload | None:
-        if isinstance(told, CheckinSettings):
-            return CheckinWorkload(self.overlay, told, rng)
-        return StockWorkload(self.overlay, told, rng) if told else None
+        if isinstance(settings, CheckinSettings):
+            return CheckinWorkload(self.overlay, settings, rng)
+        return StockWorkload(self.overlay, settings, rng) if settings else None
 
     def _publisher_rate_per_s(self, publisher: str) -> float:
         return self.workload.publisher_rate_per_s(publisher) if self.workload else 0.0

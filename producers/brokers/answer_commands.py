@@ -29,8 +29,8 @@ class AnsweringBroker:
         return Answer(self._result_to(command.plan, command.digest, command.phase, command.epoch_to, outcome, now_ms))
 
     def _refuse(self, command: Command, refusal: Refusal, reason: str, now_ms: float) -> Answer:
-        told = self._answer(command, Outcome.REFUSED, now_ms).result
-        return Answer(msgspec.structs.replace(told, refusal=refusal, reason=reason))
+        answer = self._answer(command, Outcome.REFUSED, now_ms).result
+        return Answer(msgspec.structs.replace(answer, refusal=refusal, reason=reason))
 
     def _result(self, under_way: PlanUnderWay, phase: CommandPhase, outcome: Outcome, now_ms: float) -> Answer:
         """Answer a command that has been obeyed since."""

@@ -66,7 +66,7 @@ class RingChange:
         effects: list[Effect] = []
         for tables in self._core.epochs():
             effects += self._deaths.lose_in(tables, peer, now_ms)
-        return effects + self._core.tell_prepared(now_ms) + self._core.drain(now_ms)
+        return effects + self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
 
     def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
         """Take the controller's word for who is dead, before its command is obeyed."""

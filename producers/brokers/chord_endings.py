@@ -235,8 +235,8 @@ class TopicEndings:
             return []
         entry.is_over = True
         children = [peer for peer in entry.children if peer not in entry.waiting]
-        told = [peer for peer in children if self.passes_end(tables, entry, peer)]
-        effects: list[Effect] = [Send(peer, EndTopic(tables.epoch, entry.topic)) for peer in told]
+        receivers = [peer for peer in children if self.passes_end(tables, entry, peer)]
+        effects: list[Effect] = [Send(peer, EndTopic(tables.epoch, entry.topic)) for peer in receivers]
         return effects + self._ring.flushed(tables, entry.subscriptions)
 
     def are_ends_in(self, under_way: RingPlanUnderWay) -> bool:

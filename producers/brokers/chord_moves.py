@@ -119,7 +119,7 @@ class MovingUsers:
                 effects += self._ring.route_on(tables, NotComing(tables.epoch, home_to, user))
         return effects
 
-    def see_heard(self, request: MoveHeardRequest) -> list[Effect]:
+    def confirm_move(self, request: MoveHeardRequest) -> list[Effect]:
         """A user has heard that it is to move, or that it has."""
         under_way = self._core.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:

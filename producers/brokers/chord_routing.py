@@ -121,7 +121,7 @@ class RingRouting:
 
     def look_around(self, now_ms: float) -> list[Effect]:
         """Any message may have been the last one needed to be prepared or drained."""
-        return self._core.tell_prepared(now_ms) + self._core.drain(now_ms)
+        return self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
@@ -260,7 +260,7 @@ class RingRouting:
             case AttachRequest():
                 return self.moves.attach(request, now_ms)
             case MoveHeardRequest():
-                return self.moves.see_heard(request)
+                return self.moves.confirm_move(request)
             case DrainedRequest():
                 return self.moves.see_drained(request)
             case GoneRequest():

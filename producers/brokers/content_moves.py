@@ -115,7 +115,7 @@ class MovingSubscribers(Generic[Tables, Plan]):
         under_way = self._core.under_way
         if under_way is not None and under_way.epoch_to == request.epoch:
             under_way.ready.add(request.subscription)
-        return self._core.tell_prepared(now_ms)
+        return self._core.answer_prepare(now_ms)
 
     def is_ready(self, under_way: Plan) -> bool:
         """Return True if each subscription that is to go stands here and there, or has ended."""

@@ -39,7 +39,7 @@ class PlanUnderWay:
     moves: Mapping[str, ClientMove] = field(default_factory=dict)
     is_prepared: bool = False
     is_active: bool = False
-    is_drained_told: bool = False
+    is_drained_reported: bool = False
     control_messages: int = 0
 
 
@@ -51,10 +51,10 @@ def change_asked(command: Command, present: OverlayConfiguration) -> BrokerChang
 
 def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
     """Return how the target that a broker has worked out differs from the command's, empty when it does not."""
-    told = overlay_digest(command.digest)
-    if told == target.digest:
+    given = overlay_digest(command.digest)
+    if given == target.digest:
         return ""
-    return f"the target's digest is {target.digest} here, {told or 'missing'} in the command"
+    return f"the target's digest is {target.digest} here, {given or 'missing'} in the command"
 
 
 def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:

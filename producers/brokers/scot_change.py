@@ -58,7 +58,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
                 under_way.expected = {name: home for name, home in under_way.expected.items() if home != peer}
         if under_way is not None and self._core.epoch == under_way.epoch_to:
             effects += self._allow_orphans(under_way)
-        return effects + self._core.release_held() + self._core.drain(now_ms) + self._core.tell_prepared(now_ms)
+        return effects + self._core.release_held() + self._core.drain(now_ms) + self._core.answer_prepare(now_ms)
 
     # --- what is held back -------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             del under_way.expected[message.publisher]
             if message.filter_ is not None:
                 under_way.waiting_for.add(message.publisher)
-        return effects + self._core.tell_prepared(now_ms)
+        return effects + self._core.answer_prepare(now_ms)
 
     def is_ready_to_switch(self, under_way: ScotPlanUnderWay) -> bool:
         """Return True if all homes' subscriptions and publishers are known in the new epoch."""
@@ -216,7 +216,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
             effects += self._announce(under_way, request.publisher, request.connection, None)
         for tables in self._core.epochs():
             effects += self._interests.unhost(tables, request.publisher, request.connection)
-        return effects + self._core.tell_prepared(now_ms)
+        return effects + self._core.answer_prepare(now_ms)
 
     # --- switching and draining --------------------------------------------------------------------------------------
 

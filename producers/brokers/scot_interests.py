@@ -82,7 +82,7 @@ class ScotInterests:
         """Issue a subscription that a plan brings here, in the tables of its epoch alone."""
         name, epoch = request.subscription, tables.epoch
         self.locals[name] = LocalSubscription(name, request.client, request.connection, {epoch}, has_come=True)
-        return self.issue(tables, name, request.filter_) + self._core.tell_prepared(now_ms)
+        return self.issue(tables, name, request.filter_) + self._core.answer_prepare(now_ms)
 
     def issue(self, tables: ScotTables, name: str, filter_: Filter) -> list[Effect]:
         """Let a local subscription be known in the cluster of an epoch."""
@@ -97,7 +97,7 @@ class ScotInterests:
             return []
         local.has_ended = True
         self._ended.append((now_ms, request.subscription))
-        return self._core.tell_prepared(now_ms)
+        return self._core.answer_prepare(now_ms)
 
     def _cancel_early(self, request: CancelRequest) -> list[Effect]:
         """End a subscription behind its coming, which waits here for its epoch to be prepared."""
@@ -131,7 +131,7 @@ class ScotInterests:
         effects: list[Effect] = [Send(peer, message) for peer in sorted(beyond)]
         for stay, remote in tables.remotes.items():
             if intersects(remote.filter_, filter_):
-                effects += [] if remote.is_wanted else self.tell_wanted(tables, stay)
+                effects += [] if remote.is_wanted else self.report_wanted(tables, stay)
                 if remote.unanswered:
                     entry.awaited_bits.add(stay)
         return effects + self.acknowledge(tables, name)
@@ -173,7 +173,7 @@ class ScotInterests:
         message = Unsubscribe(tables.epoch, name)
         effects: list[Effect] = [Send(peer, message) for peer in tables.within if peer not in (source, *tables.dead)]
         for stay in tables.remotes:
-            effects += self.tell_wanted(tables, stay)
+            effects += self.report_wanted(tables, stay)
         return effects
 
     # --- publishers at home here -------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class ScotInterests:
         message = Unadvertise(tables.epoch, publisher, connection)
         return [Send(peer, message) for peer in tables.region if peer not in (self.broker, *tables.dead)]
 
-    def see_heard(self, tables: ScotTables, source: str, publisher: str, connection: int) -> list[Effect]:
+    def note_known(self, tables: ScotTables, source: str, publisher: str, connection: int) -> list[Effect]:
         """Note that a broker of the region knows a publisher and has said whether its cluster wants it."""
         known = tables.hosted.get(publisher)
         if known is None or known.connection != connection:
@@ -241,9 +241,9 @@ class ScotInterests:
         """Note a publisher of the region, and say first whether its cluster is wanted."""
         stay = message.publisher, message.connection
         tables.remotes[stay] = Remote(message.home, message.filter_)
-        return [*self.tell_wanted(tables, stay), Send(source, AdvertiseAck(tables.epoch, *stay))]
+        return [*self.report_wanted(tables, stay), Send(source, AdvertiseAck(tables.epoch, *stay))]
 
-    def tell_wanted(self, tables: ScotTables, stay: Stay) -> list[Effect]:
+    def report_wanted(self, tables: ScotTables, stay: Stay) -> list[Effect]:
         """Notify the host of a publisher whether this cluster wants what it publishes, if that has changed."""
         remote = tables.remotes[stay]
         is_wanted = any(intersects(remote.filter_, known.filter_) for known in tables.entries.values())

@@ -181,7 +181,7 @@ class ScotRouting:
             return []
         if isinstance(message, FlowEnd):
             return self.change.see_end(tables, source, message, now_ms)
-        return self._learn(tables, source, message) + self._core.tell_prepared(now_ms)
+        return self._learn(tables, source, message) + self._core.answer_prepare(now_ms)
 
     def _learn(self, tables: ScotTables, source: str, message: Any) -> list[Effect]:
         interests = self.interests
@@ -195,7 +195,7 @@ class ScotRouting:
             case Advertise():
                 return interests.learn_publisher(tables, source, message)
             case AdvertiseAck(_, publisher, connection):
-                return interests.see_heard(tables, source, publisher, connection)
+                return interests.note_known(tables, source, publisher, connection)
             case Unadvertise(_, publisher, connection):
                 return interests.forget_publisher(tables, (publisher, connection))
             case VectorBit():

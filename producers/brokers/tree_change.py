@@ -57,7 +57,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             for known in self._interests.advertisements.values():
                 known.unanswered.discard(peer)
             if under_way is not None and epoch == under_way.epoch_to:
-                under_way.untold = {one for one in under_way.untold if one[0] != peer}
+                under_way.unacknowledged = {one for one in under_way.unacknowledged if one[0] != peer}
         effects = self._interests.forget_dead_homes() + self._core.take_postponed(now_ms)
         names = {name for tables in self._core.tables.values() for name in tables.entries}
         effects += self._interests.settle(sorted(names | set(self._interests.locals)), now_ms)
@@ -105,8 +105,8 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         tables = RoutingTables(self.broker, target, older.configuration, moved, left, emptied=homes, lost=lost)
         under_way = TreePlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
         self._core.begin_plan(under_way, tables)
-        under_way.lost, under_way.tells = lost, bool(lost or command.brokers_joined or command.brokers_left)
-        if under_way.tells:
+        under_way.lost, under_way.announces = lost, bool(lost or command.brokers_joined or command.brokers_left)
+        if under_way.announces:
             under_way.near = older.reached_past(lost)
         else:
             tables.unsure = tables.fresh
@@ -160,7 +160,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         """Return what nobody else waits for: publishers of this broker, and those that a broker now dead announced."""
         dead = self._core.tables[self._core.epoch].dead
         known = self._interests.unconfirmed_advertisements
-        return {name for name, one in known.items() if one.told_by == LOCAL or one.told_by in dead}
+        return {name for name, one in known.items() if one.announcer == LOCAL or one.announcer in dead}
 
     def is_ready(self, name: str) -> bool:
         """Return True if a subscription or publisher no longer keeps this broker from being prepared."""
@@ -177,7 +177,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             return False  # There may be thousands of others, and each message asks.
         under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
         under_way.awaited = min(under_way.waiting_for, default="")
-        return not under_way.waiting_for and not under_way.untold and self.movers.is_ready(under_way)
+        return not under_way.waiting_for and not under_way.unacknowledged and self.movers.is_ready(under_way)
 
     # --- publishers that come and end --------------------------------------------------------------------------------
 
@@ -282,14 +282,14 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
         """Settle what the epoch kept from it, and take the requests that waited."""
         names = sorted(gone.entries)
-        repairs, told = self._interests.repairs, list[Effect]()
+        repairs, sent = self._interests.repairs, list[Effect]()
         if under_way is not None and gone.epoch > self._core.epoch:
-            told = repairs.call_off(gone, under_way) + self.movers.let_go(under_way.come)
+            sent = repairs.call_off(gone, under_way) + self.movers.let_go(under_way.come)
         elif under_way is not None and gone.dead:  # The end of a stay at an old home may have been lost: ask again.
-            told = self.taken_over(under_way)
+            sent = self.taken_over(under_way)
         if under_way is not None and gone.epoch < self._core.epoch:
-            told += self.movers.let_go(under_way.going)
-        effects = told + repairs.let_go() + self._interests.forget_dead_homes()
+            sent += self.movers.let_go(under_way.going)
+        effects = sent + repairs.let_go() + self._interests.forget_dead_homes()
         effects += self._interests.settle([*names, *sorted(set(self._interests.locals) - set(names))], now_ms)
         if not self._core.takes_clients:
             self._interests.forget_publishers()

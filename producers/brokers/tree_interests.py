@@ -196,12 +196,12 @@ class TreeInterests(TreePublishers):
         for known in list(self.unconfirmed_advertisements.values()):
             if not known.unanswered and self._are_settled(known):
                 del self.unconfirmed_advertisements[known.publisher]
-                if known.told_by == LOCAL:
+                if known.announcer == LOCAL:
                     effects.append(AdvertiseConfirmed(known.publisher, known.connection))
                 else:
                     ack = AdvertiseAck(known.epoch, known.publisher, known.connection)
-                    effects.append(Send(known.told_by, ack))
-        return effects + self._core.tell_prepared(now_ms)
+                    effects.append(Send(known.announcer, ack))
+        return effects + self._core.answer_prepare(now_ms)
 
     def _settle_subscription(self, name: str, now_ms: float) -> list[Effect]:
         effects: list[Effect] = []

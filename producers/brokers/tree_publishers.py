@@ -54,7 +54,7 @@ class TreePublishers:
         waiting = None if earlier is None else earlier.successor
         if message.home in self._core.tables[message.epoch].dead:
             return [Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))]
-        self.repairs.note_told(message)
+        self.repairs.note_announced(message)
         if earlier is not None and self.repairs.supersedes(earlier, message):
             effects += self._give_way(earlier, source, message)
             earlier = None
@@ -65,7 +65,7 @@ class TreePublishers:
         if earlier is not None:
             ack = Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))
             return [ack, *self.repairs.pass_outrun(earlier, message, source)]
-        sends = self.flood_on(message, source) + self.repairs.tell(message)
+        sends = self.flood_on(message, source) + self.repairs.forward(message)
         asked = {send.peer for send in sends} - {source}  # Its announcer knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
@@ -108,10 +108,10 @@ class TreePublishers:
         is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
-        effects: list[Effect] = [*self.flood_on(message, source), *self.repairs.tell(message)]
-        effects += self.repairs.tell_back(source, message)
-        if is_waited_for and known.told_by != LOCAL:  # Its announcer may not hear in its epoch that it has ended.
-            effects.append(Send(known.told_by, AdvertiseAck(known.epoch, message.publisher, message.connection)))
+        effects: list[Effect] = [*self.flood_on(message, source), *self.repairs.forward(message)]
+        effects += self.repairs.return_end(source, message)
+        if is_waited_for and known.announcer != LOCAL:  # Its announcer may not hear in its epoch that it has ended.
+            effects.append(Send(known.announcer, AdvertiseAck(known.epoch, message.publisher, message.connection)))
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
     def _give_way(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
@@ -122,7 +122,7 @@ class TreePublishers:
         was_waited_for = message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         ack = AdvertiseAck(earlier.epoch, message.publisher, earlier.connection)
-        return [Send(earlier.told_by, ack)] if was_waited_for else []
+        return [Send(earlier.announcer, ack)] if was_waited_for else []
 
     def forget_stay(self, publisher: str) -> None:
         """Forget a publisher that has ended, or whose home has died."""

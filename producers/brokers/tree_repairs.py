@@ -39,7 +39,7 @@ class TreeRepairs:
     def _repair(self) -> TreePlanUnderWay | None:
         """The plan under way, if brokers join or leave by it or are lost."""
         under_way = self._core.under_way
-        return under_way if under_way is not None and under_way.tells else None
+        return under_way if under_way is not None and under_way.announces else None
 
     def _may_know_otherwise(self, plan: TreePlanUnderWay) -> frozenset[str]:
         """Return the neighbours in the newer epoch who may know other publishers than this broker."""
@@ -57,24 +57,24 @@ class TreeRepairs:
             if known.successor is not None and known.home not in repair.near:
                 effects += self._interests.learn_advertisement(*known.successor)
         for name, known in sorted(self._known.items()):
-            sends = self.tell(Advertise(repair.epoch_from, name, known.connection, known.home, known.filter_))
-            repair.untold |= {(send.peer, name, known.connection) for send in sends}
+            sends = self.forward(Advertise(repair.epoch_from, name, known.connection, known.home, known.filter_))
+            repair.unacknowledged |= {(send.peer, name, known.connection) for send in sends}
             effects += sends
         return effects
 
-    def tell(self, message: Advertise | Unadvertise) -> list[Send]:
+    def forward(self, message: Advertise | Unadvertise) -> list[Send]:
         """Send over new links, in the newer epoch, what goes over those of the older; never towards its home."""
         plan = self._repair if isinstance(message, Advertise) else self._core.under_way
         if plan is None or message.epoch != plan.epoch_from:
             return []
         tables = self._core.tables[plan.epoch_to]
-        peers, told = self._may_know_otherwise(plan) - tables.dead, replace(message, epoch=tables.epoch)
-        if isinstance(told, Advertise):
-            peers -= {tables.next_hop.get(told.home)}
-            told = replace(told, home=tables.moved.get(told.publisher, told.home))
-        return [Send(peer, told) for peer in sorted(peers)]
+        peers, forwarded = self._may_know_otherwise(plan) - tables.dead, replace(message, epoch=tables.epoch)
+        if isinstance(forwarded, Advertise):
+            peers -= {tables.next_hop.get(forwarded.home)}
+            forwarded = replace(forwarded, home=tables.moved.get(forwarded.publisher, forwarded.home))
+        return [Send(peer, forwarded) for peer in sorted(peers)]
 
-    def tell_back(self, source: str, end: Unadvertise) -> list[Send]:
+    def return_end(self, source: str, end: Unadvertise) -> list[Send]:
         """Answer an end over a new link with the same: this broker's announcement over it may have crossed that."""
         plan = self._core.under_way
         if plan is None or end.epoch != plan.epoch_to or source not in self._may_know_otherwise(plan):
@@ -89,7 +89,7 @@ class TreeRepairs:
         """
         plan, known = self._core.under_way, self._known.get(ack.publisher)
         if plan is not None:
-            plan.untold.discard((source, ack.publisher, ack.connection))
+            plan.unacknowledged.discard((source, ack.publisher, ack.connection))
         if known is None or known.connection != ack.connection:
             return
         tables = self._core.tables.get(known.epoch)
@@ -98,7 +98,7 @@ class TreeRepairs:
 
     # --- what is known -----------------------------------------------------------------------------------------------
 
-    def note_told(self, message: Advertise) -> None:
+    def note_announced(self, message: Advertise) -> None:
         """Note that a neighbour in the newer epoch knows a publisher."""
         repair = self._repair
         if repair is not None and message.epoch == repair.epoch_to:
@@ -145,7 +145,7 @@ class TreeRepairs:
         """Wait no longer for anybody to know a stay."""
         plan = self._core.under_way
         if plan is not None:
-            plan.untold = {one for one in plan.untold if one[1:] != (publisher, connection)}
+            plan.unacknowledged = {one for one in plan.unacknowledged if one[1:] != (publisher, connection)}
 
     def take_end(self, end: Unadvertise) -> None:
         """Let an abort bring back nothing that has ended in the older epoch, too."""

@@ -51,19 +51,19 @@ class TreePlanUnderWay(ContentPlanUnderWay):
     """The plan under way at a broker of a tree.
 
     ``awaited`` is the one of ``waiting_for`` that is checked first.
-    ``lost``: whom the plan names so; ``tells`` is set if brokers join, leave or are lost, so that new links may lead to
-    brokers that know other publishers. Then ``near`` are the brokers that links of the older tree lead to past the
-    lost, ``doubtful`` the neighbours over links of both trees who may know others, too, ``untold`` neighbour, publisher
-    and stay that such a neighbour must still confirm, ``vouched`` the stays that neighbours in the newer epoch have
-    announced, ``superseded`` what was known in the older epoch alone before they announced otherwise.
+    ``lost``: whom the plan names so; ``announces`` is set if brokers join, leave or are lost, so that new links may
+    lead to brokers that know other publishers. Then ``near`` are the brokers that links of the older tree lead to past
+    the lost, ``doubtful`` the neighbours over links of both trees who may know others, too, ``unacknowledged``
+    neighbour, publisher and stay that such a neighbour must still confirm, ``vouched`` the stays that neighbours in the
+    newer epoch have announced, ``superseded`` what was known in the older epoch alone before they announced otherwise.
     """
 
     awaited: str = ""
     lost: frozenset[str] = frozenset()
-    tells: bool = False
+    announces: bool = False
     near: frozenset[str] = frozenset()
     doubtful: frozenset[str] = frozenset()
-    untold: set[tuple[str, str, int]] = field(default_factory=set)
+    unacknowledged: set[tuple[str, str, int]] = field(default_factory=set)
     vouched: set[tuple[str, int]] = field(default_factory=set)
     superseded: dict[str, Advertisement] = field(default_factory=dict)
 
@@ -81,7 +81,7 @@ class Advertisement:
     connection: int
     home: str
     filter_: Filter
-    told_by: str
+    announcer: str
     unanswered: set[str]
     unsettled: set[str] = field(default_factory=set)
     awaited: str = ""

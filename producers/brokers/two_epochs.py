@@ -158,7 +158,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             return BrokerPhase.STEADY
         if not self.under_way.is_active:
             return BrokerPhase.PREPARED if self.under_way.is_prepared else BrokerPhase.PREPARING
-        return BrokerPhase.DRAINED if self.under_way.is_drained_told else BrokerPhase.DRAINING
+        return BrokerPhase.DRAINED if self.under_way.is_drained_reported else BrokerPhase.DRAINING
 
     def _obey(self, command: Command, now_ms: float) -> list[Effect]:
         refusal, reason = self.fence.refusal_of(command, self.epoch)
@@ -200,7 +200,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.fence.claim(command, self.tables)
         effects = self._change.open_tables(command, target, now_ms)
         # What came before the prepare may add to what it waits for.
-        return effects + self._take_early(command.epoch_to, now_ms) + self.tell_prepared(now_ms)
+        return effects + self._take_early(command.epoch_to, now_ms) + self.answer_prepare(now_ms)
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
@@ -221,7 +221,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.tables[tables.epoch] = tables
         self.under_way = under_way
 
-    def tell_prepared(self, now_ms: float) -> list[Effect]:
+    def answer_prepare(self, now_ms: float) -> list[Effect]:
         """Answer the prepare, once, when all that the new tables need has come."""
         under_way = self.under_way
         if under_way is None or under_way.is_prepared or not self._change.is_ready_to_switch(under_way):
@@ -233,7 +233,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         under_way = self.under_way
         if self.epoch >= command.epoch_to:
             answers: list[Effect] = [self._answer(command, Outcome.ACTIVATED, now_ms)]
-            if under_way is None or under_way.is_drained_told:
+            if under_way is None or under_way.is_drained_reported:
                 return [*answers, self._answer(command, Outcome.DRAINED, now_ms)]
             return answers + self._change.drop_silent(under_way, now_ms)
         if under_way is None or under_way.epoch_to != command.epoch_to or not under_way.is_prepared:
@@ -253,8 +253,8 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if under_way is None or not under_way.is_active:
             return []
         effects = self._change.drain_on(under_way)
-        if self._change.is_drained(under_way) and not under_way.is_drained_told:
-            under_way.is_drained_told = True
+        if self._change.is_drained(under_way) and not under_way.is_drained_reported:
+            under_way.is_drained_reported = True
             effects.append(self._result(under_way, CommandPhase.ACTIVATE, Outcome.DRAINED, now_ms))
         return effects
 
@@ -263,10 +263,10 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         is_its_plan = under_way is not None and under_way.epoch_to == command.epoch_to
         if self.epoch >= command.epoch_to and not is_its_plan:
             return [self._answer(command, Outcome.RETIRED, now_ms)]
-        if under_way is None or not is_its_plan or not (under_way.is_drained_told or self._may_give_up(command)):
+        if under_way is None or not is_its_plan or not (under_way.is_drained_reported or self._may_give_up(command)):
             return [self._refuse(command, Refusal.PHASE, f"not drained for epoch {command.epoch_to}", now_ms)]
         released: list[Effect] = []
-        if not under_way.is_drained_told:
+        if not under_way.is_drained_reported:
             released = [*self._change.release_waiting(under_way), *self.held]
             self.held.clear()
         self._change.finish_moves(under_way)

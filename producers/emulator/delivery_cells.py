@@ -57,16 +57,16 @@ class DeliveryCells:
         self._cells: dict[int, dict[_CellKey, list[int]]] = {}
         self._changed: dict[_CellKey, list[int]] = {}
         self._part_of: dict[str, int] = {}  # By subscription, of those reported separately.
-        self._told_until_ms = -math.inf
+        self._parts_until_ms = -math.inf
         self._single: dict[str, int] = {}  # The same of single subscriptions that take most.
         self._taken: Counter[str] = Counter()  # How often each has taken something since these were chosen.
         self._choose_at_ms = 0.0
         self._number_of: dict[str, int] = {}  # Of both.
 
-    def tell_apart(self, subscription: str, number: int, now_ms: float) -> None:
+    def report_apart(self, subscription: str, number: int, now_ms: float) -> None:
         """Report what a subscription takes in the part of this number, and all parts for MOVED_APART_MS from now on."""
         self._part_of[subscription] = self._number_of[subscription] = number
-        self._told_until_ms = now_ms + MOVED_APART_MS
+        self._parts_until_ms = now_ms + MOVED_APART_MS
 
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
         """Count the hand-overs of a notification by part, if any is reported; each part gets all of its own at once."""
@@ -78,10 +78,10 @@ class DeliveryCells:
         second, bit = int(notification.publish_ms) // SECOND_MS, 1 << sequence % BLOCK_SIZE
         takers = Counter(self._number_of.get(subscription, REST) for subscription in subscriptions)
         for number, count in takers.items():
-            told = 1 if number == REST else count
-            for plane in range(told.bit_length()):
+            value = 1 if number == REST else count
+            for plane in range(value.bit_length()):
                 block = part_block(number, plane, sequence // BLOCK_SIZE)
-                if told >> plane & 1 and block is not None:
+                if value >> plane & 1 and block is not None:
                     self._cell(second, publisher, block, is_changed=True)[0] |= bit
 
     def note_delivered(self, notification: Notification, local_delivery_count: int) -> None:
@@ -113,7 +113,7 @@ class DeliveryCells:
             oldest = int(now_ms) // SECOND_MS - self.rule.keep_s
             for second in [second for second in self._cells if second < oldest]:
                 del self._cells[second]
-            if self._part_of and now_ms > self._told_until_ms:
+            if self._part_of and now_ms > self._parts_until_ms:
                 self._part_of.clear()
                 self._number_of = dict(self._single)
             if self._taken and now_ms >= self._choose_at_ms:

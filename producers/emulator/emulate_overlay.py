@@ -142,13 +142,13 @@ class EmulatedOverlay:
             self._enqueue(self.brokers[home], None, message)
 
         def move_publisher(publisher: str, home: str, filter_: Filter) -> None:
-            self._tell(publisher, Role.PUBLISHER, home, filter_)
+            self._notify(publisher, Role.PUBLISHER, home, filter_)
 
         def change_subscriber(name: str, home: str, filter_: Filter | None) -> None:
             self._change(name, Role.SUBSCRIBER, home, filter_)
 
         def move_subscriber(name: str, home: str, filter_: Filter) -> None:
-            self._tell(name, Role.SUBSCRIBER, home, filter_)
+            self._notify(name, Role.SUBSCRIBER, home, filter_)
 
         self.publishers = PublisherClients(
             env, ledger, ask, self._change_publisher, move_publisher, homes.is_serving, homes.may_take
@@ -156,7 +156,7 @@ class EmulatedOverlay:
         self.subscribers = SubscriberClients(
             env, ledger, ask, change_subscriber, move_subscriber, homes.is_serving, judge.place
         )
-        self.users = UserClients(env, ledger, ask, self._change_user, self._tell_user, homes.is_serving, judge.place)
+        self.users = UserClients(env, ledger, ask, self._change_user, self._notify_user, homes.is_serving, judge.place)
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class EmulatedOverlay:
     def _change(self, client: str, role: Role, home: str, filter_: Filter | None, connection: int = 0) -> None:
         what = "left" if filter_ is None else f"came as {role}"
         self.brokers[home].changes.append(ClientChange(client, 2 * connection + (filter_ is None), what))
-        self._tell(client, role, home, filter_)
+        self._notify(client, role, home, filter_)
 
     def _change_publisher(self, publisher: str, connection: int, home: str, filter_: Filter | None) -> None:
         self._change(publisher, Role.PUBLISHER, home, filter_, connection)
@@ -332,9 +332,9 @@ class EmulatedOverlay:
     def _change_user(self, user: str, home: str, topics: tuple[str, ...] | None, changes: int) -> None:
         what = "left" if topics is None else "came as user" if changes == 1 else "wants other topics"
         self.brokers[home].changes.append(ClientChange(user, changes, what))
-        self._tell_user(user, home, topics)
+        self._notify_user(user, home, topics)
 
-    def _tell_user(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
+    def _notify_user(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
         for listener in self.user_listeners:
             listener.on_user_change(user, home, topics)
 
@@ -344,7 +344,7 @@ class EmulatedOverlay:
         for listener in self.listeners:
             listener.on_result(result)
 
-    def _tell(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
+    def _notify(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
         for listener in self.listeners:
             listener.on_client_change(client, role, home, filter_)
 

@@ -36,7 +36,7 @@ class StartingPoint:
 
     def core_of(self, broker: str, boot_ms: int) -> BrokerProtocol:
         """Return the core of a broker that begins here."""
-        return self._told(core_of(broker, self.configuration, boot_ms))
+        return self._begun(core_of(broker, self.configuration, boot_ms))
 
     def brokers_of(self, inventory: Inventory) -> list[str]:
         """Return the brokers of an inventory that begin at once; those it has next to the first overlay come later."""
@@ -45,9 +45,9 @@ class StartingPoint:
 
     def outsider(self, broker: str, boot_ms: int) -> BrokerProtocol:
         """Return the core of a broker that starts alone, while others run: a plan must let it join."""
-        return self._told(core_of(broker, self.configuration, boot_ms, is_outside=True))
+        return self._begun(core_of(broker, self.configuration, boot_ms, is_outside=True))
 
-    def _told(self, core: BrokerProtocol) -> BrokerProtocol:
+    def _begun(self, core: BrokerProtocol) -> BrokerProtocol:
         if self.plan:
             core.begin_at(self.plan, self.digest, self.term)
         return core

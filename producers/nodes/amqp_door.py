@@ -110,8 +110,8 @@ class AmqpDoor:
         self._under_way: dict[int, _Taken] = {}
         self._acknowledged: deque[bytes] = deque(maxlen=UNDER_WAY_MAX)
         self._due_again: dict[bytes, deque[int]] = {}
-        self._polls = self._is_told = False
-        self._untold: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
+        self._polls = self._is_caught_up = False
+        self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door; raise DoorError when the broker is not there, or nobody would say what its clients want."""
@@ -209,10 +209,10 @@ class AmqpDoor:
         self._expect_again()
         queue = await self._declare(main)
         await main.ask(channel.queue_bind, queue=queue, exchange=exchange, routing_key=EVERYTHING)
-        self._is_told = False
-        has_events = await self._hear_events(connection)
+        self._is_caught_up = False
+        has_events = await self._follow_events(connection)
         bindings = await self._bindings()
-        self._check_told(has_events, bindings is not None)
+        self._check_reports(has_events, bindings is not None)
         self._learn(bindings)
         self.is_open = True
         is_acknowledged = not self._place.is_durable
@@ -225,9 +225,9 @@ class AmqpDoor:
         """Take all bindings that there are, then the events that have come meanwhile: some are newer than these."""
         if self._interest is not None and bindings is not None:
             self._interest.replace(bindings)
-        self._is_told = True
-        while self._untold:
-            self._note_binding(*self._untold.popleft())
+        self._is_caught_up = True
+        while self._early_events:
+            self._note_binding(*self._early_events.popleft())
 
     async def _declare(self, main: PikaChannel) -> str:
         """Return the queue that gets all: one that outlasts the connection if the door is durable."""
@@ -240,14 +240,16 @@ class AmqpDoor:
         await main.ask(main.channel.queue_declare, queue=self._own, durable=True, arguments=kind)
         return self._own
 
-    async def _hear_events(self, connection: PikaConnection) -> bool:
+    async def _follow_events(self, connection: PikaConnection) -> bool:
         """Hear of bindings as they are made and end; False if the broker reports to nobody."""
         events = await connection.channel()
         try:
-            told = await events.ask(events.channel.queue_declare, queue="", exclusive=True)
-            queue = told.method.queue
+            declared = await events.ask(events.channel.queue_declare, queue="", exclusive=True)
+            queue = declared.method.queue
             await events.ask(events.channel.queue_bind, queue=queue, exchange=EVENTS, routing_key="binding.*")
-            await events.ask(events.channel.basic_consume, queue=queue, on_message_callback=self._hear, auto_ack=True)
+            await events.ask(
+                events.channel.basic_consume, queue=queue, on_message_callback=self._handle_event, auto_ack=True
+            )
         except OverError as error:
             log.info("door_events_unavailable", broker=self._name, reason=str(error))
             return False
@@ -265,7 +267,7 @@ class AmqpDoor:
             log.warning("bindings_not_reported", broker=self._name, reason=str(error))
             return None
 
-    def _check_told(self, has_events: bool, has_bindings: bool) -> None:
+    def _check_reports(self, has_events: bool, has_bindings: bool) -> None:
         if not has_events and not has_bindings and not self._place.filters:
             fault = (
                 f"the broker at {self._host}:{self._port} does not report what its clients want: enable its plugin "
@@ -304,27 +306,29 @@ class AmqpDoor:
     # --- what the broker says ----------------------------------------------------------------------------------------
 
     def _note_confirmed(self, frame: Any) -> None:
-        said = frame.method
-        if said.NAME == "Basic.Nack":
+        method = frame.method
+        if method.NAME == "Basic.Nack":
             self.counts[REFUSED] += 1
-        if not said.multiple:
-            self._unconfirmed.pop(said.delivery_tag, None)
+        if not method.multiple:
+            self._unconfirmed.pop(method.delivery_tag, None)
             return
-        while self._unconfirmed and next(iter(self._unconfirmed)) <= said.delivery_tag:
+        while self._unconfirmed and next(iter(self._unconfirmed)) <= method.delivery_tag:
             self._unconfirmed.popitem(last=False)
 
-    def _hear(self, _channel: Any, deliver: Any, properties: BasicProperties, _body: bytes) -> None:
+    def _handle_event(self, _channel: Any, deliver: Any, properties: BasicProperties, _body: bytes) -> None:
         """Take an event of the broker: a binding is made, or ends."""
-        told: Mapping[str, Any] = properties.headers or {}
-        is_ours = (told.get("source_name"), told.get("vhost")) == (self._place.exchange, self._vhost)
+        headers: Mapping[str, Any] = properties.headers or {}
+        is_ours = (headers.get("source_name"), headers.get("vhost")) == (self._place.exchange, self._vhost)
         if not is_ours:
             return
-        binding = Binding(str(told["destination_kind"]), str(told["destination_name"]), str(told["routing_key"]))
+        binding = Binding(
+            str(headers["destination_kind"]), str(headers["destination_name"]), str(headers["routing_key"])
+        )
         is_made = deliver.routing_key == "binding.created"
-        if self._is_told:
+        if self._is_caught_up:
             self._note_binding(is_made, binding)
         else:
-            self._untold.append((is_made, binding))
+            self._early_events.append((is_made, binding))
 
     def _note_binding(self, is_made: bool, binding: Binding) -> None:
         if self._interest is not None:

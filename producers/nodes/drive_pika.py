@@ -34,7 +34,7 @@ class PikaChannel:
         try:
             method(callback=partial(_settle, answer), **arguments)
         except AMQPError as error:
-            raise OverError(_told(error)) from error
+            raise OverError(_reason_text(error)) from error
         await _first_of(answer, self.over)
         if not answer.done():
             raise OverError(self.over.result())
@@ -43,7 +43,7 @@ class PikaChannel:
     def note_closed(self, _channel: Channel, reason: BaseException) -> None:
         """Note that the channel is closed."""
         if not self.over.done():
-            self.over.set_result(_told(reason))
+            self.over.set_result(_reason_text(reason))
 
 
 class PikaConnection:
@@ -85,22 +85,22 @@ class PikaConnection:
             await asyncio.wait({self.over}, timeout=wait_s_max)
 
     def _note_closed(self, _connection: Any, reason: BaseException | str) -> None:
-        told = _told(reason)
+        text = _reason_text(reason)
         for channel in self._channels:
             if not channel.over.done():
-                channel.over.set_result(told)
+                channel.over.set_result(text)
         if not self.over.done():
-            self.over.set_result(told)
+            self.over.set_result(text)
 
 
-def _settle(answer: asyncio.Future[Any], *said: Any) -> None:
+def _settle(answer: asyncio.Future[Any], *results: Any) -> None:
     if not answer.done():
-        answer.set_result(said[0] if said else None)
+        answer.set_result(results[0] if results else None)
 
 
 async def _first_of(*awaited: asyncio.Future[Any]) -> None:
     await asyncio.wait(set(awaited), return_when=asyncio.FIRST_COMPLETED)
 
 
-def _told(reason: BaseException | str) -> str:
+def _reason_text(reason: BaseException | str) -> str:
     return str(reason) or type(reason).__name__

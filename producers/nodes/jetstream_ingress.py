@@ -35,20 +35,20 @@ MANY = "already_under_way"
 
 
 class JetStreamIngress:
-    """One stream of one server. ``send`` speaks to the server, ``say`` takes each message that is to cross."""
+    """One stream of one server. ``send`` speaks to the server, ``deliver`` takes each message that is to cross."""
 
     def __init__(
         self,
         stream: str,
         broker: str,
         send: Callable[[LocalMessage], None],
-        say: Callable[[LocalMessage], None],
+        deliver: Callable[[LocalMessage], None],
         counts: Counter[str],
     ) -> None:
         self.stream, self.counts = stream, counts
         self.fault = ""
         self.is_ready = False
-        self._broker, self._send, self._say = broker, send, say
+        self._broker, self._send, self._deliver = broker, send, deliver
         self._inbox = f"_REGRAFT.{broker}.{stream}"
         self._consumer = f"regraft-{broker}"
         self._captured = MatchIndex()
@@ -60,14 +60,14 @@ class JetStreamIngress:
         self.is_ready = False
         self._ask("STREAM.INFO", b"", "info")
 
-    def hear(self, message: LocalMessage) -> bool:
+    def receive(self, message: LocalMessage) -> bool:
         """Take what the server says to us; return True if a message is not a client's to the overlay."""
         if message.subject.startswith(f"{self._inbox}."):
             purpose = message.subject[len(self._inbox) + 1 :]
             if purpose in ("info", "consumer"):
-                self._hear_answer(purpose, json.loads(message.payload))
+                self._handle_answer(purpose, json.loads(message.payload))
             else:
-                self._hear_next(purpose, message)
+                self._handle_next(purpose, message)
             return True
         return self.captures(message.subject)
 
@@ -96,12 +96,12 @@ class JetStreamIngress:
 
     # --- what the server answers -------------------------------------------------------------------------------------
 
-    def _hear_answer(self, purpose: str, said: dict[str, Any]) -> None:
-        if error := said.get("error"):
+    def _handle_answer(self, purpose: str, answer: dict[str, Any]) -> None:
+        if error := answer.get("error"):
             self.fault = f"{error.get('description', error)} (stream {self.stream!r})"
             log.warning("ingress_refused", broker=self._broker, reason=self.fault)
         elif purpose == "info":
-            self._note_captured(said["config"].get("subjects", []))
+            self._note_captured(answer["config"].get("subjects", []))
             settings = {
                 "durable_name": self._consumer,
                 "ack_policy": "explicit",
@@ -123,7 +123,7 @@ class JetStreamIngress:
             except SubjectError as error:
                 log.warning("ingress_subject_refused", broker=self._broker, reason=str(error))
 
-    def _hear_next(self, request: str, message: LocalMessage) -> None:
+    def _handle_next(self, request: str, message: LocalMessage) -> None:
         if not message.reply.startswith("$JS.ACK."):  # A status: the request is over.
             if request == str(self._request):
                 self._ask_next()
@@ -142,7 +142,7 @@ class JetStreamIngress:
             headers = message.headers
             if b"\r\n" + MESSAGE_ID.lower() + b":" not in headers.lower():
                 headers = _with_header(headers, MESSAGE_ID, name)
-            self._say(LocalMessage(subject, message.payload, "", headers, number))
+            self._deliver(LocalMessage(subject, message.payload, "", headers, number))
         if request == str(self._request):
             self._came += 1
             if self._came == BATCH:

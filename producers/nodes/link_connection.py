@@ -37,14 +37,14 @@ class LinkConnection(asyncio.Protocol):
         self.peer = ""
         self.session: LinkSession | None = None
         self.rtt_ms: float | None = None
-        self.heard_s = self.bodies_s = time.monotonic()  # When anything, and when a message, came last.
+        self.received_s = self.bodies_s = time.monotonic()  # When anything, and when a message, came last.
         self.transport: asyncio.Transport | None = None
         self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
         self._begin = begin
         self._reader = FrameReader()
         self._is_paused = self._is_flush_due = False
-        self._untold = 0
-        self._telling: asyncio.TimerHandle | None = None
+        self._unacknowledged = 0
+        self._ack_timer: asyncio.TimerHandle | None = None
         self._reason = "closed by the other end"
 
     # --- what asyncio calls ------------------------------------------------------------------------------------------
@@ -57,8 +57,8 @@ class LinkConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report that this connection is over."""
-        if self._telling is not None:
-            self._telling.cancel()
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
         self._on_lost(self, str(exc) if exc is not None else self._reason)
         self.session = None
 
@@ -73,7 +73,7 @@ class LinkConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what has come; what cannot be ends the connection."""
-        self.heard_s = time.monotonic()
+        self.received_s = time.monotonic()
         try:
             for number, body in self._reader.feed(data):
                 if number:
@@ -88,14 +88,14 @@ class LinkConnection(asyncio.Protocol):
     def _take(self, number: int, body: bytes) -> None:
         if self.session is None:
             raise LinkError(f"frame {number} came before a hello")
-        self.bodies_s = self.heard_s
+        self.bodies_s = self.received_s
         if self.session.accept(number):
             self._on_body(self, body)
-        self._untold += 1
-        if self._untold >= TAKEN_EVERY:
-            self._tell_taken()
-        elif self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(TAKEN_AFTER_S, self._tell_taken)
+        self._unacknowledged += 1
+        if self._unacknowledged >= TAKEN_EVERY:
+            self._acknowledge()
+        elif self._ack_timer is None:
+            self._ack_timer = asyncio.get_running_loop().call_later(TAKEN_AFTER_S, self._acknowledge)
 
     def _converse(self, body: bytes) -> None:
         found = read_link_frame(body)
@@ -117,12 +117,12 @@ class LinkConnection(asyncio.Protocol):
         known = rtt_ms if self.rtt_ms is None else self.rtt_ms
         self.rtt_ms = max(known + SMOOTHING_SHARE * (rtt_ms - known), 0.0)
 
-    def _tell_taken(self) -> None:
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        if self._untold and self.session is not None:
-            self._untold = 0
+    def _acknowledge(self) -> None:
+        if self._ack_timer is not None:
+            self._ack_timer.cancel()
+            self._ack_timer = None
+        if self._unacknowledged and self.session is not None:
+            self._unacknowledged = 0
             self.write(link_frame(Taken(self.session.received)))
 
     # --- what the links ask ------------------------------------------------------------------------------------------

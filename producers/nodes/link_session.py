@@ -68,7 +68,7 @@ class LinkSession:
         if hello.life == self.peer_life:
             self.acknowledge(hello.received if hello.peer_life == self.life else 0)
             return False
-        was_known, was_told = self.peer_life != "", self._renewed_from is not None
+        was_known, was_announced = self.peer_life != "", self._renewed_from is not None
         if was_known:
             for _ in range(len(self._kept) if self._renewed_from is None else self._renewed_from):
                 body = self._kept.popleft()
@@ -76,7 +76,7 @@ class LinkSession:
                 self.over_count += 1
                 self.lost_notifications += is_notification(body)
         self.peer_life, self.received, self._first_number, self._renewed_from = hello.life, 0, 1, None
-        return was_known and not was_told
+        return was_known and not was_announced
 
     def renew(self) -> None:
         """Keep what is put in from now on for the life that the peer has, or begins with its next hello."""

@@ -134,7 +134,7 @@ class MqttDoor:
                 self._tasks.append(loop.create_task(keep_learning(self._api, self._interest, self._name)))
                 return
             await self._catch_up_first()
-            await self._hear_own_subscription()
+            await self._await_own_subscription()
         except NoAnswerError as error:
             await self.close()
             raise DoorError(
@@ -163,10 +163,10 @@ class MqttDoor:
         self._changes_stored = interest.changes_count
         replace_file(self._interest_file, json.dumps(interest.known()))
 
-    async def _hear_own_subscription(self) -> None:
+    async def _await_own_subscription(self) -> None:
         """Make sure that somebody says what clients want: the broker's log, or who has configured filters."""
         until_s = time.monotonic() + LOG_S_MAX
-        while self._interest is not None and not self._interest.heard_subscribing:
+        while self._interest is not None and not self._interest.reported_count:
             if self._filters:
                 log.info("door_log_silent", broker=self._name, filters=len(self._filters))
                 return
@@ -208,7 +208,7 @@ class MqttDoor:
         interest.catch_up(lines, time.monotonic())
         self._is_caught_up = True
         while self._unheard:
-            interest.hear(*self._unheard.popleft(), time.monotonic())
+            interest.handle(*self._unheard.popleft(), time.monotonic())
         return True
 
     @property
@@ -222,7 +222,7 @@ class MqttDoor:
             self.counts[AWAY] += 1
             return False
         try:
-            qos, beside = _said_of(message.headers, message.reply)
+            qos, beside = _publish_options(message.headers, message.reply)
             return self._session.publish(topic_of(message.subject), message.payload, qos, beside)
         except ValueError:  # A TopicError, or what the codec refuses.
             self.counts[BAD_TOPIC] += 1
@@ -294,7 +294,7 @@ class MqttDoor:
         topic = packet.topic
         if topic.startswith("$"):
             if topic.startswith(LOG_TOPIC):
-                self._hear(topic, packet.payload.decode(errors="replace"))
+                self._handle_log(topic, packet.payload.decode(errors="replace"))
             return True
         if len(packet.payload) > PAYLOAD_BYTES_MAX:
             self.counts[TOO_LARGE] += 1
@@ -324,13 +324,13 @@ class MqttDoor:
         )
         return not receipt
 
-    def _hear(self, topic: str, said: str) -> None:
+    def _handle_log(self, topic: str, entry: str) -> None:
         if self._interest is None:
             return
         if self._is_caught_up:
-            self._interest.hear(topic, said, time.monotonic())
+            self._interest.handle(topic, entry, time.monotonic())
         else:
-            self._unheard.append((topic, said))
+            self._unheard.append((topic, entry))
 
 
 def _everything() -> TopicFilter:
@@ -353,7 +353,7 @@ def _block_of(
 
 
 @lru_cache(maxsize=FIELDS_KEPT_MAX)
-def _said_of(block: bytes, reply: str) -> tuple[int, Beside]:
+def _publish_options(block: bytes, reply: str) -> tuple[int, Beside]:
     """Return the QoS that a block stands for, and what else the codec needs; raise TopicError for what is no topic."""
     fields = fields_of(block)
     beside = Beside(

@@ -51,7 +51,7 @@ class MqttInterest:
     ) -> None:
         self.counts = counts
         self.changes_count = 0  # Of what clients want, so that it is stored when there are some.
-        self.heard_subscribing = 0  # Subscriptions that the broker has reported, our own too.
+        self.reported_count = 0  # Subscriptions that the broker has reported, our own too.
         self._on_interest, self._session_s = on_interest, session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._is_quiet = False
@@ -73,14 +73,14 @@ class MqttInterest:
         before = dict(self._wanted)
         self._is_quiet = True
         for line in lines:
-            said = _TIME.sub("", line, count=1)
-            if not self._hear_notice(said, now_s):
-                name, wanted = self._who_wants_what(said)
+            entry = _TIME.sub("", line, count=1)
+            if not self._handle_notice(entry, now_s):
+                name, wanted = self._who_wants_what(entry)
                 is_known = self._is_known(name)
-                if wanted and (is_known or not self._hear_unsubscribing(said)):
+                if wanted and (is_known or not self._handle_unsubscribe(entry)):
                     self._take_subscribing(name, wanted)
                 elif not wanted:
-                    self._hear_unsubscribing(said)
+                    self._handle_unsubscribe(entry)
         self._is_quiet = False
         for subject in before:
             if subject not in self._wanted:
@@ -101,7 +101,7 @@ class MqttInterest:
 
     def replace(self, known: Mapping[str, Iterable[str]]) -> None:
         """Take these as all that clients want: what is new begins first, so that nothing ends in between."""
-        self.heard_subscribing += 1
+        self.reported_count += 1
         there = {name: set(filters) for name, filters in known.items() if not self._own.fullmatch(name)}
         for name, filters in there.items():
             for wanted in sorted(filters - self._refused):
@@ -116,16 +116,16 @@ class MqttInterest:
             if not client.filters:
                 del self._clients[name]
 
-    def hear(self, topic: str, text: str, now_s: float) -> None:
+    def handle(self, topic: str, text: str, now_s: float) -> None:
         """Process what the broker logs; skip what does not concern interest."""
-        said = _TIME.sub("", text, count=1)
+        entry = _TIME.sub("", text, count=1)
         match topic.removeprefix(LOG_TOPIC):
             case "M/subscribe":
-                self._hear_subscribing(said)
+                self._handle_subscribe(entry)
             case "M/unsubscribe":
-                self._hear_unsubscribing(said)
+                self._handle_unsubscribe(entry)
             case "N":
-                self._hear_notice(said, now_s)
+                self._handle_notice(entry, now_s)
 
     def expire(self, now_s: float) -> None:
         """Forget clients whose session is over by now."""
@@ -139,13 +139,13 @@ class MqttInterest:
 
     # --- what the log says -------------------------------------------------------------------------------------------
 
-    def _hear_subscribing(self, said: str) -> None:
-        name, wanted = self._who_wants_what(said)
+    def _handle_subscribe(self, entry: str) -> None:
+        name, wanted = self._who_wants_what(entry)
         if wanted:
             self._take_subscribing(name, wanted)
 
     def _take_subscribing(self, name: str, wanted: str) -> None:
-        self.heard_subscribing += 1
+        self.reported_count += 1
         if self._own.fullmatch(name):
             return
         try:
@@ -168,31 +168,31 @@ class MqttInterest:
             for subject in subjects:
                 self._add(subject)
 
-    def _who_wants_what(self, said: str) -> tuple[str, str]:
+    def _who_wants_what(self, entry: str) -> tuple[str, str]:
         """Take "NAME QOS FILTER" apart: names and filters may hold spaces, so a known name goes before the first."""
-        found = [(said[: one.start()], said[one.end() + 1 :]) for one in _QOS.finditer(said)]
+        found = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
         known = (one for one in found if self._is_known(one[0]))
         return next(known, found[0] if found else ("", ""))
 
     def _is_known(self, name: str) -> bool:
         return name in self._clients or self._own.fullmatch(name) is not None
 
-    def _hear_unsubscribing(self, said: str) -> bool:
+    def _handle_unsubscribe(self, entry: str) -> bool:
         """Take "NAME FILTER"; return False where nobody wanted that."""
         # Here, too, names and filters may hold spaces: a client known to want it is meant.
-        place = said.find(" ")
+        place = entry.find(" ")
         while place >= 0:
-            client, wanted = self._clients.get(said[:place]), said[place + 1 :]
+            client, wanted = self._clients.get(entry[:place]), entry[place + 1 :]
             if client is not None and wanted in client.filters:
                 client.filters.discard(wanted)
                 self._end(wanted)
                 return True
-            place = said.find(" ", place + 1)
+            place = entry.find(" ", place + 1)
         return False
 
-    def _hear_notice(self, said: str, now_s: float) -> bool:
+    def _handle_notice(self, entry: str, now_s: float) -> bool:
         """Take a line that says who comes and goes; return False for any other."""
-        if (came := _CAME.fullmatch(said)) is not None:
+        if (came := _CAME.fullmatch(entry)) is not None:
             name, protocol, is_clean = came[1], int(came[2]), came[3] == "1"
             if self._own.fullmatch(name):
                 return True
@@ -201,7 +201,7 @@ class MqttInterest:
             client = self._clients.get(name) or self._new_client(name)
             if client is not None:
                 client.has_session, client.left_s = protocol >= MQTT_5 or not is_clean, None
-        elif (left := _LEFT.match(said)) is not None and (client := self._clients.get(left[1])) is not None:
+        elif (left := _LEFT.match(entry)) is not None and (client := self._clients.get(left[1])) is not None:
             self._leave(left[1], client, now_s)
         else:
             return False

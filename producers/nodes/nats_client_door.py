@@ -62,7 +62,7 @@ class NatsClientDoor:
                     self._url, name=f"regraft-{self._name}", no_echo=True, max_reconnect_attempts=-1, tls=self._tls,
                     error_cb=self._note_error, connect_timeout=CONNECT_S_MAX, allow_reconnect=True, **self._login,
                 )  # fmt: skip
-                await self._client.subscribe(EVERYTHING, cb=self._hear)
+                await self._client.subscribe(EVERYTHING, cb=self._handle)
                 await self._client.flush()
         except (OSError, TimeoutError, NatsError) as error:
             raise DoorError(f"no NATS server accepts a client at {self._url} ({error or 'no answer'})") from error
@@ -156,7 +156,7 @@ class NatsClientDoor:
         self.counts["too_many_subscriptions"] += 1
         return found
 
-    async def _hear(self, message: Any) -> None:
+    async def _handle(self, message: Any) -> None:
         if not message.subject.startswith(OWN_PREFIX):
             lines = "".join(f"{name}: {value}{END}" for name, value in (message.headers or {}).items())
             block = f"{FIRST_LINE}{lines}{END}".encode() if lines else b""

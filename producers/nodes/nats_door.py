@@ -30,8 +30,8 @@ from regraft.producers.nodes.nats_protocol import (
     Ping,
     Pong,
     Refused,
-    Said,
     ServerInfo,
+    ServerMessage,
     connect_line,
     message_bytes,
 )
@@ -86,7 +86,9 @@ class NatsDoor:
         self._first: asyncio.Future[None] | None = None
         self._ingress: JetStreamIngress | None = None
         if stream:
-            self._ingress = JetStreamIngress(stream, name, self._send, lambda said: self._on_message(said), self.counts)
+            self._ingress = JetStreamIngress(
+                stream, name, self._send, lambda message: self._on_message(message), self.counts
+            )
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
         """Open the door and hear what clients want already; raise DoorError when the server is not there."""
@@ -120,7 +122,7 @@ class NatsDoor:
     @property
     def is_open(self) -> bool:
         """Return True if the server is there and has reported what its clients want."""
-        return self._leaf is not None and self._leaf.is_told
+        return self._leaf is not None and self._leaf.is_caught_up
 
     def publish(self, message: LocalMessage) -> bool:
         """Hand a message to the clients that want it; False if the server is away or too slow."""
@@ -159,13 +161,13 @@ class NatsDoor:
         while True:
             try:
                 _, leaf = await asyncio.wait_for(
-                    asyncio.get_running_loop().create_connection(lambda: _Leaf(self._hear), self._host, self._port),
+                    asyncio.get_running_loop().create_connection(lambda: _Leaf(self._handle), self._host, self._port),
                     CONNECT_S_MAX,
                 )
                 opened_s = time.monotonic()
                 self._leaf, self._retold, self._queues = leaf, {}, QueueGroups()
                 await leaf.stay()
-                if leaf.is_told:
+                if leaf.is_caught_up:
                     pause.note_open(opened_s)
                 self._reason = leaf.reason
                 log.warning("door_closed", broker=self._name, reason=leaf.reason)
@@ -178,31 +180,31 @@ class NatsDoor:
 
     # --- what the server says ----------------------------------------------------------------------------------------
 
-    def _hear(self, leaf: _Leaf, said: Said) -> None:
-        match said:
+    def _handle(self, leaf: _Leaf, message: ServerMessage) -> None:
+        match message:
             case LocalMessage():
-                is_taken = self._ingress is not None and self._ingress.hear(said)
-                if not is_taken and not said.subject.startswith(OWN_PREFIX):
-                    self._on_message(said)
+                is_taken = self._ingress is not None and self._ingress.receive(message)
+                if not is_taken and not message.subject.startswith(OWN_PREFIX):
+                    self._on_message(message)
             case Interest():
-                if not said.subject.startswith(OWN_PREFIX):
-                    self._note(said)
+                if not message.subject.startswith(OWN_PREFIX):
+                    self._note(message)
             case Ping():
                 leaf.write_soon(b"PONG\r\n")
             case ServerInfo():
-                self._check_tls(bool(said.facts.get("tls_required")))
+                self._check_tls(bool(message.facts.get("tls_required")))
                 leaf.introduce(self._introduction(), self._tls, self._host)
             case Pong():
-                if not leaf.is_told:
-                    leaf.is_told = True
-                    self._end_untold()
+                if not leaf.is_caught_up:
+                    leaf.is_caught_up = True
+                    self._end_unreported()
                     if self._ingress is not None:
                         self._ingress.begin()
                 elif self._ingress is not None:
                     self._ingress.tend()
             case Refused():
-                leaf.reason = said.reason
-                log.warning("door_refused", broker=self._name, reason=said.reason)
+                leaf.reason = message.reason
+                log.warning("door_refused", broker=self._name, reason=message.reason)
 
     def _check_tls(self, is_wanted: bool) -> None:
         """Refuse to continue in the clear if one side wants TLS."""
@@ -214,7 +216,7 @@ class NatsDoor:
 
     def _introduction(self) -> bytes:
         login = {name: value for name, value in self._login.items() if value}
-        told = {
+        options = {
             "version": "2.10.0",
             "name": self._name,
             "server_id": f"REGRAFT-{self._name}",
@@ -222,22 +224,22 @@ class NatsDoor:
             "tls_required": self._tls is not None,
             **login,
         }
-        return connect_line(told) + f"LS+ {EVERYTHING}\r\nPING\r\n".encode()
+        return connect_line(options) + f"LS+ {EVERYTHING}\r\nPING\r\n".encode()
 
-    def _note(self, said: Interest) -> None:
-        if said.is_wanted:
-            self._retold.setdefault(said.subject, set()).add(said.queue)
-            if said.subject not in self._wanted:
-                self._on_interest(said.subject, True)
-            self._wanted.setdefault(said.subject, set()).add(said.queue)
-            self._queues.add(said.subject, said.queue)
+    def _note(self, message: Interest) -> None:
+        if message.is_wanted:
+            self._retold.setdefault(message.subject, set()).add(message.queue)
+            if message.subject not in self._wanted:
+                self._on_interest(message.subject, True)
+            self._wanted.setdefault(message.subject, set()).add(message.queue)
+            self._queues.add(message.subject, message.queue)
             return
-        self._queues.remove(said.subject, said.queue)
-        has_ended = [_forget(known, said) for known in (self._retold, self._wanted)]
+        self._queues.remove(message.subject, message.queue)
+        has_ended = [_forget(known, message) for known in (self._retold, self._wanted)]
         if has_ended[1]:
-            self._on_interest(said.subject, False)
+            self._on_interest(message.subject, False)
 
-    def _end_untold(self) -> None:
+    def _end_unreported(self) -> None:
         """End what clients wanted before the server was away and want no longer."""
         gone = sorted(subject for subject in self._wanted if subject not in self._retold)
         self._wanted = {subject: set(queues) for subject, queues in self._retold.items()}
@@ -247,14 +249,14 @@ class NatsDoor:
             self._first.set_result(None)
 
 
-def _forget(known: dict[str, set[str]], said: Interest) -> bool:
+def _forget(known: dict[str, set[str]], message: Interest) -> bool:
     """Take out a queue group; return True if nobody wants the subject any more."""
-    queues = known.get(said.subject)
+    queues = known.get(message.subject)
     if queues is None:
         return False
-    queues.discard(said.queue)
+    queues.discard(message.queue)
     if not queues:
-        del known[said.subject]
+        del known[message.subject]
     return not queues
 
 
@@ -282,17 +284,17 @@ class QueueGroups:
 
 
 class _Leaf(asyncio.Protocol):
-    """One connection to the leaf port. ``is_told``: the server has reported all that its clients wanted at first."""
+    """One connection to the leaf port. ``is_caught_up``: the server has reported all that clients wanted at first."""
 
-    def __init__(self, hear: Callable[[_Leaf, Said], None]) -> None:
+    def __init__(self, handle: Callable[[_Leaf, ServerMessage], None]) -> None:
         self.transport: asyncio.Transport | None = None
-        self.is_told = False
+        self.is_caught_up = False
         self.reason = "closed by the server"
-        self._hear = hear
+        self._handle = handle
         self._reader = LeafReader()
         self._is_introduced = False
         self._securing: asyncio.Task[None] | None = None
-        self._heard_s = time.monotonic()
+        self._received_s = time.monotonic()
         self._out: list[bytes] = []
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -306,10 +308,10 @@ class _Leaf(asyncio.Protocol):
             self._over.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        self._heard_s = time.monotonic()
+        self._received_s = time.monotonic()
         try:
-            for said in self._reader.feed(data):
-                self._hear(self, said)
+            for message in self._reader.feed(data):
+                self._handle(self, message)
         except DoorError as error:
             self.reason = str(error)
             log.warning("door_call_failed", reason=self.reason)
@@ -353,7 +355,7 @@ class _Leaf(asyncio.Protocol):
         """Wait until the connection is over; end it when it is silent."""
         while not self._over.done():
             await asyncio.wait({self._over}, timeout=PING_S)
-            if time.monotonic() - self._heard_s > SILENCE_S_MAX:
+            if time.monotonic() - self._received_s > SILENCE_S_MAX:
                 self.reason = f"silent for {SILENCE_S_MAX:g} s"
                 self.end()
             elif self._is_introduced:

@@ -51,7 +51,7 @@ class Refused:
     reason: str
 
 
-Said = ServerInfo | Interest | Ping | Pong | Refused | LocalMessage
+ServerMessage = ServerInfo | Interest | Ping | Pong | Refused | LocalMessage
 
 
 class LeafReader:
@@ -60,7 +60,7 @@ class LeafReader:
     def __init__(self) -> None:
         self._data = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Said]:
+    def feed(self, data: bytes) -> Iterator[ServerMessage]:
         """Return what is whole now; raise DoorError for what no server says."""
         self._data += data
         place = 0
@@ -69,7 +69,7 @@ class LeafReader:
                 line = bytes(self._data[place:end])
                 if line[:5] not in (b"LMSG ", b"HMSG "):
                     place = end + 2
-                    yield from _said(line)
+                    yield from _messages_of(line)
                     continue
                 message, following = self._message(line, end + 2)
                 if message is None:
@@ -103,7 +103,7 @@ class LeafReader:
         return message, begin + size + 2
 
 
-def _said(line: bytes) -> Iterator[Said]:
+def _messages_of(line: bytes) -> Iterator[ServerMessage]:
     word, _, rest = line.partition(b" ")
     match word.upper():
         case b"LS+" | b"LS-":

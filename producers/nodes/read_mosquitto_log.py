@@ -30,12 +30,12 @@ class MosquittoLog:
             is_cut = size - begin > LOG_BYTES_MAX
             begin = max(begin, size - LOG_BYTES_MAX)
             log.seek(begin)
-            said = log.read(LOG_BYTES_MAX)
+            content = log.read(LOG_BYTES_MAX)
         own = f" {own_line}\n".encode()
-        place = said.rfind(own)
+        place = content.rfind(own)
         if place < 0:
             return None
         end = place + len(own)
         self._position = begin + end
-        lines = said[:end].decode(errors="replace").split("\n")[:-1]
+        lines = content[:end].decode(errors="replace").split("\n")[:-1]
         return lines[1:] if is_cut else lines

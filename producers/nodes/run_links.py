@@ -323,7 +323,7 @@ class Links:
             await asyncio.sleep(self._limits.probe_ms / SECOND_MS)
             now_s = time.monotonic()
             for connection in list(self._open):
-                silent_ms = (now_s - connection.heard_s) * SECOND_MS
+                silent_ms = (now_s - connection.received_s) * SECOND_MS
                 if silent_ms > self._limits.silence_ms_max:
                     connection.end(f"silent for {silent_ms:.0f} ms")
                 else:

@@ -83,7 +83,7 @@ class NatsClient:
         """Connect to a server."""
         import nats
 
-        return cls(await nats.connect(url, max_reconnect_attempts=-1, error_cb=_tell))
+        return cls(await nats.connect(url, max_reconnect_attempts=-1, error_cb=_log_error))
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
         """Publish as this publisher."""
@@ -92,10 +92,10 @@ class NatsClient:
     async def subscribe(self, subject: str, take: Take) -> Any:
         """Let ``take`` have what is published with a subject."""
 
-        async def hear(message: Any) -> None:
+        async def handle(message: Any) -> None:
             take(message.data)
 
-        return await self._client.subscribe(subject, cb=hear)
+        return await self._client.subscribe(subject, cb=handle)
 
     async def unsubscribe(self, subscription: Any) -> None:
         """End a subscription."""
@@ -106,5 +106,5 @@ class NatsClient:
         await self._client.close()
 
 
-async def _tell(error: Exception) -> None:
+async def _log_error(error: Exception) -> None:
     log.warning("client_failed", reason=str(error))

@@ -29,7 +29,7 @@ PAUSE_S = 0.2
 
 
 @cache
-def _said_by(publisher: str) -> Properties:
+def _properties_of(publisher: str) -> Properties:
     properties = Properties(PacketTypes.PUBLISH)
     properties.UserProperty = [(PUBLISHER_HEADER, publisher)]
     return properties
@@ -45,7 +45,7 @@ class MqttClient:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_there = asyncio.Event()
         self._cut = asyncio.Event()
-        client.on_message, client.on_connect, client.on_disconnect = self._hear, self._note_there, self._note_cut
+        client.on_message, client.on_connect, client.on_disconnect = self._handle, self._note_there, self._note_cut
 
     @classmethod
     async def connect(cls, url: str) -> MqttClient:
@@ -60,7 +60,7 @@ class MqttClient:
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
         """Publish as this publisher."""
-        self._client.publish(topic_of(subject), payload, QOS, properties=_said_by(publisher))
+        self._client.publish(topic_of(subject), payload, QOS, properties=_properties_of(publisher))
 
     async def subscribe(self, subject: str, take: Take) -> tuple[str, Take]:
         """Let ``take`` have what is published with a subject."""
@@ -106,6 +106,6 @@ class MqttClient:
     def _note_cut(self, *_: Any) -> None:
         self._cut.set()
 
-    def _hear(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
+    def _handle(self, _client: Any, _data: Any, message: paho.MQTTMessage) -> None:
         for take in list(self._takers.get(message.topic, ())):
             take(bytes(message.payload))

@@ -323,8 +323,10 @@ def _walked_span(data: bytes, count: int, raw_bytes_max: int) -> BlockSpan:
     raw = decompress_block(data, raw_bytes_max)
     seen = [(record.time_ms, record.topic) for record in raw_records(raw, count)]
     times = [time_ms for time_ms, _ in seen]
-    told = [time_ms for time_ms, topic in seen if topic == TELEMETRY.suffix]
-    return BlockSpan(min(times), max(times), min(told, default=0), max(told, default=0), len(told), len(raw))
+    telemetry = [time_ms for time_ms, topic in seen if topic == TELEMETRY.suffix]
+    return BlockSpan(
+        min(times), max(times), min(telemetry, default=0), max(telemetry, default=0), len(telemetry), len(raw)
+    )
 
 
 def _damage(block: RecordingBlock, fault: FormError) -> str:

@@ -42,7 +42,7 @@ LOW_BITS = 14
 RATIO_MAX, RATIO_FREE_BYTES = 200, 2 * RECORD_BYTES_MAX  # One record of zeros may shrink to nothing.
 VARINT_BITS_MAX = 70
 HEAD_BYTES = 32  # About what stands before a value.
-TOLD = TELEMETRY.suffix
+TELEMETRY_TOPIC = TELEMETRY.suffix
 KEYS_REMEMBERED_MAX = 100_000
 
 HEADER_SCHEMA = parse_schema(
@@ -250,7 +250,7 @@ class BlockBuilder:
     def _clear(self) -> None:
         self._parts: list[bytes] = []
         self._moments: list[int] = []
-        self._told_moments: list[int] = []  # Those of telemetry.
+        self._telemetry_moments: list[int] = []  # Those of telemetry.
         self.raw_bytes = 0
 
     def add(self, topic: str, time_ms: int, partition: int, offset: int, key: bytes, branch: int, body: bytes) -> None:
@@ -277,17 +277,22 @@ class BlockBuilder:
         )
         self.raw_bytes += size + HEAD_BYTES
         self._moments.append(time_ms)
-        if topic == TOLD:
-            self._told_moments.append(time_ms)
+        if topic == TELEMETRY_TOPIC:
+            self._telemetry_moments.append(time_ms)
 
     def take(self) -> bytes:
         """Return the block as it stands in the file, and begin the next; empty when there is none."""
         if not self._parts:
             return b""
         raw = b"".join(self._parts)
-        told = self._told_moments
+        telemetry = self._telemetry_moments
         span = BlockSpan(
-            min(self._moments), max(self._moments), min(told, default=0), max(told, default=0), len(told), len(raw)
+            min(self._moments),
+            max(self._moments),
+            min(telemetry, default=0),
+            max(telemetry, default=0),
+            len(telemetry),
+            len(raw),
         )
         packed = self._compressor.compress(raw, mode=zstd.ZstdCompressor.FLUSH_FRAME)
         data = packed + SPAN.pack(SPAN_MAGIC, SPAN_PAYLOAD_BYTES, *span)

@@ -90,13 +90,13 @@ def open_part(path: Path) -> RecordingPart:
     if INFO_KEY not in container.meta:
         raise RecordingError(f"{path} is an Avro file but not a recording of Regraft: it has no {INFO_KEY}.")
     try:
-        told = json.loads(container.meta[INFO_KEY])
-        if told["format"] > FORMAT_VERSION:
+        info = json.loads(container.meta[INFO_KEY])
+        if info["format"] > FORMAT_VERSION:
             raise RecordingError(
-                f"{path} was written by a newer Regraft ({told['version']}): its format is "
-                f"{told['format']}, and this version reads formats up to {FORMAT_VERSION}: upgrade Regraft."
+                f"{path} was written by a newer Regraft ({info['version']}): its format is "
+                f"{info['format']}, and this version reads formats up to {FORMAT_VERSION}: upgrade Regraft."
             )
-        return RecordingPart(path, _info_of(told, container, path), container, container.schemas)
+        return RecordingPart(path, _info_of(info, container, path), container, container.schemas)
     except FormError as fault:
         raise RecordingError(f"{path} cannot be read: {fault}") from fault
     except (KeyError, TypeError, ValueError, InventoryError) as fault:
@@ -105,18 +105,18 @@ def open_part(path: Path) -> RecordingPart:
         ) from fault
 
 
-def _info_of(told: dict[str, Any], container: Container, path: Path) -> RecordingInfo:
+def _info_of(info: dict[str, Any], container: Container, path: Path) -> RecordingInfo:
     return RecordingInfo(
-        recording=str(told["recording"]),
-        namespace=str(told["namespace"]),
-        created_ms=int(told["created_ms"]),
-        version=str(told["version"]),
-        commit=str(told["commit"]),
-        topics=tuple(told["topics"]),
-        settings=dict(told["settings"]),
+        recording=str(info["recording"]),
+        namespace=str(info["namespace"]),
+        created_ms=int(info["created_ms"]),
+        version=str(info["version"]),
+        commit=str(info["commit"]),
+        topics=tuple(info["topics"]),
+        settings=dict(info["settings"]),
         inventory=Inventory.from_json(container.meta[INVENTORY_KEY].decode(), f"the inventory in {path}"),
-        part=int(told["part"]),
-        previous=str(told["previous"]),
+        part=int(info["part"]),
+        previous=str(info["previous"]),
     )
 
 

@@ -59,7 +59,7 @@ def run_closed_loop(task: ClosedLoopTask, report_work: ReportWork) -> Outcome:
     inventory = opened_recording(task.recording).info.inventory
     loop = VirtualLoop(
         inventory,
-        EMULATED_KINDS[inventory.bootstrap.KIND].told(task.emulator),
+        EMULATED_KINDS[inventory.bootstrap.KIND].settings_of(task.emulator),
         task.settings,
         virtual_settings(task.emulator, inventory, task.start_ms),
         task.window_ms,

@@ -84,7 +84,7 @@ def record_virtual(
     writer.is_checking = False  # Records encoded here need no check.
     loop = VirtualLoop(
         inventory,
-        EMULATED_KINDS[inventory.bootstrap.KIND].told(settings.emulator),
+        EMULATED_KINDS[inventory.bootstrap.KIND].settings_of(settings.emulator),
         dataclasses.replace(settings.controller, dry_run=False),
         virtual_settings(settings.emulator, inventory, START_MS),
         settings.streaming.window_ms,

@@ -112,7 +112,7 @@ def test_an_install_brings_a_broker_outside_from_every_phase(overlay: OverlayCon
         core.under_way.is_prepared = phase is not BrokerPhase.PREPARING
         if phase in (BrokerPhase.DRAINING, BrokerPhase.DRAINED):
             core.handle(None, msgspec.structs.replace(command, phase=CommandPhase.ACTIVATE), 3)
-            core.under_way.is_drained_told = phase is BrokerPhase.DRAINED
+            core.under_way.is_drained_reported = phase is BrokerPhase.DRAINED
     assert core.phase is phase
     effects = core.handle(None, install(overlay, "a"), 5)
     assert effects[:-1] == [ClientDropped("p", 2), ClientDropped("user", 4)]
