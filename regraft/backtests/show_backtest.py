@@ -212,7 +212,7 @@ def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
         for outcome in found.outcomes
         for verdict, count in sorted(outcome.refusals.items())
     ]
-    told = (
+    notes = (
         *(found.choice.text if found.choice else ()),
         *found.notes,
         *(f"Warning: {warning}" for warning in found.warnings),
@@ -220,7 +220,7 @@ def _page(found: Backtest, options: BacktestOptions, drawing: str) -> str:
     return PAGE.substitute(
         theme=THEME_CSS,
         file=escape(options.file.name),
-        notes="".join(f"<p>{escape(text)}</p>" for text in told),
+        notes="".join(f"<p>{escape(text)}</p>" for text in notes),
         tables="".join(tables),
         drawing=follow_theme(drawing[drawing.index("<svg") :]),
         refusals=html_table(("planner", "mode", "verdict", "proposals"), refusals, text=3),

@@ -183,10 +183,10 @@ def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> Rehears
     """Return the settings that the stage would get, with the windows of the recorded run unless others are given."""
     from regraft.recordings.rehearse_rules import RehearsalSettings
 
-    told = recorded.get("streaming", {})
+    streaming = recorded.get("streaming", {})
     names = ("window_ms", "grace_ms", "future_ms_max", "past_ms_max")
     recorded_values = {
-        name: told[name] for name in names if name in told and f"streaming.{name}" not in settings.chosen
+        name: streaming[name] for name in names if name in streaming and f"streaming.{name}" not in settings.chosen
     }
     streaming = replace(settings.streaming, **recorded_values)
     quiet_hours, quiet_below = settings.alerts.quiet_hours or "", settings.alerts.quiet_below
@@ -238,10 +238,10 @@ def _show(found: Rehearsal) -> None:
 
 
 def _row(alert: Alert) -> Sequence[str]:
-    told = f"{alert.told}" if alert.told else "to nobody"
+    notified = f"{alert.told}" if alert.told else "to nobody"
     ends = ", ".join(f"{one.target} {one.state}" for one in alert.deliveries)
     if alert.silenced_by:
-        told = f"{told}, kept back: {alert.silenced_by}"
+        notified = f"{notified}, kept back: {alert.silenced_by}"
     since = alert.raised_ms if alert.is_raised else alert.changed_ms
     return (
         time_text(since),
@@ -250,5 +250,5 @@ def _row(alert: Alert) -> Sequence[str]:
         alert.rule,
         alert.subject,
         alert.text,
-        f"{told}; {ends}" if ends else told,
+        f"{notified}; {ends}" if ends else notified,
     )

@@ -84,8 +84,8 @@ def token(
     made = make_token(secret, by, dashboard.namespace, hours, dashboard.token_hours_max, now_s, scope)
     if as_json:
         until_ms = int((now_s + hours * 3600) * 1000)
-        told = {"token": made, "id": id_of(made), "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}
-        typer.echo(json.dumps(told))
+        answer = {"token": made, "id": id_of(made), "by": by, "namespace": dashboard.namespace, "until_ms": until_ms}
+        typer.echo(json.dumps(answer))
     else:
         typer.echo(f"Id of the token, to revoke it with: {id_of(made)}", err=True)
         typer.echo(made)

@@ -67,28 +67,28 @@ def facts_of(
 
 def member_row(member: Member) -> tuple[str, str, str, str]:
     """Return a member as a table row: name, state, since when, and why with what else is known."""
-    said = [member.reason]
+    parts = [member.reason]
     if len(member.deaths_ms) > 1:
-        said.append(f"{len(member.deaths_ms)} deaths lately")
+        parts.append(f"{len(member.deaths_ms)} deaths lately")
     if member.returns_ms >= TIME_MS_MAX:
-        said.append("does not come back by itself")
+        parts.append("does not come back by itself")
     elif member.returns_ms:
-        said.append(f"may return from {time_text(member.returns_ms)}")
+        parts.append(f"may return from {time_text(member.returns_ms)}")
     if member.facts is not None and member.facts.address:
-        said.append(member.facts.address)
-    return member.broker, str(member.state).replace("_", " "), since_text(member.since_ms), "; ".join(said)
+        parts.append(member.facts.address)
+    return member.broker, str(member.state).replace("_", " "), since_text(member.since_ms), "; ".join(parts)
 
 
 def facts_text(facts: BrokerFacts) -> str:
     """Return the known facts about a broker as text."""
-    links = [f"{told.peer}={told.cost:g}" for told in facts.link_costs[:LINKS_SHOWN]]
+    links = [f"{link.peer}={link.cost:g}" for link in facts.link_costs[:LINKS_SHOWN]]
     more = len(facts.link_costs) - len(links)
-    said = [f"links {', '.join(links)}" + (f" and {more} more" if more else "")] if links else []
-    said += [f"at {facts.position.x:g},{facts.position.y:g}"] if facts.position is not None else []
-    said.append(f"processing {facts.processing_cost:g}")
-    said += [f"load at most {facts.load_max_per_s:g} /s"] if facts.load_max_per_s else []
-    said += [f"{what} {value}" for what, value in (("agent", facts.agent), ("address", facts.address)) if value]
-    return ", ".join(said)
+    parts = [f"links {', '.join(links)}" + (f" and {more} more" if more else "")] if links else []
+    parts += [f"at {facts.position.x:g},{facts.position.y:g}"] if facts.position is not None else []
+    parts.append(f"processing {facts.processing_cost:g}")
+    parts += [f"load at most {facts.load_max_per_s:g} /s"] if facts.load_max_per_s else []
+    parts += [f"{what} {value}" for what, value in (("agent", facts.agent), ("address", facts.address)) if value]
+    return ", ".join(parts)
 
 
 def _peer_cost(text: str) -> PeerCost:

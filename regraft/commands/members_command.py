@@ -129,7 +129,7 @@ def add(
         )
     except FactsError as error:
         raise typer.BadParameter(str(error)) from error
-    strangers = sorted({told.peer for told in facts.link_costs} - known.keys())
+    strangers = sorted({link.peer for link in facts.link_costs} - known.keys())
     if inventory.exists() and strangers:
         raise typer.BadParameter(f"there is no broker {strangers[0]} to link to: see `regraft members list`")
     _order(settings, known, OrderKind.ADD, [broker], reason, by, "{} is to join.", facts)

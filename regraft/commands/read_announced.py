@@ -51,7 +51,7 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
 
 def announced_row(one: Announcement, known: Mapping[str, Member]) -> tuple[str, str, str, str]:
     """Return a broker that asks to join as a table row: name, state, time of the last request, and how to admit it."""
-    said = [f"agent {one.facts.agent}"] if one.facts.agent else []
-    said += [one.facts.address] if one.facts.address else []
-    said.append(way_in(one, known, has_left=one.broker in known))
-    return one.broker, "asks to join", since_text(one.time_ms), "; ".join(said)
+    parts = [f"agent {one.facts.agent}"] if one.facts.agent else []
+    parts += [one.facts.address] if one.facts.address else []
+    parts.append(way_in(one, known, has_left=one.broker in known))
+    return one.broker, "asks to join", since_text(one.time_ms), "; ".join(parts)

@@ -86,8 +86,8 @@ def money_lines(judged: dict[str, Any]) -> list[str]:
     lines, bill, closable = [], judged["bill"], judged["closable"]
     if bill is not None:
         each = "".join(
-            f"; {bill[f'{when}_per_million']:.3g} for a million deliveries{told}"
-            for when, told in (("now", ""), ("first", " at first"))
+            f"; {bill[f'{when}_per_million']:.3g} for a million deliveries{suffix}"
+            for when, suffix in (("now", ""), ("first", " at first"))
             if bill[f"{when}_per_million"] is not None
         )
         lines.append(
@@ -120,8 +120,8 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
         lines.append(f"{len(announced) - MEMBERS_SHOWN} more ask to join: `regraft members list`")
     for repair in fleet.get("repairs", ())[-REPAIRS_SHOWN:]:
         took = (repair["whole_ms"] - repair["dead_since_ms"]) / 1000
-        told = f"repaired after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not repaired yet"
-        lines.append(f"repair {repair['plan']} without {', '.join(repair['lost'])}: {told}")
+        outcome = f"repaired after {took:.1f} s" if repair["whole_ms"] else f"{repair['phase']}, not repaired yet"
+        lines.append(f"repair {repair['plan']} without {', '.join(repair['lost'])}: {outcome}")
     return lines
 
 

@@ -92,8 +92,8 @@ def topics(
     rules = _rules(kafka.namespace, agents, principals or [], agent_principals or []) if acls else []
     created = _create(settings, agents, rules) if create else []
     if as_json:
-        told = {"acls": [asdict(rule) for rule in rules]} if acls else {}
-        typer.echo(json.dumps({"topics": rows, "created": created if create else None, **told}, indent=2))
+        acls_part = {"acls": [asdict(rule) for rule in rules]} if acls else {}
+        typer.echo(json.dumps({"topics": rows, "created": created if create else None, **acls_part}, indent=2))
         return
     _show_topics(rows, Console())
     _show_rules(rules, Console())
@@ -199,8 +199,8 @@ def _by_owner(option: str, what: str, named: list[str], known: tuple[str, ...]) 
     for text in named:
         owner, _, name = text.partition("=")
         if owner not in known or not name:
-            told = f"with one of {', '.join(known)}" if known else "and the inventory names none"
-            raise typer.BadParameter(f"{option} is {text!r}: {what}=NAME, {told}")
+            hint = f"with one of {', '.join(known)}" if known else "and the inventory names none"
+            raise typer.BadParameter(f"{option} is {text!r}: {what}=NAME, {hint}")
         given[owner] = (*given.get(owner, ()), name)
     return given
 

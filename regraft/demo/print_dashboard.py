@@ -17,9 +17,11 @@ TOKEN_HOURS = 1.0
 def print_dashboard(settings: Settings, console: Console) -> None:
     """Print where the dashboard is, and a token that lasts for the demo."""
     lines = [f"Dashboard: {dashboard_address(settings)}"]
-    secret, told = read_secret(settings.dashboard), settings.dashboard
+    secret, dashboard = read_secret(settings.dashboard), settings.dashboard
     if secret is not None:
-        token = make_token(secret, getpass.getuser(), told.namespace, TOKEN_HOURS, told.token_hours_max, time.time())
+        token = make_token(
+            secret, getpass.getuser(), dashboard.namespace, TOKEN_HOURS, dashboard.token_hours_max, time.time()
+        )
         lines.append(f"Token to give orders with, for {TOKEN_HOURS:g} h: {token}")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -211,10 +211,10 @@ class _DemoRun:
         self._kind = kind_of(inventory, settings.controller)
         self._supervisor = supervisor
         self._events = events
-        self._events_told = len(events)
+        self._events_shown = len(events)
         self._observer = RunObserver(settings.run.directory)
-        self._shift_told = False
-        self._outages_told = 0
+        self._is_shift_shown = False
+        self._outages_shown = 0
         self._expects_shift = scenario_of(settings.demo.scenario).has_shift
         self._use: dict[str, ServiceUse] = {}
         self._given_up: dict[str, str] = {}  # By service that has ended for good, how.
@@ -241,9 +241,9 @@ class _DemoRun:
         self._stop(STREAMING)
         self._show(screen, "collecting")
         self._measure()
-        kafka, told, stored = self._settings.kafka, self._settings.controller, StoredRun()
+        kafka, controller, stored = self._settings.kafka, self._settings.controller, StoredRun()
         if KAFKA not in self._given_up:
-            stored = read_stored_run(kafka.access, kafka.namespace, self._kind, told.assembly, told.links)
+            stored = read_stored_run(kafka.access, kafka.namespace, self._kind, controller.assembly, controller.links)
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
@@ -293,15 +293,15 @@ class _DemoRun:
     def _show(self, screen: RunScreen, stage: str) -> None:
         for event in self._observer.refresh():
             screen.report(event.text, max(event.time_ms / 1000 - self._started_s, 0.0))
-        if not self._shift_told and self._observer.regime_change_ms is not None:
-            self._shift_told = True
+        if not self._is_shift_shown and self._observer.regime_change_ms is not None:
+            self._is_shift_shown = True
             screen.report("the interests shift", self._observer.regime_change_ms / 1000 - self._started_s)
-        for time_ms, text in self._observer.outage_notes[self._outages_told :]:
+        for time_ms, text in self._observer.outage_notes[self._outages_shown :]:
             screen.report(str(text), max(int(str(time_ms)) / 1000 - self._started_s, 0.0))
-            self._outages_told += 1
-        while self._events_told < len(self._events):
-            self._report_service(self._events[self._events_told], screen)
-            self._events_told += 1
+            self._outages_shown += 1
+        while self._events_shown < len(self._events):
+            self._report_service(self._events[self._events_shown], screen)
+            self._events_shown += 1
         self._measure()
         screen.show(self._observer.frame(stage, self._elapsed_s, self._running_s, tuple(self._use.values())))
 

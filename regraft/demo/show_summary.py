@@ -64,12 +64,12 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _faults(summary: Mapping[str, Any]) -> str:
-    told = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
+    counts = " / ".join(f"{summary[name]:,}" for name in ("lost", "repeated", "out_of_order"))
     excused = {
         "lost on a path through a broker that died": summary["lost_to_deaths"],
         "out of order came around congestion": summary["out_of_order_on_detours"],
     }
-    return ", ".join([told, *(f"{count:,} {text}" for text, count in excused.items() if count)])
+    return ", ".join([counts, *(f"{count:,} {text}" for text, count in excused.items() if count)])
 
 
 def _saving(before: float | None, after: float | None, share: float | None) -> str:

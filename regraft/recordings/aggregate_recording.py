@@ -128,8 +128,8 @@ def _tasks(
     spans = list(pairwise(cuts))
     tasks = []
     for number, (start_ms, stop_ms) in enumerate(spans):
-        told_from_ms = -(1 << 62) if number == 0 else start_ms
-        told_end_ms = 1 << 62 if number == len(spans) - 1 else stop_ms
+        kept_from_ms = -(1 << 62) if number == 0 else start_ms
+        kept_end_ms = 1 << 62 if number == len(spans) - 1 else stop_ms
         tasks.append(
             SpanTask(
                 str(recording.path),
@@ -137,14 +137,14 @@ def _tasks(
                 number,
                 start_ms,
                 stop_ms,
-                told_from_ms,
-                told_end_ms,
+                kept_from_ms,
+                kept_end_ms,
                 window_ms,
                 lag_ms,
                 lead_ms,
                 bounds.future_ms_max,
                 bounds.past_ms_max,
-                sum(told_from_ms <= block.span.first_ms < told_end_ms for block in recording.blocks()),
+                sum(kept_from_ms <= block.span.first_ms < kept_end_ms for block in recording.blocks()),
                 recording.bounds,
             )
         )

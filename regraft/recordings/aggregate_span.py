@@ -46,7 +46,7 @@ from regraft.streaming.unpack_cells import with_cells
 
 READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
 WANTED = frozenset({*READ, "probes", "clients"})
-TOLD_TOPICS = (CLIENTS.suffix, PLANS.suffix)
+KEPT_TOPICS = (CLIENTS.suffix, PLANS.suffix)
 KINDS_KEPT = ("delivery", "rtt", "churn")
 
 
@@ -68,7 +68,7 @@ class SpanTask(msgspec.Struct, frozen=True):
     """Windows that start from ``first_ms`` on and before ``end_ms``, and the records in blocks of their time.
 
     Blocks are looked for from ``lead_ms`` before to ``lag_ms`` after, as Kafka's time is not the brokers'.
-    ``told_from_ms``, ``told_end_ms`` bound the block times from which clients and plans are kept.
+    ``kept_from_ms``, ``kept_end_ms`` bound the block times from which clients and plans are kept.
     """
 
     recording: str
@@ -76,8 +76,8 @@ class SpanTask(msgspec.Struct, frozen=True):
     number: int
     first_ms: int
     end_ms: int
-    told_from_ms: int
-    told_end_ms: int
+    kept_from_ms: int
+    kept_end_ms: int
     window_ms: int
     lag_ms: int
     lead_ms: int
@@ -115,7 +115,7 @@ def _added_brokers(recording: Recording) -> frozenset[str]:
     return frozenset(member.broker for member in added_members(recording))
 
 
-class _Told:
+class _Kept:
     """The clients and plans in the blocks of one span."""
 
     def __init__(self) -> None:
@@ -171,16 +171,16 @@ class _Telemetry:
 
 def aggregate_span(task: SpanTask, report_work: ReportWork) -> SpanResult:
     """Write the windows of a span, and the records of clients and plans of its time."""
-    telemetry, told = _Telemetry(task), _Told()
+    telemetry, kept = _Telemetry(task), _Kept()
     warnings: list[str] = []
     first_ms, end_ms = task.first_ms - task.lead_ms, task.end_ms + task.window_ms + task.lag_ms
     group: _BlockGroup | None = None
     for block in opened_recording(task.recording, task.bounds).blocks():
-        is_mine = task.told_from_ms <= block.span.first_ms < task.told_end_ms
+        is_mine = task.kept_from_ms <= block.span.first_ms < task.kept_end_ms
         is_counted = block.span.telemetry > 0 and block.span.last_ms >= first_ms and block.span.first_ms < end_ms
         if is_counted or (is_mine and block.count > block.span.telemetry):
             ids = tuple(None if schema is None else schema.schema_id for schema in block.schemas)
-            new = _BlockGroup(telemetry if is_counted else None, told if is_mine else None, ids)
+            new = _BlockGroup(telemetry if is_counted else None, kept if is_mine else None, ids)
             if group is None or not group.is_like(new):
                 warnings += [] if group is None else group.take()
                 group = new
@@ -190,8 +190,8 @@ def aggregate_span(task: SpanTask, report_work: ReportWork) -> SpanResult:
     warnings += [] if group is None else group.take()
     folder = Path(task.folder)
     encoder = msgspec.msgpack.Encoder()
-    (folder / f"clients-{task.number}").write_bytes(encoder.encode(told.changes))
-    (folder / f"plans-{task.number}").write_bytes(encoder.encode(told.plans))
+    (folder / f"clients-{task.number}").write_bytes(encoder.encode(kept.changes))
+    (folder / f"plans-{task.number}").write_bytes(encoder.encode(kept.plans))
     parts = [each for each in telemetry.parts if len(each.parts)]
     windows = close_windows(merge_parts(WindowParts.joined(parts)), task.window_ms) if parts else []
     with (folder / f"windows-{task.number}").open("wb") as file:
@@ -204,7 +204,7 @@ def aggregate_span(task: SpanTask, report_work: ReportWork) -> SpanResult:
         telemetry.refused,
         telemetry.lag_ms,
         telemetry.lead_ms,
-        (*warnings, *told.faults),
+        (*warnings, *kept.faults),
     )
 
 
@@ -220,14 +220,14 @@ class _BlockGroup:
     They are of one file's schemas and for the same readers. ``add`` and ``take`` return warnings.
     """
 
-    def __init__(self, telemetry: _Telemetry | None, told: _Told | None, ids: tuple[int | None, ...]) -> None:
-        self._telemetry, self._told, self._ids = telemetry, told, ids
+    def __init__(self, telemetry: _Telemetry | None, kept: _Kept | None, ids: tuple[int | None, ...]) -> None:
+        self._telemetry, self._kept, self._ids = telemetry, kept, ids
         self._blocks: list[tuple[RecordingBlock, bytes]] = []
         self._size = 0
 
     def is_like(self, other: _BlockGroup) -> bool:
         """Return True if blocks of the other group could be in this one."""
-        return (self._telemetry, self._told, self._ids) == (other._telemetry, other._told, other._ids)
+        return (self._telemetry, self._kept, self._ids) == (other._telemetry, other._kept, other._ids)
 
     def add(self, block: RecordingBlock) -> list[str]:
         """Take a block, and read the pending ones if they are many."""
@@ -267,12 +267,12 @@ class _BlockGroup:
             self._telemetry.add(raw, starts, sizes, found.time_ms[is_newest])
             if not is_newest.all():
                 self._take_older(raw, found, np.flatnonzero(~is_newest))
-        if self._told is not None:
+        if self._kept is not None:
             for record in found.others:
-                if record.topic in TOLD_TOPICS:
+                if record.topic in KEPT_TOPICS:
                     body = raw[record.start : record.start + record.size]
                     value = None if record.branch == NULL_BRANCH else _framed(body, self._ids, record.branch)
-                    self._told.add(record.topic, record.time_ms, record.key, value)
+                    self._kept.add(record.topic, record.time_ms, record.key, value)
 
     @property
     def _has_newest(self) -> bool:

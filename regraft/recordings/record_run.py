@@ -99,21 +99,21 @@ def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
     return RecordedRun(
         namespace=settings.kafka.namespace,
         topics=tuple(topic.suffix for topic in topics),
-        settings=_told_settings(settings),
+        settings=_run_settings(settings),
         inventory=replace(inventory, agent_of={}).to_json(),  # Its topics hold what all agents said.
         version=regraft.__version__,
         commit=find_commit(Path(__file__).parent) or "unknown",
     )
 
 
-def _told_settings(settings: Settings) -> dict[str, Any]:
+def _run_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings of the run: those in its directory, else those given to the recorder."""
     file = settings.run.directory / SETTINGS_FILE
     try:
-        told = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        told = settings.to_record()
-    return {name: told[name] for name in RECORDED_SECTIONS if name in told}
+        found = settings.to_record()
+    return {name: found[name] for name in RECORDED_SECTIONS if name in found}
 
 
 def _outcome(counts: RecordingCounts, recorder: TopicRecorder, out: Path, seconds: float, full: str) -> dict[str, Any]:

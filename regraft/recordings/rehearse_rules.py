@@ -87,10 +87,10 @@ def rehearse_rules(
     recording: Recording,
     rules: RuleBook,
     settings: RehearsalSettings,
-    tell_done: Callable[[int], None] = lambda done: None,
+    report_done: Callable[[int], None] = lambda done: None,
 ) -> Rehearsal:
-    """Return what the rules find in a recording; ``tell_done`` is called with the number of messages read."""
-    return _Rehearser(recording, rules, settings).run(tell_done)
+    """Return what the rules find in a recording; ``report_done`` is called with the number of messages read."""
+    return _Rehearser(recording, rules, settings).run(report_done)
 
 
 class _Rehearser:
@@ -106,13 +106,13 @@ class _Rehearser:
         self._messages = self._undecodable = 0
         self._changes: list[RehearsedChange] = []
 
-    def run(self, tell_done: Callable[[int], None]) -> Rehearsal:
+    def run(self, report_done: Callable[[int], None]) -> Rehearsal:
         """Take the whole recording."""
         wanted = set(TYPES) - {STATE.suffix, WINDOWS.suffix} | {TELEMETRY.suffix} if self._is_aggregated else set(TYPES)
         for message in self._recording.messages(wanted):
             self._messages += 1
             if self._messages % 1_000 == 0:
-                tell_done(self._messages)
+                report_done(self._messages)
             self._take(message)
         if self._engine is not None and self._is_aggregated:
             for window in self._aggregator.finish():

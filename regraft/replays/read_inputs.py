@@ -32,7 +32,7 @@ from regraft.settings.settings_model import SettingsModel
 TAKEN_SECTIONS = ("streaming", "controller")
 # Settings of the recorded machine, which do not affect decisions.
 LEFT_OUT = ("metrics_port", "metrics_host", "telemetry_topic", "status_file")
-TOLD_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS, MEMBERS)
+INPUT_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS, MEMBERS)
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -47,10 +47,10 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
     tables: dict[str, dict[str, Any]] = {}
     unknown: list[str] = []
     if file is None:
-        told = with_new_names(recording.info.settings)
+        recorded = with_new_names(recording.info.settings)
         for section in TAKEN_SECTIONS:
-            tables[section] = _known(told.get(section, {}), section_models()[section], section, unknown)
-        planners = told.get("planners", {})
+            tables[section] = _known(recorded.get(section, {}), section_models()[section], section, unknown)
+        planners = recorded.get("planners", {})
         models = planner_models(planners)
         for name, values in planners.items():
             if name in models:
@@ -58,16 +58,16 @@ def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> 
             else:
                 unknown.append(f"planners.{name}")
         for name in ("seed",):
-            if name in told.get("run", {}):
-                tables.setdefault("run", {})[name] = told["run"][name]
+            if name in recorded.get("run", {}):
+                tables.setdefault("run", {})[name] = recorded["run"][name]
     for section, values in flags.items():
         tables[section] = _merged(tables.get(section, {}), values)
     return load_settings(tables, file), unknown
 
 
-def _known(told: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
+def _known(recorded: Mapping[str, Any], model: type[SettingsModel], path: str, unknown: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, value in told.items():
+    for name, value in recorded.items():
         field = model.model_fields.get(name)
         if name in LEFT_OUT:
             continue
@@ -102,7 +102,7 @@ def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | N
     span_ms = recording.telemetry_span_ms
     begin_ms = from_ms if from_ms is not None else (span_ms[0] if span_ms else 0)
     reader = _InputReader(begin_ms)
-    for message in recording.messages([topic.suffix for topic in TOLD_TOPICS], None, to_ms):
+    for message in recording.messages([topic.suffix for topic in INPUT_TOPICS], None, to_ms):
         reader.take(message)
     if reader.faults:
         log.warning("records_skipped", **reader.faults)

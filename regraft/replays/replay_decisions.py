@@ -109,16 +109,16 @@ def plans_json(plans: Iterable[Plan]) -> bytes:
 
     Costs have COST_DECIMALS decimals: the last bits of a sum depend on the processor that adds it up.
     """
-    told = _rounded(msgspec.to_builtins(list(plans)))
-    return msgspec.json.format(msgspec.json.encode(told, order="sorted"), indent=2) + b"\n"
+    plain = _rounded(msgspec.to_builtins(list(plans)))
+    return msgspec.json.format(msgspec.json.encode(plain, order="sorted"), indent=2) + b"\n"
 
 
-def _rounded(told: Any) -> Any:
-    if isinstance(told, float):
-        return round(told, COST_DECIMALS) + 0.0  # No zero is negative.
-    if isinstance(told, dict):
-        return {name: _rounded(each) for name, each in told.items()}
-    return [_rounded(each) for each in told] if isinstance(told, list | tuple) else told
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, COST_DECIMALS) + 0.0  # No zero is negative.
+    if isinstance(value, dict):
+        return {name: _rounded(each) for name, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def is_same_decision(plan: Plan, other: Plan) -> bool:

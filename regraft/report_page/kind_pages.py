@@ -103,11 +103,11 @@ def _bill_part(record: RunRecord) -> str:
     ]
     each = [number_text(bill.per_million or 0.0, 4) for bill in record.bills]
     rows.append(("a million deliveries", each[0], each[1]))
-    told = (
+    intro = (
         f"<p>What traffic like that of a few windows comes to in {before.currency}, by the inventory's prices: before "
         "the first plan and at the end. Delays are not part of it.</p>"
     )
-    return told + html_table(("bill", "before", "after"), rows, text=1)
+    return intro + html_table(("bill", "before", "after"), rows, text=1)
 
 
 def _move_part(record: RunRecord) -> str:
@@ -167,7 +167,9 @@ def _burst_part(record: RunRecord) -> str:
         ("delay of what was published in bursts, p95, ms", bursts.static.delay_ms_p95, bursts.dynamic.delay_ms_p95),
         ("from a burst's end to its last delivery, s", bursts.static.drain_s, bursts.dynamic.drain_s),
     ]
-    told = [(name, *("none" if value is None else number_text(value, 1) for value in values)) for name, *values in rows]
+    cells = [
+        (name, *("none" if value is None else number_text(value, 1) for value in values)) for name, *values in rows
+    ]
     answered = bursts.answered_by(record.plans)
     return (
         f"<p>Of {len(bursts.begun_ms)} bursts {answered} lasted so long that a plan moved publishers off congested "
@@ -175,7 +177,7 @@ def _burst_part(record: RunRecord) -> str:
         f"<p>Brokers left {number_text(bursts.diverted)} clusters to another broker than static routing has for them, "
         f"as links were congested; {number_text(record.ledger.out_of_order)} deliveries came behind a later "
         "notification of their publisher.</p>"
-        + html_table(("bursts", "static routing", "with detours"), told, text=1)
+        + html_table(("bursts", "static routing", "with detours"), cells, text=1)
         + _move_part(record)
     )
 

@@ -47,8 +47,8 @@ def reproduce_octopia(options: OctopiaOptions, console: Console) -> list[tuple[s
     with show_progress("octopia", sum(task.work_count for task in tasks), console) as advance:
         results = run_tasks(tasks, run_task, TaskResult, parts, advance, "runs")
     figures = draw_figures(results)
-    told = {"quotes": Path(quotes).name or SHIPPED, "delays": Path(delays).name or SHIPPED}
-    run = run_facts({"size": size.name, **asdict(size), **told}, options.seed)
+    inputs = {"quotes": Path(quotes).name or SHIPPED, "delays": Path(delays).name or SHIPPED}
+    run = run_facts({"size": size.name, **asdict(size), **inputs}, options.seed)
     write_results(options, run, figures, {}, claims_document(run, figures))
     measured = Measured(figures)
     return [(claim.text, claim.judged(measured)) for claim in (*PAPER_CLAIMS, *OUR_CLAIMS)]

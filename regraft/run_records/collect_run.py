@@ -69,16 +69,16 @@ def read_stored_run(
     """Read the topics of a run whole; each reading is bounded to 60 s. Raises UnreadableTopicError, RegistryError."""
     inventory = kind.inventory
     use_registry(namespace=namespace)
-    told = list(read_whole(kafka, namespace, {PLANS: Plan, EVENTS: AdaptationEvent}, READ_S_MAX))
+    records = list(read_whole(kafka, namespace, {PLANS: Plan, EVENTS: AdaptationEvent}, READ_S_MAX))
     state = read_whole(kafka, namespace, {STATE: StateRow, WINDOWS: WindowClosed}, READ_S_MAX)
     windows = assemble_windows(state, inventory, limits)
-    newest = {record.plan: record for record in told if isinstance(record, Plan)}
+    newest = {record.plan: record for record in records if isinstance(record, Plan)}
     plans = tuple(sorted(newest.values(), key=lambda plan: plan.epoch_to))
     configurations = configurations_of(plans, inventory)
     if kind.NEEDS_REGISTER:
         changes = read_client_changes(kafka, namespace, READ_S_MAX)
         windows = with_register(windows, kind, changes, configurations, 1 - limits.completeness_share_min)
-    events = tuple(record for record in told if isinstance(record, AdaptationEvent))
+    events = tuple(record for record in records if isinstance(record, AdaptationEvent))
     telemetry_records = count_records(kafka, inventory.broker_topics(namespace).names(TELEMETRY))
     return StoredRun(windows, plans, events, telemetry_records, configurations, fleets_of(windows, inventory, links))
 
@@ -259,5 +259,5 @@ def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:
 
 def plan_outcomes(events: Sequence[AdaptationEvent]) -> dict[str, str]:
     """Return the final verdict on each plan's gain."""
-    telling = (EventKind.PLAN_COMPLETED, EventKind.GAIN_MISSED, EventKind.PLAN_ABORTED)
-    return {event.plan: event.text for event in events if event.kind in telling and event.plan}
+    final = (EventKind.PLAN_COMPLETED, EventKind.GAIN_MISSED, EventKind.PLAN_ABORTED)
+    return {event.plan: event.text for event in events if event.kind in final and event.plan}

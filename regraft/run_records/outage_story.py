@@ -67,9 +67,9 @@ def outage_story(
     """
     noted = [StoryLine(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
     kept = list(events)
-    told = [StoryLine(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS]
+    lines = [StoryLine(event.time_ms, CONTROLLER, event.text) for event in kept if event.kind.value in MEMBER_EVENTS]
     of_members = [plan for plan in plans if _planner_of(plan) in MEMBER_PLANNERS]
-    told += [
+    lines += [
         StoryLine(entry.time_ms, CONTROLLER, f"{plan.plan} ({_planner_of(plan)}): {entry.phase}")
         for plan in of_members
         for entry in plan.history
@@ -77,7 +77,7 @@ def outage_story(
     down = [line for line in noted if line.text.endswith(DOWN_WORDS)]
     took = [_repair_ms(plan, down) for plan in of_members if plan.brokers_lost]
     return OutageStory(
-        tuple(sorted(noted + told, key=lambda line: line.time_ms)) if noted else (),
+        tuple(sorted(noted + lines, key=lambda line: line.time_ms)) if noted else (),
         sum(line.text.endswith(DEATH_WORD) for line in noted),
         tuple(one for one in took if one is not None),
         traffic_at_risk_per_s_max,

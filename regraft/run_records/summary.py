@@ -113,14 +113,14 @@ def _bill_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any
     if record.inventory.prices is None:
         return {}
     before, after = record.bills or (None, None)
-    told = {"before": before, "after": after}
+    bills = {"before": before, "after": after}
     return {
         "is_charged": True,
         "bill_currency": record.inventory.prices.currency,
-        **{f"bill_{when}_per_month": _rounded(bill.per_month if bill else None) for when, bill in told.items()},
-        **{f"bill_{when}_links": _rounded(bill.links_per_month if bill else None) for when, bill in told.items()},
-        **{f"bill_{when}_access": _rounded(bill.access_per_month if bill else None) for when, bill in told.items()},
-        **{f"bill_{when}_per_million": _rounded(bill.per_million if bill else None, 5) for when, bill in told.items()},
+        **{f"bill_{when}_per_month": _rounded(bill.per_month if bill else None) for when, bill in bills.items()},
+        **{f"bill_{when}_links": _rounded(bill.links_per_month if bill else None) for when, bill in bills.items()},
+        **{f"bill_{when}_access": _rounded(bill.access_per_month if bill else None) for when, bill in bills.items()},
+        **{f"bill_{when}_per_million": _rounded(bill.per_million if bill else None, 5) for when, bill in bills.items()},
         "brokers_emptied": len({move.home_from for plan in completed for move in plan.subscribers_moved}),
     }
 

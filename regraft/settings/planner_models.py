@@ -47,11 +47,11 @@ def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[
             faults.append(f"{SECTION}.{name}: planner {error}")
     found = {}
     for name, model in models.items():
-        told = given.get(name, {})
-        if not isinstance(told, Mapping):
-            faults.append(f"{SECTION}.{name} is {told!r}: write a table, as in [{SECTION}.{name}]")
-            told = {}
-        found[name] = model.model_validate(dict(told))
+        values = given.get(name, {})
+        if not isinstance(values, Mapping):
+            faults.append(f"{SECTION}.{name} is {values!r}: write a table, as in [{SECTION}.{name}]")
+            values = {}
+        found[name] = model.model_validate(dict(values))
     return found
 
 

@@ -32,10 +32,10 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
     suit the overlay.
     """
     defaults = {name: model().model_dump() for name, model in section_models().items()}
-    told = with_new_names(info.settings)
-    models = planner_models(told.get("planners", {}))
+    tables = with_new_names(info.settings)
+    models = planner_models(tables.get("planners", {}))
     defaults["planners"] = {name: model().model_dump() for name, model in models.items()}
-    recorded = {name: _known(told[name], defaults[name]) for name in SECTIONS if name in told}
+    recorded = {name: _known(tables[name], defaults[name]) for name in SECTIONS if name in tables}
     ours = {"planner": planners[0], "shadow_planners": list(planners[1:]), "dry_run": False}
     merged = _merged(_merged(recorded, flags), {"controller": ours})
     settings = load_settings(merged)

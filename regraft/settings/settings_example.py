@@ -48,15 +48,15 @@ def servers_text(settings: Settings) -> str:
 def _table(path: str, model: SettingsModel) -> str:
     lines = [*_comment(_first_paragraph(type(model))), f"[{path}]"]
     nested: list[str] = []
-    told: list[str] = []  # Adjacent settings share one comment.
+    shown: list[str] = []  # Adjacent settings share one comment.
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if isinstance(value, SettingsModel):
             nested.append(_table(f"{path}.{name}", value))
             continue
         comment = _comment(field.description or "")
-        lines += [*(comment if comment != told else []), f"{name} = {toml_text(value)}"]
-        told = comment
+        lines += [*(comment if comment != shown else []), f"{name} = {toml_text(value)}"]
+        shown = comment
     return "\n".join(["\n".join(lines) + "\n", *nested])
 
 

@@ -59,8 +59,10 @@ class SettingsModel(BaseModel):
             return handler(given)
         except ValidationError as error:
             wrong = {str(entry["loc"][0]) for entry in error.errors() if entry["loc"]}
-            told = {str(entry["loc"][0]): _sentence(cls, entry) for entry in reversed(error.errors()) if entry["loc"]}
-            faults += [told[name] for name in sorted(told)]
+            sentences = {
+                str(entry["loc"][0]): _sentence(cls, entry) for entry in reversed(error.errors()) if entry["loc"]
+            }
+            faults += [sentences[name] for name in sorted(sentences)]
             return handler({name: value for name, value in given.items() if name not in wrong})
 
 

@@ -247,9 +247,9 @@ def _window(view: LiveView, now_ms: int) -> dict[str, Any] | None:
 def _bill(view: LiveView) -> dict[str, Any] | None:
     if view.bill is None or view.bill_first is None:
         return None
-    told = {"now": view.bill, "first": view.bill_first}
-    found: dict[str, Any] = {f"{when}_per_month": bill.per_month for when, bill in told.items()}
-    found |= {f"{when}_per_million": bill.per_million for when, bill in told.items()}
+    bills = {"now": view.bill, "first": view.bill_first}
+    found: dict[str, Any] = {f"{when}_per_month": bill.per_month for when, bill in bills.items()}
+    found |= {f"{when}_per_million": bill.per_million for when, bill in bills.items()}
     parts = {"links_per_month": view.bill.links_per_month, "access_per_month": view.bill.access_per_month}
     return {"currency": view.bill.currency, **found, **parts}
 

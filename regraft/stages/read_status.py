@@ -67,8 +67,8 @@ def _from_files(directory: Path, services: dict[str, ServiceState], alerts: Docu
         reasons.append(f"{file.name} cannot be read: {error}")
     if view is not None:
         services = {CONTROLLER: ServiceState(_age_s(file)), **services}
-    told = f" ({'; '.join(reasons)})" if reasons else ""
-    return FoundStatus(f"the status files in {directory}{told}", services, view, alerts)
+    detail = f" ({'; '.join(reasons)})" if reasons else ""
+    return FoundStatus(f"the status files in {directory}{detail}", services, view, alerts)
 
 
 def _read_file(file: Path) -> ServiceState | None:

@@ -39,9 +39,9 @@ class RestartReporter:
             self._codes[event.service] = event.exit_code
         if event.kind is not ServiceEventKind.RESTARTED:
             return
-        told = restart_event(event, self._codes.pop(event.service, None))
+        restart = restart_event(event, self._codes.pop(event.service, None))
         try:
-            self._producer.produce(self._topic, encode(told), told.subject.encode(), on_delivery=_log_lost)
+            self._producer.produce(self._topic, encode(restart), restart.subject.encode(), on_delivery=_log_lost)
             self._producer.poll(0)
         except (BufferError, KafkaException) as error:
             log.warning("restart_not_reported", service=event.service, reason=str(error))

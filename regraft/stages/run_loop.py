@@ -107,8 +107,8 @@ def prepare_orders(orders: OrderSettings) -> str:
 def dashboard_address(settings: Settings) -> str:
     """Return where a browser finds the dashboard once it runs; with port 0 its status names the free one."""
     dashboard = settings.dashboard
-    told = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
-    return str(told.get("url") or f"{dashboard.scheme}://{dashboard.host}:{dashboard.port}/")
+    status = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
+    return str(status.get("url") or f"{dashboard.scheme}://{dashboard.host}:{dashboard.port}/")
 
 
 def require_kafka(kafka: KafkaAccess) -> None:

@@ -68,7 +68,7 @@ class VirtualLoop:
         self.ports.clients.connected = self.virtual.clients.connected.values
         self._tap = tap
         self._registered: dict[str, Client] = {}
-        self._plans_told = 0
+        self._plans_reported = 0
         self.loop = self.new_loop()
 
     def new_loop(self) -> ControlLoop:
@@ -106,9 +106,9 @@ class VirtualLoop:
         if (asked := self.ports.plans.sample) is not None:
             self.virtual.overlay.cells.sampling = self.virtual.settings.sampling.at_most(asked.power)
         if self._tap is not None:
-            for plan in self.ports.plans.versions[self._plans_told :]:
+            for plan in self.ports.plans.versions[self._plans_reported :]:
                 self._tap.on_plan(plan, int(self.virtual.now_ms))
-            self._plans_told = len(self.ports.plans.versions)
+            self._plans_reported = len(self.ports.plans.versions)
 
     def finish(self) -> bool:
         """Let the plans so far finish with traffic still flowing; return True if they did within 5 minutes.
@@ -146,13 +146,13 @@ class VirtualLoop:
             return
         connected = self.virtual.clients.connected
         for name in sorted(self._registered.keys() - connected.keys()):
-            self._tell_client(name, None, is_tree)
+            self._register_client(name, None, is_tree)
         for name, client in connected.items():
             if self._registered.get(name) is not client:
-                self._tell_client(name, client, is_tree)
+                self._register_client(name, client, is_tree)
         self._registered = dict(connected)
 
-    def _tell_client(self, name: str, client: Client | None, is_tree: bool) -> None:
+    def _register_client(self, name: str, client: Client | None, is_tree: bool) -> None:
         if self._tap is not None:
             self._tap.on_client(name, client, int(self.virtual.now_ms))
         if is_tree:
