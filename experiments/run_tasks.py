@@ -27,7 +27,7 @@ PACKAGES = ("experiments", "overlay", "controller", "producers", "streaming", "s
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 POLL_S = 0.3
 
-TellDone = Callable[[str, int], None]
+ReportDone = Callable[[str, int], None]
 ReportWork = Callable[[int], None]
 
 
@@ -54,7 +54,7 @@ def run_tasks(
     run_task: Callable[[TaskT, ReportWork], ResultT],
     result_type: type[ResultT],
     parts: Path | None,
-    advance: TellDone = lambda what, done: None,
+    advance: ReportDone = lambda what, done: None,
     noun: str = "networks",
 ) -> list[ResultT]:
     """Return the results of tasks, one process for each core, each with one thread.

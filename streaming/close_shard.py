@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.streaming.close_windows import ShardSummary, shard_windows
-from regraft.streaming.decide_closing import Closing, HeardRows
+from regraft.streaming.decide_closing import Closing, RowTimes
 from regraft.streaming.encode_rows import Message, encode_shard
 from regraft.streaming.merge_parts import merge_parts
 from regraft.streaming.open_windows import ShardRows, ShardState, take_rows
@@ -150,11 +150,11 @@ def _rows(frames: list[Any]) -> ShardRows:
         return np.concatenate([frame[name].to_numpy(dtype=np.int64) for frame in frames])
 
     brokers = pa.array([name for frame in frames for name in frame["broker"]], type=pa.string())
-    heard = HeardRows(
+    times = RowTimes(
         brokers.dictionary_encode(),
         longs("reached_ms"),
         longs("kafka_ms"),
         longs("window_start_ms"),
         np.concatenate([frame["is_told"].to_numpy(dtype=np.bool_) for frame in frames]),
     )
-    return ShardRows(heard, [part for frame in frames for part in frame["part"]])
+    return ShardRows(times, [part for frame in frames for part in frame["part"]])

@@ -68,32 +68,32 @@ class Closing(Struct, frozen=True):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class HeardRows:
+class RowTimes:
     """Of each row of ``read_telemetry.telemetry_rows`` what closing asks, by columns; broker is dictionary-encoded."""
 
     broker: pa.DictionaryArray
     reached_ms: Longs
     kafka_ms: Longs
     window_start_ms: Longs
-    is_told: NDArray[np.bool_]
+    has_cells: NDArray[np.bool_]
 
-    def timed(self) -> "HeardRows":
+    def timed(self) -> "RowTimes":
         """Return the rows whose clock is not too far off."""
         kept = self.reached_ms != NEVER_MS
         if kept.all():
             return self
-        columns = (self.reached_ms, self.kafka_ms, self.window_start_ms, self.is_told)
-        return HeardRows(self.broker.filter(pa.array(kept)), *(column[kept] for column in columns))
+        columns = (self.reached_ms, self.kafka_ms, self.window_start_ms, self.has_cells)
+        return RowTimes(self.broker.filter(pa.array(kept)), *(column[kept] for column in columns))
 
 
-def moved_on(closing: Closing, heard: HeardRows, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Closing:
+def moved_on(closing: Closing, rows: RowTimes, window_ms: int, grace_ms: int, *, waits_for_all: bool) -> Closing:
     """Return how far closing is with these rows.
 
     Who is silent is waited for until the grace is over, since Kafka took the first record from beyond the window; where
     Kafka's time says nothing, by the latest time of any broker. With ``waits_for_all`` a window that all awaited
     brokers have gone past is closed before.
     """
-    timed = heard.timed()
+    timed = rows.timed()
     if not timed.reached_ms.size:
         return closing
     latest_ms = max(closing.latest_ms, int(timed.reached_ms.max()))
@@ -122,7 +122,7 @@ def _misses(known: dict[str, int], reached_ms: dict[str, int], closed_ms: int) -
     return {broker: min(known.get(broker, 0) + 1, MISSES_MAX) for broker in behind}
 
 
-def _reached(known_ms: dict[str, int], timed: HeardRows, earliest_ms: int) -> dict[str, int]:
+def _reached(known_ms: dict[str, int], timed: RowTimes, earliest_ms: int) -> dict[str, int]:
     """Return how far each broker is, with those that are heard now and without those that are before a time."""
     names = timed.broker.dictionary.to_pylist()
     newest_ms = np.full(len(names), NEVER_MS, dtype=np.int64)
@@ -132,7 +132,7 @@ def _reached(known_ms: dict[str, int], timed: HeardRows, earliest_ms: int) -> di
     return {broker: time_ms for broker, time_ms in found.items() if not 0 < time_ms < earliest_ms}
 
 
-def _passed(closing: Closing, timed: HeardRows, window_ms: int) -> dict[int, int]:
+def _passed(closing: Closing, timed: RowTimes, window_ms: int) -> dict[int, int]:
     """Return when Kafka took the first record from beyond the end of each window that is open or was before."""
     found = dict(closing.passed_ms)
     order = np.argsort(timed.reached_ms, kind="stable")
@@ -147,10 +147,10 @@ def _passed(closing: Closing, timed: HeardRows, window_ms: int) -> dict[int, int
     return found
 
 
-def _settled(known_ms: dict[int, int], timed: HeardRows, window_ms: int, grace_ms: int) -> dict[int, int]:
+def _settled(known_ms: dict[int, int], timed: RowTimes, window_ms: int, grace_ms: int) -> dict[int, int]:
     """Return how long the newest windows with deliveries took to settle, at most the grace."""
-    end_ms = timed.window_start_ms[timed.is_told] + window_ms
-    took_ms = np.clip(timed.reached_ms[timed.is_told] - end_ms, 0, grace_ms)
+    end_ms = timed.window_start_ms[timed.has_cells] + window_ms
+    took_ms = np.clip(timed.reached_ms[timed.has_cells] - end_ms, 0, grace_ms)
     found = dict(known_ms)
     for window_end_ms in np.unique(end_ms).tolist():
         longest_ms = int(took_ms[end_ms == window_end_ms].max())

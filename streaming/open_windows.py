@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
-from regraft.streaming.decide_closing import Closing, HeardRows, moved_on
+from regraft.streaming.decide_closing import Closing, RowTimes, moved_on
 from regraft.streaming.decode_columns import decode_columns
 from regraft.streaming.merge_parts import Longs, WindowParts
 from regraft.streaming.read_telemetry import PART_SCHEMA
@@ -59,7 +59,7 @@ class ShardState(Struct, frozen=True):
 class ShardRows:
     """The rows of one micro-batch for one shard; ``parts`` has None where the part is another shard's."""
 
-    heard: HeardRows
+    times: RowTimes
     parts: list[bytes | None]
 
 
@@ -77,14 +77,14 @@ def take_rows(state: ShardState, rows: ShardRows, window_ms: int, grace_ms: int,
     A row is late when its window was closed before this micro-batch.
     """
     own = np.array([part is not None for part in rows.parts], dtype=np.bool_)
-    starts = rows.heard.window_start_ms
+    starts = rows.times.window_start_ms
     is_late = own & (starts + window_ms <= state.closing.closed_ms)
     places = np.flatnonzero(own & ~is_late)
     still = {start_ms: list(segments) for start_ms, segments in state.open.items()}
     for start_ms in np.unique(starts[places]).tolist():
         bodies = [part for place in places[starts[places] == start_ms] if (part := rows.parts[place]) is not None]
         still.setdefault(start_ms, []).append(PackedParts.of(bodies))
-    closing = moved_on(state.closing, rows.heard, window_ms, grace_ms, waits_for_all=waits_for_all)
+    closing = moved_on(state.closing, rows.times, window_ms, grace_ms, waits_for_all=waits_for_all)
     due = sorted(start_ms for start_ms in still if start_ms + window_ms <= closing.closed_ms)
     closed = [_parts(start_ms, still.pop(start_ms)) for start_ms in due]
     late_rows = int(is_late.sum())

@@ -36,7 +36,7 @@ RECORD = "TelemetryBatch"
 NEVER_MS = -1
 KAFKA_ANSWER_MS_MAX = 15_000
 KAFKA_TRIES = 12
-TOLD = ("deliveries", "seconds")  # A batch's reports on times other than its own: single cells, or packed by second.
+REPORTS = ("deliveries", "seconds")  # A batch's reports on times other than its own: single cells, or packed by second.
 
 _BATCH_SCHEMA: dict[str, Any] = json.loads(latest_schema(RECORD).text)
 # What a part says besides its batch; numbers, as nothing else is read by columns.
@@ -96,7 +96,7 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
         windows = F.array_union(windows, F.array(taken_window))
     split = judged.select(
         "batch",
-        *TOLD,
+        *REPORTS,
         "is_off",
         F.col("time_ms").alias("kafka_ms"),
         taken_window.alias("taken_window_ms"),
@@ -108,11 +108,11 @@ def telemetry_rows(records: DataFrame, settings: StreamingSettings, observation:
     )
     own_ms, never_ms = F.col("batch.time_ms"), F.lit(NEVER_MS).cast("bigint")
     reached_ms = F.least(own_ms, F.col("kafka_ms")) if is_timed else own_ms
-    told = [
+    reports = [
         F.when(F.col("is_off"), _none_of(f"batch.{name}")).otherwise(_of_window(name, window_ms)).alias(f"told_{name}")
-        for name in TOLD
+        for name in REPORTS
     ]
-    cut = split.select("*", *told)
+    cut = split.select("*", *reports)
     return cut.select(
         F.col("window_ms").alias("window_start_ms"),
         "batch.broker",
@@ -150,7 +150,7 @@ def _part(window_ms: int) -> Column:
     own = (_window_start("batch.time_ms", window_ms) == F.col("window_ms")) & ~F.col("is_off")
     taken = F.coalesce(F.col("taken_window_ms") == F.col("window_ms"), F.lit(False))
     fields = {name: F.col(f"batch.{name}") for name in ("broker", "boot", "sequence", "time_ms", "epoch")}
-    fields |= {name: F.col(f"told_{name}") for name in TOLD}
+    fields |= {name: F.col(f"told_{name}") for name in REPORTS}
     for name in ("queues", "probes", "clients"):
         fields[name] = F.when(own, F.col(f"batch.{name}")).otherwise(_none_of(f"batch.{name}"))
     fields |= {"own": own.cast("bigint"), "taken": taken.cast("bigint"), "is_off": F.col("is_off").cast("bigint")}
@@ -194,7 +194,7 @@ def _judge(records: DataFrame, settings: StreamingSettings) -> DataFrame:
     off = F.when(F.col("fault").isNull(), _clock_reason(settings.bounds))
     judged = decoded.withColumn("reason", F.coalesce("fault", off))
     judged = judged.withColumn("is_off", F.col("fault").isNull() & F.col("reason").isNotNull())
-    return judged.withColumns({name: _near(name, settings.bounds) for name in TOLD})
+    return judged.withColumns({name: _near(name, settings.bounds) for name in REPORTS})
 
 
 def _decoded() -> Column:
@@ -257,7 +257,7 @@ def _clock_reason(bounds: EventBounds) -> Column:
 
 def _near(name: str, bounds: EventBounds) -> Column:
     """Return the reports whose second is near Kafka's time; most batches have nothing else and are not searched."""
-    told, seconds, kafka_ms = F.col(f"batch.{name}"), F.col(f"batch.{name}.second"), F.col("time_ms")
+    cells, seconds, kafka_ms = F.col(f"batch.{name}"), F.col(f"batch.{name}.second"), F.col("time_ms")
     latest_ms = None if bounds.future_ms_max is None else kafka_ms + bounds.future_ms_max
     earliest_ms = None if bounds.past_ms_max is None else kafka_ms - bounds.past_ms_max
     far = F.lit(False)
@@ -274,7 +274,7 @@ def _near(name: str, bounds: EventBounds) -> Column:
             found &= second_ms >= earliest_ms
         return found
 
-    return F.when(F.col("fault").isNull() & far, F.filter(told, is_near)).otherwise(told)
+    return F.when(F.col("fault").isNull() & far, F.filter(cells, is_near)).otherwise(cells)
 
 
 def _undecodable_reason() -> Column:
@@ -339,10 +339,10 @@ def _windows(window_ms: int) -> Column:
 
 def _of_window(name: str, window_ms: int) -> Column:
     """Return the reports on the row's window; most batches lie in one window and are not searched."""
-    told, seconds = F.col(name), F.col(f"{name}.second")
+    cells, seconds = F.col(name), F.col(f"{name}.second")
     here = F.col("window_ms")
     first = _second_window_start(F.array_min(seconds), window_ms)
     last = _second_window_start(F.array_max(seconds), window_ms)
-    return F.when((first == here) & (last == here), told).otherwise(
-        F.filter(told, lambda each: _second_window_start(each["second"], window_ms) == here)
+    return F.when((first == here) & (last == here), cells).otherwise(
+        F.filter(cells, lambda each: _second_window_start(each["second"], window_ms) == here)
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from regraft.experiments.run_tasks import TellDone
+from regraft.experiments.run_tasks import ReportDone
 from regraft.producers.recordings.read_recording import Recording
 from regraft.recordings.aggregate_span import (
     RecordedPlan,
@@ -57,7 +57,7 @@ def aggregate_recording(
     end_ms: int,
     window_ms: int,
     bounds: EventBounds,
-    advance: TellDone = lambda what, done: None,
+    advance: ReportDone = lambda what, done: None,
 ) -> AggregatedRecording:
     """Aggregate the windows that start from ``first_ms`` on and before ``end_ms``; files go to ``folder``.
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from regraft.experiments.run_tasks import ReportWork, Task, TellDone, progress_text, run_tasks
+from regraft.experiments.run_tasks import ReportDone, ReportWork, Task, progress_text, run_tasks
 
 TaskT = TypeVar("TaskT", bound=Task)
 ResultT = TypeVar("ResultT", bound=msgspec.Struct)
@@ -21,7 +21,7 @@ def divide_work(
     tasks: Sequence[TaskT],
     run_task: Callable[[TaskT, ReportWork], ResultT],
     result_type: type[ResultT],
-    advance: TellDone,
+    advance: ReportDone,
     noun: str,
     small_work: int,
 ) -> list[ResultT]:

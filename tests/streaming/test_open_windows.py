@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from regraft.schemas.telemetry import Delivery, TelemetryBatch
 from regraft.streaming.close_shard import ShardCloser, ShardReport
 from regraft.streaming.close_windows import WindowRows, close_windows
-from regraft.streaming.decide_closing import MISSES_MAX, Closing, HeardRows
+from regraft.streaming.decide_closing import MISSES_MAX, Closing, RowTimes
 from regraft.streaming.encode_rows import Message
 from regraft.streaming.merge_parts import merge_parts
 from regraft.streaming.open_windows import ShardRows, ShardState, take_rows
@@ -34,7 +34,7 @@ def rows_of(batches: Sequence[TelemetryBatch], kafka_ms: int = NEVER_MS, shard: 
     made = parts_of(batches)
     parts = made.parts.to_pylist()
     times = [part["time_ms"] if kafka_ms == NEVER_MS else min(part["time_ms"], kafka_ms) for part in parts]
-    heard = HeardRows(
+    row_times = RowTimes(
         pa.array([part["broker"] for part in parts], type=pa.string()).dictionary_encode(),
         np.array(times, dtype=np.int64),
         np.full(len(parts), kafka_ms, dtype=np.int64),
@@ -42,7 +42,7 @@ def rows_of(batches: Sequence[TelemetryBatch], kafka_ms: int = NEVER_MS, shard: 
         np.array([bool(part["deliveries"]) for part in parts], dtype=np.bool_),
     )
     bodies = [encode_part(part) if ord(part["broker"][-1]) % shards == shard else None for part in parts]
-    return ShardRows(heard, bodies)
+    return ShardRows(row_times, bodies)
 
 
 class OneShard:
