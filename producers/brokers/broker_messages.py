@@ -16,7 +16,7 @@ from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
-    MoveHeardRequest,
+    MoveAckRequest,
     RingMessage,
 )
 from regraft.producers.brokers.match_content import Filter
@@ -214,7 +214,7 @@ TreeRequest = (
     | ArriveRequest
     | ReadyRequest
 )
-ClientRequest = TreeRequest | AttachRequest | MoveHeardRequest | DrainedRequest | GoneRequest
+ClientRequest = TreeRequest | AttachRequest | MoveAckRequest | DrainedRequest | GoneRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ class RingChange:
 
     def is_ready_to_switch(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if users have come, publishers are registered and all trees are joined."""
-        if under_way.awaited_users or under_way.unheard:
+        if under_way.awaited_users or under_way.unacknowledged:
             return False
         tables = self._core.tables[under_way.epoch_to]
         # What the older epoch was to confirm may be lost with a broker: then the newer one confirms it by itself.
@@ -208,7 +208,7 @@ class RingChange:
 
     def is_drained(self, under_way: RingPlanUnderWay) -> bool:
         """Return True if users that came know it and have all of the old epoch, and every END has come."""
-        if under_way.unheard or self._core.tables[under_way.epoch_from].awaited:
+        if under_way.unacknowledged or self._core.tables[under_way.epoch_from].awaited:
             return False
         return self._endings.are_ends_in(under_way)
 

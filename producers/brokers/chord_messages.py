@@ -207,7 +207,7 @@ class AttachRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class MoveHeardRequest:
+class MoveAckRequest:
     """A user has heard that it is to move, at its next home that it has, and is alive.
 
     What follows at the next home is for that one alone.

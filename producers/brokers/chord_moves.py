@@ -25,7 +25,7 @@ from regraft.producers.brokers.chord_messages import (
     DrainedRequest,
     GoneRequest,
     HandedOver,
-    MoveHeardRequest,
+    MoveAckRequest,
     NotComing,
 )
 from regraft.producers.brokers.chord_parts import RingBroker, RingParts
@@ -113,17 +113,17 @@ class MovingUsers:
         for user in users:
             home_to, connection = under_way.moves[user].home_to, under_way.leaving.get(user)
             if connection is not None:
-                under_way.unheard[user] = now_ms
+                under_way.unacknowledged[user] = now_ms
                 effects.append(UserMoves(user, connection, home_to, tables.epoch))
             else:  # It left, or is elsewhere: then it stays there.
                 effects += self._ring.route_on(tables, NotComing(tables.epoch, home_to, user))
         return effects
 
-    def confirm_move(self, request: MoveHeardRequest) -> list[Effect]:
+    def confirm_move(self, request: MoveAckRequest) -> list[Effect]:
         """A user has heard that it is to move, or that it has."""
         under_way = self._core.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
-            under_way.unheard.pop(request.user, None)
+            under_way.unacknowledged.pop(request.user, None)
         return []
 
     def see_gone(self, request: GoneRequest) -> list[Effect]:
@@ -132,7 +132,7 @@ class MovingUsers:
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
             under_way.leaving.pop(request.user, None)
             under_way.come_users.pop(request.user, None)
-            under_way.unheard.pop(request.user, None)
+            under_way.unacknowledged.pop(request.user, None)
         return []
 
     def users_of_plan(self) -> dict[str, int]:
@@ -203,7 +203,7 @@ class MovingUsers:
 
         From now on each of them is waited for: to say that it has heard so, and then that it has all of the old epoch.
         """
-        under_way.unheard = dict.fromkeys(under_way.come_users, self._core.now_ms)
+        under_way.unacknowledged = dict.fromkeys(under_way.come_users, self._core.now_ms)
         under_way.handed_over = dict.fromkeys(under_way.handed_over, self._core.now_ms)
         effects: list[Effect] = [UserTaken(name) for name in sorted(under_way.come_users)]
         for user in sorted(under_way.unflushed):
@@ -273,7 +273,7 @@ class MovingUsers:
     def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
         """End the stay of users that have not said in time that they heard of their move, or that they have all."""
         effects: list[Effect] = []
-        late = self._core.take_late(under_way.unheard, now_ms)
+        late = self._core.take_late(under_way.unacknowledged, now_ms)
         if not under_way.is_active:
             for user in late:
                 connection = under_way.leaving.pop(user)

@@ -48,7 +48,7 @@ from regraft.producers.brokers.chord_messages import (
     Join,
     JoinAck,
     Leave,
-    MoveHeardRequest,
+    MoveAckRequest,
     NotComing,
     Probe,
     ProbeBack,
@@ -259,7 +259,7 @@ class RingRouting:
                 return self.publishers.unadvertise(request)
             case AttachRequest():
                 return self.moves.attach(request, now_ms)
-            case MoveHeardRequest():
+            case MoveAckRequest():
                 return self.moves.confirm_move(request)
             case DrainedRequest():
                 return self.moves.see_drained(request)

@@ -110,19 +110,19 @@ class RingPlanUnderWay(PlanUnderWay):
 
     ``is_ring_kept``: no broker changes its ID. ``leaving``: users to be moved that are still connected, with their
     connection. ``awaited_users``: those that are to come and have not yet, ``come_users`` those that have, with their
-    connection. ``unheard``: users that have not acknowledged their move, with when they were notified: until this
-    broker is active those that leave, then those that it has taken. ``unflushed``: subscriptions of leaving users that
-    the old epoch still serves here, by user. ``handed_over``: users that have come and whose old home has nothing more
-    for them, with since when. ``ends_wanted``: topics whose END this broker waits for, for itself or for the children
-    in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous asks for, ``ends_sent`` those that it
-    was sent for.
+    connection. ``unacknowledged``: users that have not acknowledged their move, with when they were notified: until
+    this broker is active those that leave, then those that it has taken. ``unflushed``: subscriptions of leaving users
+    that the old epoch still serves here, by user. ``handed_over``: users that have come and whose old home has nothing
+    more for them, with since when. ``ends_wanted``: topics whose END this broker waits for, for itself or for the
+    children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous asks for, ``ends_sent`` those
+    that it was sent for.
     ``publishers_over``: by topic, publishers with nothing more of the old epoch to come; ``waiting_at_root``: what
     others of them have sent in the new one.
     """
 
     is_ring_kept: bool = False
     leaving: dict[str, int] = field(default_factory=dict)
-    unheard: dict[str, float] = field(default_factory=dict)
+    unacknowledged: dict[str, float] = field(default_factory=dict)
     awaited_users: set[str] = field(default_factory=set)
     come_users: dict[str, int] = field(default_factory=dict)
     unflushed: dict[str, set[str]] = field(default_factory=dict)

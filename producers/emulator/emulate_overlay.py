@@ -215,7 +215,7 @@ class EmulatedOverlay:
             sent = self.link_ends.get((name, peer))
             last_ms = self.env.now if sent is None else sent.last_arrival_ms
             pause_ms = max(notice_ms, last_ms - self.env.now)
-            dead.heard_from_ms = max(dead.heard_from_ms, self.env.now + pause_ms)
+            dead.arrives_from_ms = max(dead.arrives_from_ms, self.env.now + pause_ms)
             self.brokers[peer].ends_beside.append(end)
             self.env.timeout(pause_ms, (name, self.brokers[peer])).callbacks.append(self._notice_death)
 
@@ -251,7 +251,7 @@ class EmulatedOverlay:
             return
         core = self.start.outsider(name, int(self.env.now))
         back = self.brokers[name] = EmulatedBroker(core, self.cells.new_cells())
-        back.is_outside, back.heard_from_ms, back.known_as = True, dead.heard_from_ms, dead.known_as
+        back.is_outside, back.arrives_from_ms, back.known_as = True, dead.arrives_from_ms, dead.known_as
         for pair in [pair for pair in self.link_ends if pair[0] == name]:
             del self.link_ends[pair]
 
@@ -279,7 +279,7 @@ class EmulatedOverlay:
                 self._open_link(broker, self.brokers[peer], QueueCounters() if end is None else end.counters)
 
     def _open_link(self, broker: str, target: EmulatedBroker, counters: QueueCounters) -> LinkEnd:
-        end = LinkEnd(broker, target, counters, self.brokers[broker].heard_from_ms)
+        end = LinkEnd(broker, target, counters, self.brokers[broker].arrives_from_ms)
         self.link_ends[broker, target.name] = end
         return end
 

@@ -58,19 +58,19 @@ class EmulatedBroker:
 
     ``is_outside``: it has no part in the overlay, so clients have to wait; ``turns_away``: it has refused one, as it
     takes none now. ``is_suspended``: its loop is stopped; ``is_overdue``: it has stood still since the message in
-    service was due. ``heard_from_ms``: nothing that this life sends arrives earlier, as those who knew the one before
+    service was due. ``arrives_from_ms``: nothing that this life sends arrives earlier, as those who knew the one before
     must first hear of its end. ``lost``: notifications in it, or on their way to it, when it died; ``ends_beside``:
     deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan takes this one in.
     """
 
     __slots__ = (
+        "arrives_from_ms",
         "batches_sent",
         "cells",
         "changes",
         "core",
         "counters",
         "ends_beside",
-        "heard_from_ms",
         "is_dead",
         "is_outside",
         "is_overdue",
@@ -93,7 +93,7 @@ class EmulatedBroker:
         self.queue: deque[tuple[str | None, Served, float]] = deque()  # With its arrival; the first one is in service.
         self.service_began_ms = 0.0
         self.overflow_count = 0
-        self.heard_from_ms = 0.0
+        self.arrives_from_ms = 0.0
         self.lost: set[Passed] = set()
         self.ends_beside: deque[LifeEnd] = deque(maxlen=ENDS_KEPT_MAX)
         self.batches_sent = 0

@@ -19,8 +19,8 @@ from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
+    MoveAckRequest,
     MovedSubscription,
-    MoveHeardRequest,
 )
 from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.match_content import Filter, Operator, Predicate
@@ -349,7 +349,7 @@ class UserClients:
             self._ask(home_to, AttachRequest(epoch, user, connection, ()))  # That stay is over.
             self._ask(home_to, GoneRequest(user, connection))
             return
-        self._ask(found.home, MoveHeardRequest(user, connection))
+        self._ask(found.home, MoveAckRequest(user, connection))
         found.goes_to, found.epoch = home_to, epoch
         for subscription in found.unconfirmed:
             self._ledger.confirm_partly(subscription, topic_filter(self._owners[subscription][1]))
@@ -378,7 +378,7 @@ class UserClients:
         for subscription in found.brought:
             self._place(subscription, broker, found.epoch)
         self.counts.moved += 1
-        self._ask(broker, MoveHeardRequest(user, found.connection))  # Nothing follows that its old home serves, too.
+        self._ask(broker, MoveAckRequest(user, found.connection))  # Nothing follows that its old home serves, too.
         self._on_move(user, broker, tuple(sorted(found.wants)))
 
     def drain(self, user: str, subscription: str, home_to: str) -> None:

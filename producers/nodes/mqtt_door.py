@@ -89,7 +89,9 @@ class MqttDoor:
         self._log = None if log_file is None else MosquittoLog(log_file)
         self._is_caught_up = log_file is None
         self._api = api
-        self._unheard: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # What comes before we have caught up.
+        self._early_entries: deque[tuple[str, str]] = deque(
+            maxlen=LOG_LINES_MAX
+        )  # What comes before we have caught up.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         context = (tls or ssl.create_default_context()) if parts.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
@@ -207,8 +209,8 @@ class MqttDoor:
             return False
         interest.catch_up(lines, time.monotonic())
         self._is_caught_up = True
-        while self._unheard:
-            interest.handle(*self._unheard.popleft(), time.monotonic())
+        while self._early_entries:
+            interest.handle(*self._early_entries.popleft(), time.monotonic())
         return True
 
     @property
@@ -330,7 +332,7 @@ class MqttDoor:
         if self._is_caught_up:
             self._interest.handle(topic, entry, time.monotonic())
         else:
-            self._unheard.append((topic, entry))
+            self._early_entries.append((topic, entry))
 
 
 def _everything() -> TopicFilter:

@@ -80,7 +80,7 @@ class NatsDoor:
         self._keeping: asyncio.Task[None] | None = None
         self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for who is in none.
         self._queues = QueueGroups()
-        self._retold: dict[str, set[str]] = {}  # The same since the connection of now began.
+        self._wanted_since_open: dict[str, set[str]] = {}  # The same since the connection of now began.
         self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
         self._on_message: Callable[[LocalMessage], None] = lambda _: None
         self._first: asyncio.Future[None] | None = None
@@ -165,7 +165,7 @@ class NatsDoor:
                     CONNECT_S_MAX,
                 )
                 opened_s = time.monotonic()
-                self._leaf, self._retold, self._queues = leaf, {}, QueueGroups()
+                self._leaf, self._wanted_since_open, self._queues = leaf, {}, QueueGroups()
                 await leaf.stay()
                 if leaf.is_caught_up:
                     pause.note_open(opened_s)
@@ -228,21 +228,21 @@ class NatsDoor:
 
     def _note(self, message: Interest) -> None:
         if message.is_wanted:
-            self._retold.setdefault(message.subject, set()).add(message.queue)
+            self._wanted_since_open.setdefault(message.subject, set()).add(message.queue)
             if message.subject not in self._wanted:
                 self._on_interest(message.subject, True)
             self._wanted.setdefault(message.subject, set()).add(message.queue)
             self._queues.add(message.subject, message.queue)
             return
         self._queues.remove(message.subject, message.queue)
-        has_ended = [_forget(known, message) for known in (self._retold, self._wanted)]
+        has_ended = [_forget(known, message) for known in (self._wanted_since_open, self._wanted)]
         if has_ended[1]:
             self._on_interest(message.subject, False)
 
     def _end_unreported(self) -> None:
         """End what clients wanted before the server was away and want no longer."""
-        gone = sorted(subject for subject in self._wanted if subject not in self._retold)
-        self._wanted = {subject: set(queues) for subject, queues in self._retold.items()}
+        gone = sorted(subject for subject in self._wanted if subject not in self._wanted_since_open)
+        self._wanted = {subject: set(queues) for subject, queues in self._wanted_since_open.items()}
         for subject in gone:
             self._on_interest(subject, False)
         if self._first is not None and not self._first.done():

@@ -9,7 +9,7 @@ from regraft.producers.brokers.broker_messages import (
     SubscribeRequest,
     UserDrained,
 )
-from regraft.producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
+from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.plan import ClientMove
@@ -63,13 +63,13 @@ def test_what_is_held_for_a_user_whose_old_home_has_died_is_handed_over() -> Non
     topic = topic_at(RING_PAIR, "b1")
     target, moves = moving_user(overlay, topic)
     overlay.carry_out(target, moves, phases=(PREPARE,))
-    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b0", None, MoveAckRequest("u", 0))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
     overlay.lose_peer("b1", "b0")
     overlay.command("b1", ACTIVATE, target)
     overlay.publish("b1", "p", topic=topic)
     assert overlay.got == [("s", "p", 0)]
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     overlay.command("b1", RETIRE, target)
     assert overlay.said(Outcome.RETIRED) == {"b1"}
 
@@ -83,7 +83,7 @@ def test_nothing_is_waited_for_from_publishers_whose_home_is_dead() -> None:
     overlay.run()
     target = THREE.replaced(1, [])
     overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
     overlay.run()
     for broker in ("b1", "b2"):
@@ -101,7 +101,7 @@ def test_nothing_more_of_a_topic_is_waited_for_behind_a_dead_parent() -> None:
     overlay.run()
     target = NEAR.replaced(1, [])
     overlay.carry_out(target, (ClientMove("u", "b1", "b2"),), phases=(PREPARE,))
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
     overlay.run()
     for broker in ("b1", "b2"):

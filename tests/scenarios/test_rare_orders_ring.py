@@ -16,7 +16,7 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
-from regraft.producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest
+from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription
 from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import CommandPhase, Outcome
@@ -159,10 +159,10 @@ def test_a_user_that_never_says_that_it_is_drained_ends_and_blocks_no_plan() -> 
     topic = topic_at(PAIR, "b1")
     target, moves = moving_user(overlay, topic)
     overlay.carry_out(target, moves, phases=(PREPARE,))
-    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b0", None, MoveAckRequest("u", 0))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
     overlay.carry_out(target, phases=(ACTIVATE,))
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b1")]
     assert overlay.said(Outcome.DRAINED) == {"b0"}
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
@@ -182,13 +182,13 @@ def test_a_user_is_waited_for_as_long_as_its_old_home_serves_one_of_its_topics()
     overlay.run()
     target = PAIR.replaced(1, [])
     overlay.carry_out(target, (ClientMove("u", "b0", "b1"),), phases=(PREPARE,))
-    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b0", None, MoveAckRequest("u", 0))
     brought = (MovedSubscription("s-quick", quick), MovedSubscription("s-slow", slow))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, brought))
     overlay.run()
     for broker in overlay.brokers:
         overlay.command(broker, ACTIVATE, target)
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     overlay.run(held=[("b1", "b0")])
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s-quick", "b1")]
     overlay.now_ms += int(CLIENT_WAIT_MS_MAX) + 1
@@ -230,7 +230,7 @@ def test_end_is_sent_only_where_a_way_changes_or_a_user_moves() -> None:
     moves = (ClientMove("u-t7-b1", "b1", "b0"),)
     target = PAIR.replaced(1, [])
     overlay.carry_out(target, moves, phases=(PREPARE,))
-    overlay.feed("b1", None, MoveHeardRequest("u-t7-b1", 0))
+    overlay.feed("b1", None, MoveAckRequest("u-t7-b1", 0))
     overlay.feed("b0", None, AttachRequest(1, "u-t7-b1", 0, (MovedSubscription("t7-b1", "t7"),)))
     overlay.run()
     sent_before = sum(core.control_messages_sent for core in overlay.cores.values())
@@ -373,7 +373,7 @@ def test_a_subscription_is_confirmed_when_its_place_in_the_next_epoch_stands_too
     target, moves = NEAR.replaced(1, []), (ClientMove("u", "b0", "b2"),)
     for broker in ("b0", "b2"):
         overlay.command(broker, PREPARE, target, moves)
-    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b0", None, MoveAckRequest("u", 0))
     overlay.feed("b2", None, AttachRequest(1, "u", 0, (MovedSubscription("moves", topic),)))
     overlay.run()
     assert overlay.said(Outcome.PREPARED) == {"b0", "b2"}

@@ -15,7 +15,7 @@ from regraft.producers.brokers.broker_messages import (
     UserDrained,
     UserMoves,
 )
-from regraft.producers.brokers.chord_messages import AttachRequest, MovedSubscription, MoveHeardRequest, Register
+from regraft.producers.brokers.chord_messages import AttachRequest, MoveAckRequest, MovedSubscription, Register
 from regraft.producers.brokers.two_epochs import BROKER_DIED, FROM_THE_DEAD
 from regraft.producers.emulator.user_clients import topic_filter
 from regraft.schemas.command import Command, CommandPhase, Outcome
@@ -222,7 +222,7 @@ def test_homes_send_end_unasked_behind_a_death() -> None:
     moves = (ClientMove("u", "b2", "b1"),)
     for broker in overlay.brokers:
         overlay.command(broker, PREPARE, target, moves)
-    overlay.feed("b2", None, MoveHeardRequest("u", 0))
+    overlay.feed("b2", None, MoveAckRequest("u", 0))
     overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", topic),)))
     overlay.run([("b2", "b0")])
     overlay.bury("b0")

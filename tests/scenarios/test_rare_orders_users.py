@@ -15,8 +15,8 @@ from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
+    MoveAckRequest,
     MovedSubscription,
-    MoveHeardRequest,
 )
 from regraft.producers.brokers.two_epochs import CLIENT_WAIT_MS_MAX
 from regraft.producers.emulator.user_clients import topic_filter
@@ -38,7 +38,7 @@ def between_homes(is_attached: bool = True) -> StepByStep:
     overlay.feed("b0", None, SubscribeRequest("s", "u", topic_filter(AT_1)))
     overlay.run()
     overlay.command("b0", PREPARE, TARGET, MOVE)
-    overlay.feed("b0", None, MoveHeardRequest("u", 0))
+    overlay.feed("b0", None, MoveAckRequest("u", 0))
     if is_attached:
         overlay.command("b1", PREPARE, TARGET, MOVE)
         overlay.feed("b1", None, AttachRequest(1, "u", 0, (MovedSubscription("s", AT_1),)))
@@ -97,7 +97,7 @@ def test_what_is_asked_for_at_an_active_old_home_takes_no_new_place_in_the_old_e
     assert ("b0", UserDrained("u", "new", "b1")) in overlay.told
     assert ("b1", Confirmed("new")) in overlay.told
     activate(overlay, "b1")
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     overlay.feed("b1", None, DrainedRequest("new"))
     overlay.feed("b1", None, DrainedRequest("s"))
     overlay.run()
@@ -114,7 +114,7 @@ def test_the_next_home_is_not_drained_before_a_user_has_heard_that_it_is_taken()
     overlay.feed("b1", None, DrainedRequest("s"))
     assert overlay.told_of(UserTaken) == [UserTaken("u")]
     assert overlay.said(Outcome.DRAINED) == {"b0"}
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     assert overlay.said(Outcome.DRAINED) == {"b0", "b1"}
 
 
@@ -142,7 +142,7 @@ def test_what_is_ended_before_the_old_home_has_confirmed_it_is_waited_for_no_lon
     assert ("b0", UserDrained("u", "new", "b1")) in overlay.told
     overlay.run()
     activate(overlay, "b0", "b1")
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     for told in overlay.told_of(UserDrained):
         overlay.feed("b1", None, DrainedRequest(told.subscription))
     assert overlay.said(Outcome.DRAINED) == {"b0", "b1"}
@@ -152,7 +152,7 @@ def test_a_user_is_waited_for_only_when_its_old_home_takes_up_nothing_more() -> 
     """Its old home is slow to be active: what it has handed over until then may not be all."""
     overlay = between_homes()
     activate(overlay, "b1")
-    overlay.feed("b1", None, MoveHeardRequest("u", 0))
+    overlay.feed("b1", None, MoveAckRequest("u", 0))
     assert overlay.told_of(UserDrained) == [UserDrained("u", "s", "b1")]
     ask(overlay, "new", AT_0)
     overlay.run()

@@ -12,8 +12,8 @@ from regraft.producers.brokers.chord_messages import (
     AttachRequest,
     DrainedRequest,
     GoneRequest,
+    MoveAckRequest,
     MovedSubscription,
-    MoveHeardRequest,
 )
 from regraft.producers.emulator.ledger import Ledger
 from regraft.producers.emulator.publisher_clients import ClientError
@@ -81,7 +81,7 @@ def test_a_user_that_moves_attaches_with_all_it_has_and_asks_and_ends_at_both_ho
     homes, names = connected("ab")
     homes.users.move("u", 0, "b2", 7)
     heard, (home, attach) = homes.take_asked()
-    assert heard == ("b1", MoveHeardRequest("u", 0))
+    assert heard == ("b1", MoveAckRequest("u", 0))
     assert home == "b2"
     assert isinstance(attach, AttachRequest)
     assert [(one.subscription, one.topic) for one in attach.subscriptions] == [(names["a"], "a"), (names["b"], "b")]
@@ -91,7 +91,7 @@ def test_a_user_that_moves_attaches_with_all_it_has_and_asks_and_ends_at_both_ho
     assert (old, new, type(asked)) == ("b1", "b2", SubscribeRequest)
     assert attach == AttachRequest(7, "u", 0, (MovedSubscription(asked.subscription, "c"),))
     homes.users.take("u", "b2")
-    assert homes.take_asked() == [("b2", MoveHeardRequest("u", 0))]
+    assert homes.take_asked() == [("b2", MoveAckRequest("u", 0))]
     assert homes.users.home_of("u") == "b2"
     assert homes.told[-1] == ("u", "b2", ("b", "c"))
     homes.users.change_topics("u", "c")  # The old home still serves what moved, until it has handed over all.
