@@ -147,12 +147,23 @@ def _report_work(count: int) -> None:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Start processes that never see Ctrl-C, which a terminal sends to all; here it comes afterwards."""
+    """Start processes that never see Ctrl-C, which a terminal sends to all; here it comes afterwards.
+
+    The mask is for them, who inherit it. Here another thread, such as a progress bar's, may still take the signal, and
+    Python would raise in this one: a process that is half started would then report that its input has ended.
+    """
+    held_back: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    handler = signal.signal(signal.SIGINT, lambda number, _: held_back.append(number)) if is_main else None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+    if held_back:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

@@ -1,3 +1,6 @@
+import os
+import signal
+import threading
 from pathlib import Path
 
 import msgspec
@@ -69,3 +72,23 @@ def test_a_task_need_not_be_a_key() -> None:
     """Settings of planners are a table; equal tasks each have their result, in order."""
     tasks = [_TaskWithTable(2), _TaskWithTable(1), _TaskWithTable(2)]
     assert [one.number for one in run_tasks(tasks, _number_of, _Number, None)] == [2, 1, 2]
+
+
+def test_an_interrupt_waits_until_processes_are_started() -> None:
+    """Whichever thread takes it; the handler of before gets it afterwards."""
+    may_end = threading.Event()
+    other = threading.Thread(target=may_end.wait)
+    other.start()
+    steps: list[str] = []
+    before = signal.signal(signal.SIGINT, lambda *_: steps.append("interrupted"))
+    try:
+        with regraft.experiments.run_tasks._interrupts_held_back():
+            os.kill(os.getpid(), signal.SIGINT)
+            may_end.wait(0.05)
+            steps.append("started")
+        steps.append("after")
+    finally:
+        signal.signal(signal.SIGINT, before)
+        may_end.set()
+        other.join()
+    assert steps == ["started", "interrupted", "after"]
