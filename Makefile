@@ -37,12 +37,15 @@ $(DEV_STAMP): $(STAMP)
 	$(BIN)/python $(INSTALL) requirements-dev.lock
 	@rm -f .venv/dev-* && touch $@
 
+# Every worker reads every file that it is given, which takes longer than some of these tests.
+WITH_SERVERS = $$(grep -rlE 'mark\.(stack|spark)' tests --include='test_*.py')
+
 test: export SKIPS_FILE := out/skipped-tests.txt
 test: lint ## Check style, types and imports, then run every test (real Kafka, Spark and Valkey included)
 	@rm -f $(SKIPS_FILE)
 	$(BIN)/python -m pytest -m "not spark and not stack" --ignore tests/house -n auto --dist worksteal
-	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile
-	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "stack and not spark" -n 3 --dist loadfile $(WITH_SERVERS)
+	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile --no-loadscope-reorder $(WITH_SERVERS)
 
 lint: dev ## Check style, types, import contracts and the rules of the house
 	$(BIN)/ruff check .
