@@ -113,7 +113,7 @@ def test_a_store_that_sparks_java_does_not_know_is_reported(spark: SparkSession,
     job = StreamingSettings("none:1", tmp_path, checkpoint_uri=uri)
     with pytest.raises(NoFileSystemError):
         HadoopPath(uri).exists()
-    said = rf"no file system for {uri} \(.*\): put its jars on the class path of the driver and executors"
+    said = rf"no file system for {uri} \(.*\): put its jars on the class path of driver and executors"
     with pytest.raises(StreamingJobError, match=said) as caught:
         run_job(spark, job, threading.Event())
     assert caught.value.exit_code == EXIT_REFUSED
