@@ -573,7 +573,7 @@ def test_a_topic_that_refuses_rows_ends_the_job(spark: SparkSession, job: Stream
 def test_a_writer_without_kafka_gives_up_in_time() -> None:
     """A Kafka that is not there is reported with its address after the time-out, not waited for."""
     writer = StateWriter(KafkaAccess("127.0.0.1:9"), "none", 1_000)
-    with pytest.raises(StateWriteError, match=r"could not write none.dead-letters: .*127.0.0.1:9 up"):
+    with pytest.raises(StateWriteError, match=r"could not write none.dead-letters: .*127.0.0.1:9 runs"):
         writer.write_dead_letters([DeadLetter("t", 0, 0, "r", b"", 0)])
     writer.close()
 
