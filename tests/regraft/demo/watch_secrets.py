@@ -11,6 +11,7 @@ from typing import Self
 import psutil
 
 PACE_S = 0.5
+TRIES_MAX = 3  # Servers are killed meanwhile: a command that finds none is given again, as a person would.
 # These hold secrets by purpose, for this user's eyes only: what the settings name, and what Kafka itself logs in with.
 KEPT = ("run/security/", "run/kafka/server.properties")
 
@@ -101,9 +102,12 @@ class ClientCommands(Watch):
             ("status", "--json"),
         ):
             client = ("--settings", str(self.out / "run" / "security" / "client.toml"))
-            answer = self._regraft(*command, *client, timeout_s=90)
-            is_well = answer.returncode == 0 or command[0] == "status"  # It may be degraded: the run has just begun.
-            if not is_well or (command[0] == "status" and "status files" in answer.stdout):
+            for _ in range(TRIES_MAX):
+                answer = self._regraft(*command, *client, timeout_s=90)
+                is_well = answer.returncode == 0 or command[0] == "status"  # The run has just begun: maybe degraded.
+                if is_well and not (command[0] == "status" and "status files" in answer.stdout):
+                    break
+            else:
                 self.faults.append(f"{command}: {answer.returncode} {answer.stdout[-800:]} {answer.stderr[-800:]}")
         if (self.out / "rec.avro").stat().st_size < 10_000:
             self.faults.append("the recording is empty")
