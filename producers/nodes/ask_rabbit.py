@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+import msgspec
+
 from regraft.producers.nodes.amqp_interest import Binding
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.ask_api import BrokerApi
 
 GUEST = "guest"  # Whom RabbitMQ lets in on its own machine.
+
+
+class _Listed(msgspec.Struct):
+    destination_type: str
+    destination: str
+    routing_key: str
 
 
 def login_of(user: str, password: str) -> tuple[str, str]:
@@ -22,10 +30,5 @@ def login_of(user: str, password: str) -> tuple[str, str]:
 def bindings_of(api: BrokerApi, vhost: str, exchange: str) -> list[Binding]:
     """Return what the exchange routes to; raise NoAnswerError when the interface does not say."""
     path = f"/api/exchanges/{quote(vhost, safe='')}/{quote(exchange, safe='')}/bindings/source"
-    answer = api.ask(path)
-    try:
-        if not isinstance(answer, list):
-            raise TypeError(f"{type(answer).__name__} instead of a list")
-        return [Binding(each["destination_type"], each["destination"], each["routing_key"]) for each in answer]
-    except (KeyError, TypeError) as error:
-        raise NoAnswerError(f"{api.url}{path} lists no bindings ({error!r})") from error
+    listed = api.ask(path, list[_Listed])
+    return [Binding(each.destination_type, each.destination, each.routing_key) for each in listed]

@@ -17,15 +17,15 @@ import ssl
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
-from regraft.producers.nodes.ask_emqx import keep_learning, learn_interest
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
+from regraft.producers.nodes.ask_emqx import learn_interest
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 from regraft.producers.nodes.mqtt_headers import MqttFields, block_of, fields_of
 from regraft.producers.nodes.mqtt_interest import LOG_TOPIC, MqttInterest
@@ -80,7 +80,7 @@ class MqttDoor:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in PORTS or not parts.hostname:
-            raise DoorError(f"{url!r} is no door: mqtt://host:port names an MQTT 5 broker, mqtts one with TLS")
+            raise DoorError(f"{url!r} is not a door: mqtt://host:port names an MQTT 5 broker, mqtts one with TLS")
         self.counts: Counter[str] = Counter()
         self._host, self._port, self._name = parts.hostname, parts.port or PORTS[parts.scheme], name
         self._filters, self._session_s = tuple(filters), session_s
@@ -89,9 +89,7 @@ class MqttDoor:
         self._log = None if log_file is None else MosquittoLog(log_file)
         self._is_caught_up = log_file is None
         self._api = api
-        self._early_entries: deque[tuple[str, str]] = deque(
-            maxlen=LOG_LINES_MAX
-        )  # What comes before we have caught up.
+        self._early_entries: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # Until we have caught up.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         context = (tls or ssl.create_default_context()) if parts.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
@@ -132,8 +130,9 @@ class MqttDoor:
         try:
             await asyncio.wait_for(asyncio.shield(self._first), CONNECT_S_MAX)
             if self._api is not None:
-                await learn_interest(self._api, self._interest)
-                self._tasks.append(loop.create_task(keep_learning(self._api, self._interest, self._name)))
+                ask = partial(learn_interest, self._api, self._interest)
+                await ask()
+                self._tasks.append(loop.create_task(keep_asking(ask, self._name)))
                 return
             await self._catch_up_first()
             await self._await_own_subscription()
@@ -146,7 +145,7 @@ class MqttDoor:
         except TimeoutError as error:
             await self.close()
             raise DoorError(
-                f"no MQTT 5 broker lets a client in at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
+                f"no MQTT 5 broker accepts a client at {self._host}:{self._port} within {CONNECT_S_MAX:g} s "
                 f"({self._reason}): start it there, or give node.door_user and node.door_password_file"
             ) from error
 
@@ -356,7 +355,7 @@ def _block_of(
 
 @lru_cache(maxsize=FIELDS_KEPT_MAX)
 def _publish_options(block: bytes, reply: str) -> tuple[int, Beside]:
-    """Return the QoS that a block stands for, and what else the codec needs; raise TopicError for what is no topic."""
+    """Return the QoS of a block, and what else the codec needs; raise TopicError for what is not a topic."""
     fields = fields_of(block)
     beside = Beside(
         retain=fields.is_retained,

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 import nats
 import structlog
 from nats.errors import Error as NatsError
 
-from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
+from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError, keep_asking
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 
 log = structlog.get_logger(__name__)
 
-POLL_S = 2.0
 CONNECT_S_MAX = 10.0
 PAGE = 1_024  # Subscriptions in one answer.
 PAGES_MAX = 100
@@ -31,6 +31,16 @@ WAITING_MAX = 20_000  # Messages that wait for a server that is slow; beyond it 
 EVERYTHING, OWN_PREFIX = ">", "$"
 FIRST_LINE, END = "NATS/1.0\r\n", "\r\n"
 AWAY, SLOW = "broker_away", "broker_slow"
+
+
+class _Subscription(msgspec.Struct):
+    cid: int
+    subject: str
+    account: str = ""
+
+
+class _Subscriptions(msgspec.Struct):
+    subscriptions_list: list[_Subscription] | None = None
 
 
 class NatsClientDoor:
@@ -76,7 +86,7 @@ class NatsClientDoor:
                 "node.door_api"
             ) from error
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._send_waiting()), loop.create_task(self._keep_asking())]
+        self._tasks = [loop.create_task(self._send_waiting()), loop.create_task(keep_asking(self._poll, self._name))]
 
     @property
     def is_open(self) -> bool:
@@ -115,24 +125,16 @@ class NatsClientDoor:
                 self.counts[AWAY] += 1
                 log.warning("message_not_handed_over", broker=self._name, reason=str(error))
 
-    async def _keep_asking(self) -> None:
-        while True:
-            await asyncio.sleep(POLL_S)
-            try:
-                await self._poll()
-            except NoAnswerError as error:
-                log.warning("interest_not_reported", broker=self._name, reason=str(error))
-
     async def _poll(self) -> None:
         """Report changes of what is wanted, new wants first."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, self._ask)
         own_client = self._client.client_id
-        own_account = next((account for client, account, _ in found if client == own_client), "")
+        own_account = next((each.account for each in found if each.cid == own_client), "")
         wanted = frozenset(
-            subject
-            for client, account, subject in found
-            if client != own_client and account == own_account and not subject.startswith(OWN_PREFIX)
+            each.subject
+            for each in found
+            if each.cid != own_client and each.account == own_account and not each.subject.startswith(OWN_PREFIX)
         )
         before, self._wanted = self._wanted, wanted
         for subject in sorted(wanted - before):
@@ -140,17 +142,13 @@ class NatsClientDoor:
         for subject in sorted(before - wanted):
             self._on_interest(subject, False)
 
-    def _ask(self) -> list[tuple[int, str, str]]:
-        """Return client, account and subject of each subscription of the server, page by page."""
-        found: list[tuple[int, str, str]] = []
+    def _ask(self) -> list[_Subscription]:
+        """Return all subscriptions of the server, page by page."""
+        found: list[_Subscription] = []
         for page in range(PAGES_MAX):
-            path = f"/subsz?subs=1&limit={PAGE}&offset={page * PAGE}"
-            answer = self._api.ask(path)
-            try:
-                listed = answer.get("subscriptions_list") or []
-                found += [(each["cid"], each.get("account", ""), each["subject"]) for each in listed]
-            except (AttributeError, KeyError, TypeError) as error:
-                raise NoAnswerError(f"{self._api.url}{path} lists no subscriptions ({error!r})") from error
+            answer = self._api.ask(f"/subsz?subs=1&limit={PAGE}&offset={page * PAGE}", _Subscriptions)
+            listed = answer.subscriptions_list or []
+            found += listed
             if len(listed) < PAGE:
                 return found
         self.counts["too_many_subscriptions"] += 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from regraft.producers.nodes import ask_api
 from regraft.producers.nodes.ask_api import BrokerApi
 from regraft.producers.nodes.doors import LocalMessage, MemoryDoor
 from regraft.producers.nodes.mqtt_door import MqttDoor
@@ -87,11 +88,11 @@ class NatsBroker:
 
     def ask_for_interest(self) -> None:
         """Let the door be one that asks, often."""
-        from regraft.producers.nodes import nats_client_door
+        from regraft.producers.nodes.nats_client_door import NatsClientDoor
 
-        nats_client_door.POLL_S = 0.02
+        ask_api.POLL_S = 0.02
         api = f"http://127.0.0.1:{self.server.api_port}"
-        self.door = nats_client_door.NatsClientDoor(self.server.url, "b01", BrokerApi(api))
+        self.door = NatsClientDoor(self.server.url, "b01", BrokerApi(api))
 
     subjects = staticmethod(MemoryBroker.subjects)
 

@@ -24,13 +24,13 @@ def test_no_list_is_no_answer(answer: object) -> None:
 def test_refusals_and_silence_name_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong key, a closed port and an answer without an end are reported with the address that was asked."""
     with answering(lambda *_: (401, {})) as url, pytest.raises(NoAnswerError, match=rf"{url}.*401"):
-        BrokerApi(url, "somebody", "wrong").ask("/any")
+        BrokerApi(url, "somebody", "wrong").ask("/any", str)
     closed = f"http://127.0.0.1:{free_port()}"
     with pytest.raises(NoAnswerError, match=closed):
-        BrokerApi(closed).ask("/any")
+        BrokerApi(closed).ask("/any", str)
     monkeypatch.setattr(ask_api, "ANSWER_BYTES_MAX", 100)
     with answering(lambda *_: (200, "x" * 200)) as url, pytest.raises(NoAnswerError, match=f"{url}.*ask for less"):
-        BrokerApi(url).ask("/any")
+        BrokerApi(url).ask("/any", str)
 
 
 def test_bindings_are_read() -> None:

@@ -395,7 +395,7 @@ def test_emqx_is_asked_what_clients_want(
 
     The broker is a Mosquitto that reports nothing, the list that of the stand-in.
     """
-    monkeypatch.setattr("regraft.producers.nodes.ask_emqx.POLL_S", 0.02)
+    monkeypatch.setattr("regraft.producers.nodes.ask_api.POLL_S", 0.02)
     emqx = EmqxList()
     kept = tmp_path / "interest.json"
     kept.write_text('{"gone": ["left/since"]}')
