@@ -36,7 +36,7 @@ class DecideOnce:
         reviewer: PlanReviewer,
         runner: PlanRunner,
         timer: DecisionTimer,
-        reporter: RefusalEvents,
+        refusals: RefusalEvents,
         events: EventSink,
         metrics: LoopMetrics,
     ) -> None:
@@ -46,7 +46,7 @@ class DecideOnce:
         self._reviewer = reviewer
         self._runner = runner
         self._timer = timer
-        self._teller = reporter
+        self._refusals = refusals
         self._events = events
         self._metrics = metrics
 
@@ -77,7 +77,7 @@ class DecideOnce:
             self._metrics.refusals.labels(decision.state_verdict).inc()
         for proposal in decision.refused:
             self._metrics.refusals.labels(proposal.verdict).inc()
-        event = self._teller.about_decision(decision, now_ms)
+        event = self._refusals.about_decision(decision, now_ms)
         if event is not None:
             self._events.emit(event)
 

@@ -34,7 +34,7 @@ class TakeWindows:
         kind: AnyKind,
         windows: WindowReader,
         changes: ChangeWatch,
-        reporter: RefusalEvents,
+        refusals: RefusalEvents,
         events: EventSink,
         metrics: LoopMetrics,
     ) -> None:
@@ -42,7 +42,7 @@ class TakeWindows:
         self._kind = kind
         self._windows = windows
         self._changes = changes
-        self._teller = reporter
+        self._refusals = refusals
         self._events = events
         self._metrics = metrics
         self._watches = WatchIdle(settings, kind, events), WatchCaps(settings, events)
@@ -63,7 +63,7 @@ class TakeWindows:
                 set_costs(self._metrics, point)
             # A restarted controller reads old windows again; their faults have been reported.
             if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
-                event = self._teller.about_window(window, now_ms)
+                event = self._refusals.about_window(window, now_ms)
                 if event is not None:
                     self._events.emit(event)
         for watch in self._watches:

@@ -58,7 +58,7 @@ class MqttConnection(asyncio.Protocol):
         self._on_room()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; what is no packet ends the connection."""
+        """Take what has come; what is not a packet ends the connection."""
         self._unanswered = 0
         try:
             for packet in self._reader.feed(data):
@@ -69,7 +69,7 @@ class MqttConnection(asyncio.Protocol):
                 if self.is_over:
                     return
         except MalformedError as error:
-            self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"what came is no packet of MQTT 5: {error}")
+            self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"what came is not a packet of MQTT 5: {error}")
 
     # --- what the session asks ---------------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ class MqttInterest:
         return {name: sorted(client.filters) for name, client in self._clients.items() if client.filters}
 
     def restore(self, known: Mapping[str, Iterable[str]]) -> None:
-        """Take what clients wanted in a former life of the node as wanted; raise TopicError for what is no filter."""
+        """Take what clients wanted in the node's former life as wanted; raise TopicError for what is not a filter."""
         for name, filters in known.items():
             for wanted in filters:
                 self._want(name, wanted)

@@ -1,7 +1,7 @@
 """Packets of MQTT 5 out of a stream of bytes, however it is cut into reads. Pure.
 
 In: bytes. Out: packets of the codec (mqtt5, the extra ``mqtt``). A message that is too large to be kept is skipped as
-its bytes come; what is no packet ends the stream. What packets mean belongs to :mod:`producers.nodes.mqtt_session`.
+its bytes come; what is not a packet ends the stream. What packets mean belongs to :mod:`producers.nodes.mqtt_session`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PACKET_BYTES_MAX = (1 << 28) + 4  # What a length of 4 bytes can name, with the 
 
 
 class MalformedError(ValueError):
-    """What came is no packet of MQTT 5; the message says what is wrong with it."""
+    """What came is not a packet of MQTT 5; the message says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class PacketReader:
         self._skip = 0  # Bytes that still belong to a message that is too large.
 
     def feed(self, data: bytes) -> Iterator[mqtt5.Packet | Oversized]:
-        """Return what has become whole by these bytes; raise MalformedError for what is no packet."""
+        """Return what has become whole by these bytes; raise MalformedError for what is not a packet."""
         if self._skip:
             skipped = min(self._skip, len(data))
             self._skip -= skipped

@@ -220,7 +220,7 @@ class MqttSession:
             reason = packet.reason_code.name
             if reason not in self._reasons:
                 self._reasons.add(reason)
-                log.warning("message_refused", client=self._login.client_id, reason=reason, said=packet.reason_str)
+                log.warning("message_refused", client=self._login.client_id, reason=reason, detail=packet.reason_str)
         if self._queue:
             self._flush_soon()
 

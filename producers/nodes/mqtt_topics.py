@@ -33,7 +33,7 @@ def subject_of(topic: str) -> str:
 
 @lru_cache(maxsize=TOPICS_KEPT_MAX)
 def topic_of(subject: str) -> str:
-    """Return the topic of a subject; raise TopicError for one that is no topic of MQTT, as subjects of NATS may be."""
+    """Return the topic of a subject; raise TopicError for one that is not a topic, as subjects of NATS may be."""
     topic = "/".join(_level(token) for token in subject.split("."))
     if any(each in topic for each in _FORBIDDEN):
         raise TopicError(f"{subject!r} has one of + # and NUL, which no topic has")
@@ -46,7 +46,7 @@ def subjects_of(wanted: str) -> tuple[str, ...]:
     """Return the subjects, with wildcards, that together match what a filter matches; none for topics of the broker.
 
     ``#`` takes the level above it, too, for which no subject has a word: there are two then. A shared subscription
-    wants what its filter does. Raises TopicError for what is no filter.
+    wants what its filter does. Raises TopicError for what is not a filter.
     """
     if wanted.startswith(f"{SHARE}/"):
         wanted = wanted.split("/", 2)[2] if wanted.count("/") > 1 else ""
@@ -54,9 +54,9 @@ def subjects_of(wanted: str) -> tuple[str, ...]:
         return ()
     levels = wanted.split("/")
     if not wanted or "#" in levels[:-1]:
-        raise TopicError(f"{wanted!r} is no filter: it is empty, or # is not its last level")
+        raise TopicError(f"{wanted!r} is not a filter: it is empty, or # is not its last level")
     if any(len(level) > 1 and ("+" in level or "#" in level) for level in levels):
-        raise TopicError(f"{wanted!r} is no filter: + and # stand for whole levels")
+        raise TopicError(f"{wanted!r} is not a filter: + and # stand for whole levels")
     tokens = ["*" if level == "+" else _token(level) for level in levels]
     if levels[-1] != "#":
         return (".".join(tokens),)
@@ -85,4 +85,4 @@ def _level(token: str) -> str:
     try:
         return _MARKED.sub(unmark, token)
     except (ValueError, OverflowError) as error:
-        raise TopicError(f"{token!r} is no level of a topic ({error})") from error
+        raise TopicError(f"{token!r} is not a level of a topic ({error})") from error

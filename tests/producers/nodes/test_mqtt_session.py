@@ -192,7 +192,7 @@ def test_messages_are_acknowledged_when_they_may_be_forgotten() -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        (b"\x00\x00", "what came is no packet of MQTT 5: Invalid PacketType value: 0"),
+        (b"\x00\x00", "what came is not a packet of MQTT 5: Invalid PacketType value: 0"),
         (
             mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_BUSY),
             "ended by the broker: SERVER_BUSY",
