@@ -1,6 +1,7 @@
 """What all tests share: no settings from the developer's own environment, no log left over from another test."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from tests.list_skips import list_skips
 settings.register_profile("regraft", deadline=None)
 settings.load_profile("regraft")
 
+SPELT = re.compile(r"mark\.(stack|spark)")  # What the Makefile searches for.
+
 # Child processes import this checkout, whatever is installed and whatever the directory that they run in holds.
 CHECKOUT = str(Path(__file__).parents[1])
 os.environ["PYTHONPATH"] = os.pathsep.join([CHECKOUT, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -23,6 +26,15 @@ os.environ["PYTHONSAFEPATH"] = "1"
 def pytest_configure(config: pytest.Config) -> None:
     """Let every run say what it skipped."""
     list_skips(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse marks that `make test` would overlook: it looks for tests with servers in files that spell their mark."""
+    marked = {item.path for item in items if any(item.get_closest_marker(mark) for mark in ("stack", "spark"))}
+    hidden = sorted(str(path) for path in marked if not SPELT.search(path.read_text(encoding="utf-8")))
+    if hidden:
+        raise pytest.UsageError(f"{', '.join(hidden)}: write pytest.mark.stack or pytest.mark.spark in the file itself")
 
 
 @pytest.fixture(autouse=True)
