@@ -1,4 +1,4 @@
-"""A small file system of one's own that can be filled up, and emptied again."""
+"""A small file system for one test, which can be filled up and emptied again."""
 
 import os
 import subprocess

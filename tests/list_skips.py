@@ -1,7 +1,8 @@
-"""Say at the end of a test run what was skipped and what it takes to run it; a skip that nobody expects fails the run.
+"""List skipped tests, and what it takes to run them, at the end of a test run; fail the run on an unexpected skip.
 
-In: pytest's reports, and ``known_skips.toml``: which reasons there may be, and for how many tests at most. Out: a list
-at the end, after those that runs before it left in the file that ``SKIPS_FILE`` names. Skipping is the tests' own.
+In: pytest's reports, and ``known_skips.toml`` with the permitted reasons and the most tests that each may skip. Out: a
+list at the end, appended to those of earlier runs in the file that ``SKIPS_FILE`` names. The tests themselves decide
+what to skip.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FILE_VARIABLE = "SKIPS_FILE"
 
 @dataclass(frozen=True)
 class KnownSkip:
-    """A reason for which tests may be skipped: a part that tells it from others, and what it takes to run them."""
+    """A permitted reason for skipping tests: a substring that identifies it, and what it takes to run these tests."""
 
     reason: str
     tests_max: int
@@ -35,9 +36,9 @@ def read_known(file: Path = KNOWN_FILE) -> tuple[KnownSkip, ...]:
 
 
 def judge_skips(reasons: Mapping[str, str], known: tuple[KnownSkip, ...]) -> tuple[list[str], list[str]]:
-    """Return a line for each known reason that skipped tests, and a fault for each skip beyond what is known.
+    """Return one line for each known reason that skipped tests, and a fault for each skip that is not permitted.
 
-    ``reasons`` is by test.
+    ``reasons`` maps a test's ID to its reason.
     """
     counts: Counter[KnownSkip] = Counter()
     faults = []
@@ -54,32 +55,32 @@ def judge_skips(reasons: Mapping[str, str], known: tuple[KnownSkip, ...]) -> tup
     return lines, faults
 
 
-@dataclass(eq=False)  # pytest wants to tell plugins apart
+@dataclass(eq=False)  # pytest requires plugins to be hashable
 class SkipList:
-    """The plugin: gathers, tells, and fails the run where something was skipped that may not be."""
+    """The plugin: collects skips, prints the list, and fails the run if a test was skipped without permission."""
 
     known: tuple[KnownSkip, ...]
     file: Path | None = None
     reasons: dict[str, str] = field(default_factory=dict)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep why a test was skipped; one that is expected to fail was not."""
+        """Record why a test was skipped; an expected failure is not a skip."""
         if report.skipped and not hasattr(report, "wasxfail"):
             self._keep(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep why a whole file was skipped."""
+        """Record why a whole file was skipped."""
         if report.skipped:
             self._keep(report)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail a run that would have passed."""
+        """Fail a run that passed but skipped something without permission."""
         _, faults = judge_skips(self.reasons, self.known)
         if faults and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Print the list, after those of the runs before it in the same file."""
+        """Print the list, after those of earlier runs in the same file."""
         lines, faults = judge_skips(self.reasons, self.known)
         if self.file is not None:
             lines = [*(self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []), *lines]
@@ -97,7 +98,7 @@ class SkipList:
 
 
 def list_skips(config: pytest.Config) -> None:
-    """Let a run list its skips; the workers of a run on several cores leave that to the run itself."""
+    """Make a run list its skips; the workers of a parallel run leave it to the main process."""
     if not hasattr(config, "workerinput"):
-        named = os.environ.pop(FILE_VARIABLE, None)  # Runs that tests start have lists of their own.
+        named = os.environ.pop(FILE_VARIABLE, None)  # Runs that tests start keep their own lists.
         config.pluginmanager.register(SkipList(read_known(), Path(named) if named else None), "list-skips")

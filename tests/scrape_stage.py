@@ -1,4 +1,4 @@
-"""What a running stage tells Prometheus and those who ask whether it is ready."""
+"""Read the metrics and the readiness of a running stage over HTTP."""
 
 import json
 import urllib.request
@@ -7,7 +7,7 @@ ANSWER_S_MAX = 30
 
 
 def scraped(host: str, port: int | None) -> dict[str, float]:
-    """The stage's samples by name and labels; it must be ready and without a fault."""
+    """Return the stage's samples by name with labels, after asserting that it is ready and without faults."""
     place = f"http://{host}:{port}"
     with urllib.request.urlopen(f"{place}/ready", timeout=ANSWER_S_MAX) as ready:
         assert json.load(ready) == {"is_ready": True, "faults": []}

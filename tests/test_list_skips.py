@@ -1,4 +1,4 @@
-"""What a test run says of skipped tests, and that it fails where one may not be skipped."""
+"""What a test run reports about skipped tests, and that it fails on one that may not be skipped."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ CONFTEST = "from tests.conftest import pytest_configure\n"
 
 
 def run_tests(directory: Path, body: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a file of tests under the rule of this repository."""
+    """Run a file of tests under this repository's rules for skips."""
     (directory / "conftest.py").write_text(CONFTEST)
     (directory / "test_trial.py").write_text(f"import pytest\n\n{body}\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rootdir", str(directory), "."]
@@ -22,14 +22,14 @@ def run_tests(directory: Path, body: str, **environment: str) -> subprocess.Comp
 
 
 def test_known_reasons_are_counted_with_what_is_needed() -> None:
-    """One line for each reason, however many tests it skipped."""
+    """A reason gets one line, however many tests it skipped."""
     lines, faults = judge_skips({"a": "Skipped: no such tool on PATH", "b": "Skipped: no such tool"}, (TOOL,))
     assert lines == ["2 of at most 2: no such tool. Install it."]
     assert faults == []
 
 
 def test_more_than_the_bound_and_unknown_reasons_are_faults() -> None:
-    """A skip that grows, or that nobody listed, does not pass unnoticed."""
+    """A reason that skips more tests than permitted, or is not listed, is a fault."""
     _, faults = judge_skips(dict.fromkeys("abc", "no such tool") | {"d": "tired"}, (TOOL,))
     assert len(faults) == 2
     assert "d was skipped for a reason that is not in known_skips.toml: tired" in faults
@@ -37,12 +37,12 @@ def test_more_than_the_bound_and_unknown_reasons_are_faults() -> None:
 
 
 def test_every_known_reason_says_what_it_takes() -> None:
-    """The list is for people: each entry has a bound and a sentence."""
+    """People read the list: each entry has a bound and a sentence."""
     assert all(each.reason and each.tests_max > 0 and each.needs.endswith(".") for each in read_known())
 
 
 def test_a_run_with_an_unexpected_skip_fails(tmp_path: Path) -> None:
-    """All tests pass or are skipped, and yet the run does not end with 0; an expected failure is not a skip."""
+    """All tests pass or are skipped, yet the exit code is not 0; an expected failure is not a skip."""
     answer = run_tests(tmp_path, "def test_one():\n    pytest.skip('not today')\n")
     assert answer.returncode == 1
     assert "Not to be skipped: test_trial.py::test_one" in answer.stdout
@@ -51,14 +51,14 @@ def test_a_run_with_an_unexpected_skip_fails(tmp_path: Path) -> None:
 
 
 def test_a_whole_file_that_is_skipped_counts(tmp_path: Path) -> None:
-    """``importorskip`` at the top of a file skips before there are tests."""
+    """``importorskip`` at the top of a file skips it before any test is collected."""
     answer = run_tests(tmp_path, "pytest.importorskip('no_such_module')\ndef test_one():\n    pass\n")
     assert answer.returncode != 0
     assert "Not to be skipped: test_trial.py" in answer.stdout
 
 
 def test_the_last_run_lists_what_those_before_it_skipped(tmp_path: Path) -> None:
-    """One set of tests runs on all cores, the other one by one: the list at the end is that of both."""
+    """Parallel and sequential tests run separately: the list at the end covers both runs."""
     skips = tmp_path / "out" / "skips.txt"
     known = "def test_one():\n    pytest.skip('no browser is installed: looked everywhere')\n"
     assert run_tests(tmp_path, known, SKIPS_FILE=str(skips)).returncode == 0

@@ -1,4 +1,4 @@
-"""Tests with servers are found by `make test`, or the run that collects them fails."""
+"""`make test` finds every test with servers, or the collection fails."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ CONFTEST = "from tests.conftest import pytest_collection_modifyitems\n"
     [("pytest.mark.stack", 0), ("getattr(pytest.mark, 'stack')", pytest.ExitCode.USAGE_ERROR)],
 )
 def test_a_mark_is_spelt_in_its_file(tmp_path: Path, mark: str, exit_code: int) -> None:
-    """One that no search of the file finds would leave its test out of every run."""
+    """A mark that a search of the file does not find would exclude its test from every run."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_trial.py").write_text(f"import pytest\n\n@{mark}\ndef test_one():\n    pass\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--rootdir", str(tmp_path), "."]

@@ -1,4 +1,4 @@
-"""Waiting in tests: for a fact, with a bound."""
+"""Wait in tests for a condition, with a bound."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ PATIENCE_S = 120.0
 
 
 def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Return as soon as the condition holds; fail when it does not in time."""
+    """Return as soon as the condition holds; fail if it does not hold in time."""
     deadline_s = time.monotonic() + patience_s
     while not condition():
         assert time.monotonic() < deadline_s, f"it did not happen in {patience_s:g} s"

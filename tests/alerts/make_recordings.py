@@ -1,4 +1,4 @@
-"""A recording of an hour's trouble in a minute: six brokers, one falls silent, one cannot keep up, a plan aborts."""
+"""A recording of one minute with typical trouble: six brokers, one falls silent, one is overloaded, a plan aborts."""
 
 import json
 from collections import Counter
@@ -22,15 +22,15 @@ BEGIN_MS = 1_760_000_000_000
 WINDOW_MS, GRACE_MS = 2_000, 500
 FLUSH_MS = 250
 RUNNING_MS = 60_000
-SILENT_MS = (12_000, 30_000)  # b03 is away in between
-BUSY_MS = (20_000, 34_000)  # b01 is handed twice what it can serve
+SILENT_MS = (12_000, 30_000)  # b03 is silent in between
+BUSY_MS = (20_000, 34_000)  # b01 receives twice what it can serve
 ABORTED_MS = 25_000
 KAFKA_DELAY_MS = 3
 EXPECTED = Path(__file__).parent / "expected_alerts.toml"
 
 
 def telemetry() -> Iterator[TelemetryBatch]:
-    """What six brokers send in a minute, in order of time."""
+    """Yield what six brokers send within a minute, ordered by time."""
     counters: Counter[str] = Counter()
     brokers = line_of(6).brokers
     for time_ms in range(0, RUNNING_MS, FLUSH_MS):
@@ -49,7 +49,7 @@ def telemetry() -> Iterator[TelemetryBatch]:
 
 
 def make_recording(out: Path, *, with_state: bool, in_maintenance: str = "") -> None:
-    """Write the recording, as telemetry or as the state that Spark would have made of it."""
+    """Write the recording, as telemetry or as the state that Spark would compute from it."""
     topics = (*((STATE, WINDOWS) if with_state else (TELEMETRY,)), EVENTS, ORDERS)
     told = {"streaming": {"window_ms": WINDOW_MS, "grace_ms": GRACE_MS}}
     inventory: Inventory = inventory_of(line_of(6), {})

@@ -1,4 +1,4 @@
-"""Windows, events and plans as alerts see them, from a few words; and an engine over them."""
+"""Short notation for the windows, events and plans that alerts read, and an engine to feed them to."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,19 +25,19 @@ SEVERITY = {
 
 @dataclass(frozen=True)
 class Told:
-    """A record, and the time at which it was written and read."""
+    """A record with the time at which it was written and read."""
 
     record: msgspec.Struct
     time_ms: int
 
 
 def book(text: str) -> RuleBook:
-    """Return the rules of a text; each gets a name from its place where it has none."""
+    """Parse a text of rules; a rule without a name is named by its position."""
     return parse_rules(text)
 
 
 def queue_of(broker: str, peer: str = "", *, length: int = 0, congestion: float = 0.0, busy: float = 0.1) -> QueueState:
-    """One queue of one window."""
+    """Return one queue's state in one window."""
     return QueueState(broker, peer, 5.0, 5.0, 5.0, 1.0, 1.0, busy, length, length, congestion, WINDOW_MS)
 
 
@@ -52,7 +52,7 @@ def window(
     rows_missing: int = 0,
     clocks: Sequence[BrokerClock] = (),
 ) -> list[Told]:
-    """The rows of the window with this number and its marker; ``lost`` names brokers with batches that did not come."""
+    """Return the rows and the marker of a window; ``lost`` gives the number of missing batches by broker."""
     start_ms = BEGIN_MS + number * WINDOW_MS
     end_ms = start_ms + WINDOW_MS
     rows = [
@@ -77,12 +77,12 @@ def window(
 
 
 def at(number: float) -> int:
-    """The end of the window with this number."""
+    """Return the end of the window with this number."""
     return BEGIN_MS + int((number + 1) * WINDOW_MS)
 
 
 def event(kind: EventKind, second: float, subject: str = "plan-1", text: str = "why", **details: str) -> Told:
-    """Something that the controller tells, this many seconds after the begin."""
+    """Return an event of the controller, this many seconds after the beginning."""
     time_ms = BEGIN_MS + int(second * 1000)
     severity = SEVERITY.get(kind, Severity.INFO)
     return Told(AdaptationEvent(subject, kind, severity, time_ms, text, subject, details), time_ms)
@@ -98,7 +98,7 @@ def plan(
     moves: tuple[ClientMove, ...] = (),
     undoes: str = "",
 ) -> Told:
-    """A version of a plan that enters a phase; it began to hold at the same time."""
+    """Return a version of a plan that enters this phase; its time is when the phase began."""
     time_ms = BEGIN_MS + int(second * 1000)
     phases = (PlanPhase.ACTIVATING, phase) if phase not in (PlanPhase.PREPARING, PlanPhase.ABORTED) else (phase,)
     history = tuple(PhaseChange(each, time_ms, "") for each in dict.fromkeys(phases))
@@ -110,14 +110,14 @@ def plan(
 
 
 class Scene:
-    """An engine that is told one thing after the other; ``said`` are the changes so far."""
+    """An engine that is fed records one by one; ``said`` holds the changes so far."""
 
     def __init__(self, rules: RuleBook, known: Iterable[Alert] = (), calm_windows: int = 0) -> None:
         self.engine = AlertEngine(rules, BEGIN_MS, known, calm_windows)
         self.said: list[Alert] = []
 
     def tell(self, *told: Told, is_known: bool = False) -> list[Alert]:
-        """Tell records; return what changes by them."""
+        """Feed records; return the changes that they cause."""
         found: list[Alert] = []
         for each in told:
             found += self.engine.take(each.record, each.time_ms, each.time_ms, is_known=is_known)
@@ -125,19 +125,19 @@ class Scene:
         return found
 
     def windows(self, queues: Sequence[Iterable[QueueState]], first: int = 0) -> list[str]:
-        """Tell windows with these queues; return the changes in words."""
+        """Feed windows with these queues; return the changes in words."""
         found: list[Alert] = []
         for number, each in enumerate(queues, first):
             found += self.tell(*window(number, each))
         return words(found)
 
     def tick(self, second: float) -> list[Alert]:
-        """Let this many seconds after the begin pass."""
+        """Advance the clock to this many seconds after the beginning."""
         found = self.engine.tick(BEGIN_MS + int(second * 1000))
         self.said += found
         return found
 
 
 def words(alerts: Iterable[Alert]) -> list[str]:
-    """Return changes as ``second rule subject status``; the second is after the begin."""
+    """Return changes as ``second rule subject status``, with the second counted from the beginning."""
     return [f"{(alert.changed_ms - BEGIN_MS) / 1000:g} {alert.rule} {alert.subject} {alert.status}" for alert in alerts]

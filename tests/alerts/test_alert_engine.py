@@ -1,4 +1,4 @@
-"""Each kind of rule: what raises its alert, what clears it, and what does neither."""
+"""For each kind of rule: what raises its alert, what clears it, and what does neither."""
 
 import msgspec
 import pytest
@@ -31,7 +31,7 @@ def congested(*values: float) -> list[list]:  # type: ignore[type-arg]
 
 
 def test_congestion_must_hold_for_its_windows_and_end_for_its_windows() -> None:
-    """Two windows above tau are not enough, three are; one window below the lower bound does not end it, two do."""
+    """Two windows above tau are not enough, three are; one window below the lower bound does not clear it, two do."""
     scene = Scene(book(CONGESTION))
     assert scene.windows(congested(11, 12, 3, 11, 12, 13, 14, 4, 11, 4, 3, 2)) == [
         "6 congestion b01 raised",
@@ -42,14 +42,14 @@ def test_congestion_must_hold_for_its_windows_and_end_for_its_windows() -> None:
 
 
 def test_between_the_bounds_an_alert_stays_as_it_is() -> None:
-    """A figure between both bounds neither raises nor clears, however long it stays there."""
+    """A figure between the two bounds neither raises nor clears, however long it stays there."""
     scene = Scene(book(CONGESTION))
     assert scene.windows(congested(*[9] * 10)) == []
     assert scene.windows(congested(11, 11, 11, *[7] * 10), first=10) == ["13 congestion b01 raised"]
 
 
 def test_each_queue_has_its_own_alert_and_scope_selects_them() -> None:
-    """Queues of brokers and of both ends of a link are subjects of their own; a rule may look at one sort only."""
+    """Queues of brokers and of both ends of a link are separate subjects; a rule can be limited to one sort."""
     queues = [queue_of("b01", congestion=20), queue_of("b01", "b02", congestion=20), queue_of("b02", "b01")]
     scene = Scene(book(CONGESTION))
     assert scene.windows([queues] * 3) == ["3 congestion b01 raised", "3 congestion b01>b02 raised"]
@@ -63,7 +63,7 @@ def three(queues: list) -> list[Told]:  # type: ignore[type-arg]
 
 
 def test_a_queue_that_is_reported_no_more_ends_its_alert() -> None:
-    """A link that a plan removed has no queue; its alert ends after the same number of windows as by a low figure."""
+    """A link that a plan removed has no queue; its alert ends after as many windows as a low figure would take."""
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
     assert scene.windows([[], []], first=3) == ["5 congestion b01 cleared"]
@@ -71,7 +71,7 @@ def test_a_queue_that_is_reported_no_more_ends_its_alert() -> None:
 
 
 def test_rows_that_did_not_come_say_nothing_of_their_queues() -> None:
-    """In a window that lacks rows, a queue without one is neither congested nor well: it is not known."""
+    """If a window lacks rows, a queue without a row is neither congested nor fine: its state is unknown."""
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
     for number in (3, 4, 5):
@@ -81,7 +81,9 @@ def test_rows_that_did_not_come_say_nothing_of_their_queues() -> None:
 
 
 def test_rows_may_come_after_their_marker() -> None:
-    """Two topics are read in any order: a window is judged once all rows that its marker counts are there."""
+    """Rows and markers come from two topics in any order: a window is judged once all rows that its marker counts are
+    read.
+    """
     scene = Scene(book(CONGESTION.replace("for_windows = 3", "for_windows = 1")))
     row, marker = window(0, [queue_of("b01", congestion=20)])
     assert scene.tell(marker) == []
@@ -90,7 +92,7 @@ def test_rows_may_come_after_their_marker() -> None:
 
 
 def test_growth_needs_a_factor_a_length_and_every_window() -> None:
-    """A queue that grows from 20 to 80 in three windows is reported; one that pauses, shrinks or stays short is not."""
+    """A queue that grows from 20 to 80 in three windows raises; one that pauses, shrinks or stays short does not."""
     rules = book('[[rule]]\nname = "growth"\non = "queue.growth"\nfor_windows = 3\nfactor = 3.0\nlength_min = 50\n')
     for lengths, expected in (
         ((20, 40, 60, 80), ["4 growth b01 raised"]),
@@ -104,7 +106,7 @@ def test_growth_needs_a_factor_a_length_and_every_window() -> None:
 
 
 def test_a_broker_that_falls_silent_is_reported_and_its_return_too() -> None:
-    """Two windows without a batch raise, two with one clear; a broker never seen is not missed."""
+    """Two windows without a batch raise, two with one clear; a broker that was never seen is not missed."""
     scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 2\nclear_for_windows = 2\n'))
     rest = BROKERS[:-1]
     found = [scene.tell(*window(number, brokers=rest if 1 <= number <= 4 else BROKERS)) for number in range(7)]
@@ -115,7 +117,7 @@ def test_a_broker_that_falls_silent_is_reported_and_its_return_too() -> None:
 
 
 def test_a_broker_that_stays_silent_is_forgotten_in_the_end() -> None:
-    """After forget_after_s a silent broker is taken to have left; were it to come back, it would be known again."""
+    """After forget_after_s a silent broker is considered gone; if it came back, it would be watched again."""
     scene = Scene(book('[[rule]]\nname = "silent"\non = "broker.silent"\nfor_windows = 1\nforget_after_s = 3\n'))
     scene.tell(*window(0))
     found = [alert for number in range(1, 9) for alert in scene.tell(*window(number, brokers=BROKERS[:-1]))]
@@ -124,7 +126,7 @@ def test_a_broker_that_stays_silent_is_forgotten_in_the_end() -> None:
 
 
 def test_incomplete_windows_name_the_brokers() -> None:
-    """The share that the worst broker lacks is the figure; who lacks anything is named."""
+    """The figure is the largest share of batches that a broker lacks; every broker that lacks any is named."""
     rules = book('[[rule]]\nname = "incomplete"\non = "window.incomplete"\nabove = 0.3\nclear_below = 0.0\n')
     scene = Scene(rules)
     assert scene.tell(*window(0, lost={"b01": 1})) == []
@@ -134,7 +136,7 @@ def test_incomplete_windows_name_the_brokers() -> None:
 
 
 def test_late_windows_and_late_rows() -> None:
-    """A window that is written 30 s after its end is late; rows that were dropped are counted."""
+    """A window written 30 s after its end is late; rows that were dropped as late are counted."""
     rules = book(
         '[[rule]]\nname = "late"\non = "window.late"\nabove = 20\nclear_below = 5\n'
         '[[rule]]\nname = "rows"\non = "window.late_rows"\nabove = 0\nclear_below = 0\n'
@@ -146,7 +148,7 @@ def test_late_windows_and_late_rows() -> None:
 
 
 def test_missing_windows_are_found_by_the_clock() -> None:
-    """Nothing is written for a minute: raised. It ends when windows were written again, not when old ones are read."""
+    """A minute without windows raises; new windows clear it, reading old ones does not."""
     rules = book('[[rule]]\nname = "missing"\non = "window.missing"\nfor_s = 60\nclear_for_windows = 2\n')
     scene = Scene(rules)
     scene.tell(*window(0))
@@ -164,7 +166,7 @@ def test_missing_windows_are_found_by_the_clock() -> None:
     [("plan.aborted", EventKind.PLAN_ABORTED), ("gain.missed", EventKind.GAIN_MISSED)],
 )
 def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
-    """Two within ten seconds raise; it ends when none has come for twenty."""
+    """Two events within ten seconds raise; twenty seconds without one clear."""
     rules = book(
         f'[[rule]]\nname = "r"\non = "{on}"\ncount = 2\nspan_s = 10\nclear_after_s = 20\ntext = "{{detail}}"\n'
     )
@@ -178,7 +180,7 @@ def test_events_count_within_a_span(on: str, kind: EventKind) -> None:
 
 
 def test_an_epoch_mismatch_stands_while_it_is_reported() -> None:
-    """The rule that comes with the product names the brokers, and ends ten minutes after the last word of it."""
+    """The default rule names the brokers, and clears ten minutes after the last event."""
     scene = Scene(load_rules(None))
     (raised,) = scene.tell(event(EventKind.EPOCH_MISMATCH, 0, "epochs", text="b03 at epoch 0"))
     assert (raised.rule, raised.subject, raised.severity) == ("epoch_mismatch", "epochs", Severity.CRITICAL)
@@ -189,7 +191,9 @@ def test_an_epoch_mismatch_stands_while_it_is_reported() -> None:
 
 
 def test_what_is_wrong_with_the_model_of_costs_is_one_alert_for_each_subject() -> None:
-    """Corrected links and a model that counters contradict are two; each ends half an hour after its last word."""
+    """Corrected links and a model that counters contradict are two alerts; each clears half an hour after its last
+    event.
+    """
     scene = Scene(load_rules(None))
     (links,) = scene.tell(event(EventKind.MODEL_DRIFT, 0, "links", text="b0-b1 4 -> 40"))
     (counted,) = scene.tell(event(EventKind.MODEL_DRIFT, 900, "messages", text="what brokers counted costs +30%"))
@@ -203,7 +207,7 @@ def test_what_is_wrong_with_the_model_of_costs_is_one_alert_for_each_subject() -
 
 
 def test_each_service_that_is_started_again_is_one_alert() -> None:
-    """Also when it is back within seconds; the alert ends when it has run on for ten minutes."""
+    """A restart raises even if the service is back within seconds; ten minutes without another one clear it."""
     scene = Scene(load_rules(None))
     (raised,) = scene.tell(event(EventKind.SERVICE_RESTARTED, 0, "streaming", text="streaming: signal 9 ended it"))
     assert (raised.rule, raised.subject, raised.severity) == ("service_restarted", "streaming", Severity.WARNING)
@@ -214,7 +218,7 @@ def test_each_service_that_is_started_again_is_one_alert() -> None:
 
 
 def test_a_broker_that_asks_to_join_is_an_alert_until_it_is_a_member_or_asks_no_longer() -> None:
-    """What its record said before it asked ends nothing; the older stages of a member that has left, for one."""
+    """Older records of a broker, such as those of its earlier membership, do not clear the alert."""
     scene = Scene(load_rules(None))
     (x1,) = scene.tell(event(EventKind.JOIN_ASKED, 10, "x1", text="x1 asks to join: `regraft members add x1`"))
     scene.tell(event(EventKind.JOIN_ASKED, 11, "x2"))
@@ -228,13 +232,15 @@ def test_a_broker_that_asks_to_join_is_an_alert_until_it_is_a_member_or_asks_no_
 
 
 def joining(broker: str, second: float) -> Told:
-    """A member's record from a time on, read whenever that is."""
+    """Return a member's record with this time, whenever it is read."""
     time_ms = BEGIN_MS + int(second * 1000)
     return Told(Member(broker, MemberState.JOINING, time_ms, "add by ann"), time_ms)
 
 
 def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -> None:
-    """Both are events of an order that was refused; only the first is somebody who may not order."""
+    """Both are refused and reported as events; only the forged one comes from somebody without the right to give
+    orders.
+    """
     scene = Scene(load_rules(None))
     assert scene.tell(event(EventKind.ORDER_REFUSED, 0, "plan-1")) == []
     (raised,) = scene.tell(event(EventKind.ORDER_REFUSED, 1, "plan-1", text="it is unsigned", forged="1"))
@@ -243,7 +249,7 @@ def test_an_order_that_was_forged_raises_and_one_that_came_too_late_does_not() -
 
 
 def test_a_plan_taken_back_counts_once_however_often_it_is_stored() -> None:
-    """Every phase of a plan is a record; the plan that undoes another is one happening."""
+    """Every phase of a plan is a record; a plan that undoes another still counts once."""
     scene = Scene(book('[[rule]]\nname = "back"\non = "plan.taken_back"\ncount = 2\n'))
     phases = (PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.COMPLETED)
     assert scene.tell(*(plan(2, phase, 5, undoes="plan-1") for phase in phases)) == []
@@ -251,7 +257,7 @@ def test_a_plan_taken_back_counts_once_however_often_it_is_stored() -> None:
 
 
 def test_a_full_plan_is_counted_once_though_two_records_tell_it() -> None:
-    """Proposals left over by the limit stand in the event and in the plan of the same window."""
+    """Proposals left over by the limit appear both in the event and in the plan of the same window."""
     scene = Scene(book('[[rule]]\nname = "limit"\non = "plan.limit"\ncount = 2\n'))
     left = Proposal("p", (("a", "b"),), (("a", "c"),), 9.0, 8.0, 0.1, "", Verdict.CHANGES_PER_PLAN)
     told = plan(1, PlanPhase.PREPARING, 1)
@@ -264,7 +270,7 @@ def test_a_full_plan_is_counted_once_though_two_records_tell_it() -> None:
 
 
 def test_a_stalled_plan_is_reported_by_the_controller_or_by_the_clock_and_ends_with_the_next_phase() -> None:
-    """Either way there is one alert for the plan; another phase of it ends that."""
+    """Either way there is one alert for the plan; the plan's next phase clears it."""
     scene = Scene(book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 30\n'))
     scene.tell(plan(1, PlanPhase.DRAINING, 0))
     (raised,) = scene.tell(event(EventKind.PLAN_STALLED, 10, text="b03 does not answer"))
@@ -286,7 +292,9 @@ def test_a_plan_that_waits_for_a_person_is_not_stalled() -> None:
 
 
 def test_flapping_is_reported_for_links_and_clients() -> None:
-    """A link out and in again is one flip, out again the second; a client back at its old home is one."""
+    """A link removed and added again has flipped once, removed again twice; a client back at its old home has flipped
+    once.
+    """
     rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 2\nspan_s = 100\nclear_after_s = 50\n')
     scene = Scene(rules)
     link = (("b01", "b02"),)
@@ -303,7 +311,7 @@ def test_flapping_is_reported_for_links_and_clients() -> None:
 
 
 def test_what_comes_back_after_the_span_does_not_flap() -> None:
-    """A client that goes home in the evening does not flap."""
+    """A client that returns home in the evening does not flap."""
     rules = book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\nspan_s = 100\n')
     scene = Scene(rules)
     scene.tell(plan(1, PlanPhase.ACTIVATING, 0, moves=(ClientMove("p1", "b01", "b02"),)))
@@ -311,7 +319,7 @@ def test_what_comes_back_after_the_span_does_not_flap() -> None:
 
 
 def test_an_aborted_plan_changes_nothing_and_does_not_flap() -> None:
-    """Only plans that were executed count."""
+    """Only executed plans count."""
     scene = Scene(book('[[rule]]\nname = "flapping"\non = "flapping"\nflips = 1\n'))
     scene.tell(plan(1, PlanPhase.ACTIVATING, 0, links_removed=(("b01", "b02"),)))
     assert scene.tell(plan(2, PlanPhase.ABORTED, 1, links_added=(("b01", "b02"),))) == []
@@ -325,7 +333,7 @@ BLAST = (
 
 
 def test_blast_radius_counts_silence_congestion_and_maintenance_together() -> None:
-    """Of five brokers three are concerned, more than half: one silent, one congested, one in maintenance."""
+    """Three of five brokers are affected, more than half: one silent, one congested, one in maintenance."""
     scene = Scene(book(BLAST + CONGESTION.replace("for_windows = 3", "for_windows = 1")))
     scene.tell(*window(0))
     scene.tell(Told(Order("b02", OrderKind.MAINTAIN, "ana", "", BEGIN_MS), BEGIN_MS))
@@ -340,8 +348,9 @@ def test_blast_radius_counts_silence_congestion_and_maintenance_together() -> No
 
 
 def test_a_blast_radius_that_calms_down_is_counted_on_after_a_restart() -> None:
-    """How long it has been calm follows from no window alone, so it is stored: two windows end it, one before and one
-    after the restart."""
+    """How long it has been calm does not follow from any single window, so it is stored: two windows clear it, one
+    before and one after the restart.
+    """
     rules = book(BLAST)
     scene = Scene(rules)
     scene.tell(*window(0))
@@ -353,7 +362,7 @@ def test_a_blast_radius_that_calms_down_is_counted_on_after_a_restart() -> None:
 
 
 def test_records_of_a_newer_regraft_are_distinguished_from_garbage() -> None:
-    """A record that is too new for its reader raises its own alert, which names what to upgrade, and no other."""
+    """A record too new for its reader raises one alert, which names what to upgrade, and no other."""
     rules = '[[rule]]\nname = "letters"\non = "dead_letters"\n[[rule]]\nname = "newer"\non = "records.newer"\n'
     scene = Scene(book(rules + 'text = "{detail}"\n'))
     with pytest.raises(UndecodableRecordError) as refused:
@@ -366,7 +375,7 @@ def test_records_of_a_newer_regraft_are_distinguished_from_garbage() -> None:
 
 
 def test_dead_letters_are_reported_by_topic_but_not_our_own() -> None:
-    """A message that could not be delivered is a dead letter too; it must not raise an alert that makes the next."""
+    """A message that could not be delivered is a dead letter too; an alert about it would cause the next one."""
     scene = Scene(book('[[rule]]\nname = "letters"\non = "dead_letters"\n'))
     letter = DeadLetter("regraft.telemetry", 0, 7, "it starts with ff", b"\xff", BEGIN_MS)
     assert words(scene.tell(Told(letter, BEGIN_MS))) == ["0 letters regraft.telemetry raised"]
@@ -375,7 +384,7 @@ def test_dead_letters_are_reported_by_topic_but_not_our_own() -> None:
 
 
 def test_an_alert_whose_rule_is_gone_is_cleared_at_the_start() -> None:
-    """Nobody else would ever clear it."""
+    """Nothing else would ever clear it."""
     scene = Scene(book(CONGESTION))
     scene.windows(congested(20, 20, 20))
     other = Scene(book(BLAST), scene.engine.book.alerts.values())
@@ -384,7 +393,7 @@ def test_an_alert_whose_rule_is_gone_is_cleared_at_the_start() -> None:
 
 
 def test_a_flood_of_subjects_stays_bounded() -> None:
-    """Of alerts that are over, a bounded number is kept; the oldest are forgotten first."""
+    """A bounded number of cleared alerts is kept; the oldest are forgotten first."""
     rules = book('[[rule]]\nname = "stalled"\non = "plan.stalled"\nfor_s = 3000\n')
     scene = Scene(rules)
     for number in range(1, 1_302):
@@ -398,14 +407,14 @@ def test_a_flood_of_subjects_stays_bounded() -> None:
 
 
 def test_default_rules_have_every_kind_and_are_sound() -> None:
-    """Each source that a rule can look at stands in the file that newcomers copy."""
+    """The file that newcomers copy uses every source that a rule can have."""
     from regraft.alerts.rule_kinds import KIND_OF
 
     assert {rule.on for rule in load_rules().rules} == set(KIND_OF)
 
 
 def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
-    """One ahead and one behind are told after two windows, the others never; a right clock ends it."""
+    """A clock that is ahead or behind raises after two windows, a correct one never; correcting it clears the alert."""
     rules = book(
         '[[rule]]\nname = "clock"\non = "broker.clock"\nabove = 0.5\nfor_windows = 2\nclear_below = 0.25\n'
         'clear_for_windows = 1\ntext = "The clock of {subject} is {detail}."\n'
@@ -435,7 +444,7 @@ def test_the_broker_with_the_wrong_clock_is_named_with_its_offset() -> None:
     ],
 )
 def test_what_lasts_is_an_alert_until_an_event_says_that_it_is_over(kind: EventKind, subject: str, rule: str) -> None:
-    """Brokers asked for less, one above its cap: each further event is the same alert, the one that ends it ends it."""
+    """Sampled telemetry and a broker above its cap: further events belong to the same alert, the last one clears it."""
     scene = Scene(load_rules(None))
     (raised,) = scene.tell(event(kind, 0, subject, text="windows are late"))
     assert (raised.rule, raised.subject, raised.severity) == (rule, subject, Severity.WARNING)

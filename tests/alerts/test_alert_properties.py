@@ -1,4 +1,4 @@
-"""What holds for every stream of records: nothing is raised twice, a restart changes nothing, nor does order."""
+"""Properties of any stream of records: no alert is raised twice, restarts and the order of records change nothing."""
 
 import random
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ Step = list[Told]
 
 
 def steps_of(drawn: Sequence[tuple[list[tuple[float, int]], set[str], str]]) -> list[Step]:
-    """One step for each window: its rows and marker, and what else happens in its second."""
+    """Return one step for each window: its rows and marker, and what else happens in its second."""
     steps = []
     for number, (figures, brokers, happening) in enumerate(drawn):
         queues = [
@@ -119,7 +119,7 @@ def second_of(number: int) -> float:
 
 
 def take(scene: Scene, steps: Sequence[Step], first: int) -> list[Alert]:
-    """Tell steps, with the clock after each, and return the changes."""
+    """Feed steps, advancing the clock after each, and return the changes."""
     before = len(scene.said)
     for number, step in enumerate(steps, first):
         scene.tell(*step)
@@ -128,7 +128,9 @@ def take(scene: Scene, steps: Sequence[Step], first: int) -> list[Alert]:
 
 
 def restarted(scene: Scene, rules: RuleBook, steps: Sequence[Step], count: int) -> Scene:
-    """A new engine with what the first stored after ``count`` steps; it reads again what its rules look back on."""
+    """Return a new engine with what the first one stored after ``count`` steps; it reads again as far back as its rules
+    look.
+    """
     stored = msgspec.convert(msgspec.to_builtins(list(scene.engine.book.alerts.values())), list[Alert])
     fresh = Scene(rules, stored, scene.engine.calm_windows)
     now_ms = BEGIN_MS + count * WINDOW_MS
@@ -148,7 +150,7 @@ def restarted(scene: Scene, rules: RuleBook, steps: Sequence[Step], count: int) 
 @given(streams)
 @settings(max_examples=60)
 def test_nothing_is_raised_twice_without_an_end(drawn: list[tuple[list[tuple[float, int]], set[str], str]]) -> None:
-    """For each rule and subject, raised and cleared follow each other in turn, beginning with raised."""
+    """For each rule and subject, raised and cleared alternate, beginning with raised."""
     scene = Scene(RULES)
     last: dict[str, AlertStatus] = {}
     for alert in take(scene, steps_of(drawn), 0):
@@ -162,7 +164,7 @@ def test_nothing_is_raised_twice_without_an_end(drawn: list[tuple[list[tuple[flo
 def test_a_restart_at_any_point_changes_nothing(
     drawn: list[tuple[list[tuple[float, int]], set[str], str]], place: int
 ) -> None:
-    """An engine that has only the stored alerts and the rules' look-back says the same as one that went on."""
+    """An engine that has only the stored alerts and the rules' look-back reports the same as one that kept running."""
     steps = steps_of(drawn)
     count = min(place, len(steps))
     scene = Scene(RULES)
@@ -176,7 +178,7 @@ def test_a_restart_at_any_point_changes_nothing(
 def test_the_order_of_a_windows_rows_and_marker_does_not_matter(
     drawn: list[tuple[list[tuple[float, int]], set[str], str]], seed: int
 ) -> None:
-    """Rows come from one topic and markers from another; the outcome is the same in any order."""
+    """Rows and markers come from different topics; the outcome is the same in any order."""
     steps = steps_of(drawn)
     rng = random.Random(seed)
     shuffled = []

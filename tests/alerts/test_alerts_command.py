@@ -1,4 +1,4 @@
-"""The commands: rules that are printed and tried on recordings, expectations, what a person gets wrong."""
+"""The commands for alerts: printing rules, trying them on recordings, comparing with expectations, users' mistakes."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tried(file: Path, *more: str, rules: Path = DEFAULT_RULES, code: int = 0) -> dict[str, Any]:
-    """What ``alerts test --json`` says."""
+    """Return what ``alerts test --json`` prints."""
     answer = RUNNER.invoke(app, ["alerts", "test", str(rules), str(file), "--json", *more])
     assert answer.exit_code == code, answer.output
     return dict(json.loads(answer.stdout))
@@ -38,7 +38,7 @@ def changes(found: dict[str, Any]) -> list[tuple[float, str, str, str]]:
 
 
 def test_default_rules_find_the_trouble_in_a_recording(recording: Path) -> None:
-    """A broker that was silent, a queue that grew and a plan that was aborted: raised and cleared when expected."""
+    """A silent broker, a growing queue and an aborted plan: raised and cleared when expected."""
     found = tried(recording, "--expect", str(EXPECTED))
     assert found["differences"] == []
     assert found["is_aggregated"]
@@ -52,7 +52,7 @@ def test_default_rules_find_nothing_in_a_recording_without_trouble() -> None:
 
 
 def test_a_recording_of_state_says_the_same_as_one_of_telemetry(recording: Path, tmp_path: Path) -> None:
-    """Whether Spark's rows were recorded or are made from telemetry makes no difference."""
+    """It makes no difference whether Spark's rows were recorded or are computed from telemetry."""
     out = tmp_path / "state.avro"
     make_recording(out, with_state=True)
     found = tried(out)
@@ -62,7 +62,7 @@ def test_a_recording_of_state_says_the_same_as_one_of_telemetry(recording: Path,
 
 
 def test_maintenance_shows_who_would_not_have_been_told(tmp_path: Path) -> None:
-    """The order stood before the recording begins; its broker's alerts are raised and kept back."""
+    """The order precedes the recording; alerts of its broker are raised and silenced."""
     out = tmp_path / "maintained.avro"
     make_recording(out, with_state=False, in_maintenance="b03")
     found = tried(out)
@@ -74,7 +74,7 @@ def test_maintenance_shows_who_would_not_have_been_told(tmp_path: Path) -> None:
 
 
 def test_a_difference_ends_with_1_and_says_what_it_is(recording: Path, tmp_path: Path) -> None:
-    """Rules that changed fail the recording's expectation: what is missing and what is too much."""
+    """Changed rules fail the recording's expectations: the output lists what is missing and what is unexpected."""
     rules = tmp_path / "rules.toml"
     rules.write_text('[[rule]]\nname = "broker_silent"\non = "broker.silent"\nfor_windows = 4\nclear_for_windows = 2\n')
     expected = tmp_path / "expected.toml"
@@ -90,7 +90,7 @@ def test_a_difference_ends_with_1_and_says_what_it_is(recording: Path, tmp_path:
 
 
 def test_what_is_written_is_what_is_expected(recording: Path, tmp_path: Path) -> None:
-    """--write makes the file that --expect takes."""
+    """--write creates the file that --expect reads."""
     written = tmp_path / "expected.toml"
     found = tried(recording, "--write", str(written))
     assert len(read_expected(written)) == len(found["changes"])
@@ -110,7 +110,7 @@ def test_what_is_written_is_what_is_expected(recording: Path, tmp_path: Path) ->
     ],
 )
 def test_bad_expectations_are_reported(tmp_path: Path, text: str, wanted: str) -> None:
-    """A file that expects nothing sensible is refused with the reason."""
+    """A file of invalid expectations is refused with the reason."""
     file = tmp_path / "expected.toml"
     file.write_text(text)
     with pytest.raises(ExpectationError, match=r"cannot be used|is not TOML") as caught:
@@ -121,7 +121,7 @@ def test_bad_expectations_are_reported(tmp_path: Path, text: str, wanted: str) -
 
 
 def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
-    """What is printed can be copied; --json gives every parameter, the defaults too."""
+    """The printed file can be copied; --json gives every parameter, including the defaults."""
     printed = RUNNER.invoke(app, ["alerts", "rules"]).stdout
     assert printed == DEFAULT_RULES.read_text()
     own = tmp_path / "own.toml"
@@ -133,7 +133,7 @@ def test_rules_are_printed_as_a_file_and_as_json(tmp_path: Path) -> None:
 
 
 def test_kafka_that_is_away_is_reported_in_a_sentence() -> None:
-    """Listing needs Kafka and says so."""
+    """Listing needs Kafka; without it the command prints one sentence."""
     from regraft.infra.stack_error import StackError
 
     answer = RUNNER.invoke(app, ["alerts", "list", "--bootstrap", "127.0.0.1:1"])
@@ -142,7 +142,7 @@ def test_kafka_that_is_away_is_reported_in_a_sentence() -> None:
 
 
 def test_settings_of_alerts_reach_the_stage_and_hide_their_urls() -> None:
-    """run.json and printed settings hold no URL of a target; a child process gets them whole."""
+    """run.json and printed settings hold no URL of a target; a child process gets the full URLs."""
     given = {"alerts": {"targets": ["json://127.0.0.1/tok-en"], "webhooks": ["https://h.example.org/tok-en"]}}
     settings = load_settings({**given, "streaming": {"window_ms": 8_000, "grace_ms": 1_000}})
     assert settings.alerts.webhooks == ("https://h.example.org/tok-en",)
@@ -152,7 +152,7 @@ def test_settings_of_alerts_reach_the_stage_and_hide_their_urls() -> None:
 
 
 def test_wrong_settings_do_not_tell_secrets() -> None:
-    """A URL where a list is wanted, or one that is none: the sentence names the setting, not its value."""
+    """A URL instead of a list, or an invalid URL: the message names the setting, not its value."""
     for given in ({"targets": "json://tok-en"}, {"targets": ["none://tok-en"]}, {"webhooks": ["tok-en"]}):
         with pytest.raises(SettingsError) as caught:
             load_settings({"alerts": given})

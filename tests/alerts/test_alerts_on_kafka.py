@@ -1,4 +1,4 @@
-"""The alert stage as a process of its own on a real Kafka: killed, restarted, pushed out, cut off."""
+"""The alert stage as a separate process on a real Kafka: killed, restarted, replaced, disconnected."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 
 
 class Overlay:
-    """What brokers, Spark and controller would write, in its own namespace, and the stage that reads it."""
+    """What brokers, Spark and the controller write, in its own namespace, and the alert stage that reads it."""
 
     def __init__(self, kafka: RunningKafka, namespace: str, directory: Path, webhooks: tuple[str, ...]) -> None:
         create_topics(kafka.access, namespace=namespace)
@@ -86,7 +86,7 @@ class Overlay:
         }
 
     def start(self, **more: str) -> subprocess.Popen[bytes]:
-        """Start the stage; return when it has read what was there."""
+        """Start the stage; return once it has read what was stored."""
         status = self.directory / "alerts.json"
         status.unlink(missing_ok=True)
         with (self.directory / "alerts.log").open("ab") as log:
@@ -102,7 +102,7 @@ class Overlay:
         return process
 
     def status(self) -> dict[str, Any]:
-        """The status file, empty where there is none yet."""
+        """Return the status file, empty if there is none yet."""
         try:
             return dict(json.loads((self.directory / "alerts.json").read_text()))
         except FileNotFoundError:
@@ -110,16 +110,16 @@ class Overlay:
 
     @property
     def flags(self) -> list[str]:
-        """How a command finds the namespace."""
+        """Return the flags with which a command finds the namespace."""
         return ["--bootstrap", self.kafka.bootstrap, "--set", f"kafka.namespace={self.namespace}"]
 
     @property
     def log(self) -> str:
-        """What the stage logged so far."""
+        """Return what the stage has logged so far."""
         return (self.directory / "alerts.log").read_text()
 
     def window(self, congestion: float, subjects: int = 1) -> None:
-        """Write one window in which this many brokers are this congested."""
+        """Write one window in which this many brokers have this congestion."""
         start_ms, end_ms = self._next_ms, self._next_ms + WINDOW_MS
         self._next_ms = end_ms
         for number in range(subjects):
@@ -140,17 +140,17 @@ class Overlay:
         self._producer.produce(topic_name(topic, self.namespace), encode(record), key=key.encode())
 
     def alerts(self) -> dict[str, Alert]:
-        """The stored alerts by key."""
+        """Return the stored alerts by key."""
         store = AlertStore(self.kafka.access, self.namespace)
         return {alert.key: alert for alert in store.load() or []}
 
     def told(self) -> list[tuple[str, str]]:
-        """The events about alerts: kind and subject."""
+        """Return kind and subject of the events about alerts."""
         events = read_whole(self.kafka.access, self.namespace, {EVENTS: AdaptationEvent}, PATIENCE_S)
         return [(str(each.kind), each.subject) for each in events if each.kind in NEAR_KINDS]
 
     def letters(self) -> list[DeadLetter]:
-        """The dead letters."""
+        """Return the dead letters."""
         return list(read_whole(self.kafka.access, self.namespace, {DEAD_LETTERS: DeadLetter}, PATIENCE_S))
 
 
@@ -179,17 +179,17 @@ def one_server() -> Iterator[WebhookServer]:
 
 
 def has_come(server: WebhookServer, count: int) -> bool:
-    """Return True if this many messages have come."""
+    """Return True if this many messages have arrived."""
     return len(server.received) >= count
 
 
 def statuses(server: WebhookServer) -> list[tuple[str, str]]:
-    """What the server received: rule and status."""
+    """Return rule and status of each message that the server received."""
     return [(body["rule"], body["status"]) for body in map(json.loads, server.bodies)]
 
 
 def test_a_killed_stage_goes_on_and_tells_nothing_twice(overlay: Callable[..., Overlay]) -> None:
-    """Raised, told, killed with SIGKILL, restarted: it is not told again; its end is, once."""
+    """Killed with SIGKILL after an alert was sent and restarted: the alert is not sent again, its end is sent once."""
     with one_server() as server:
         lab = overlay(server.url)
         first = lab.start()
@@ -202,7 +202,7 @@ def test_a_killed_stage_goes_on_and_tells_nothing_twice(overlay: Callable[..., O
         )
         first.send_signal(signal.SIGKILL)
         first.wait(PATIENCE_S)
-        lab.window(20)  # while nobody looks
+        lab.window(20)  # while the stage is down
         second = lab.start()
         lab.window(20)
         wait_until(lambda: lab.status()["windows"] >= 4, PATIENCE_S)
@@ -232,8 +232,9 @@ def test_a_killed_stage_goes_on_and_tells_nothing_twice(overlay: Callable[..., O
 
 
 def test_what_was_being_sent_when_it_was_killed_is_not_sent_again(overlay: Callable[..., Overlay]) -> None:
-    """The target answers slowly, the stage dies meanwhile: the record says that it is uncertain. Or it is sent again
-    with the same key, where the settings say so."""
+    """The target answers slowly and the stage is killed meanwhile: the delivery is recorded as uncertain, or, if the
+    settings ask for it, repeated with the same key.
+    """
     with one_server() as server:
         server.wait_s = 1.5
         lab = overlay(server.url)
@@ -258,7 +259,9 @@ def test_what_was_being_sent_when_it_was_killed_is_not_sent_again(overlay: Calla
 
 
 def test_an_unreachable_target_stops_nobody(overlay: Callable[..., Overlay]) -> None:
-    """One target is away: the other one gets everything, and what the first missed is a dead letter with the reason."""
+    """One target is down: the other one receives everything; what the first one missed is a dead letter with the
+    reason.
+    """
     with one_server() as server:
         away = f"http://127.0.0.1:{choose_ports(1)[0]}/hook/other-secret"
         lab = overlay(away, server.url)
@@ -280,7 +283,7 @@ def test_an_unreachable_target_stops_nobody(overlay: Callable[..., Overlay]) -> 
 
 
 def test_a_second_stage_shuts_the_first_one_out(overlay: Callable[..., Overlay]) -> None:
-    """Two stages of one namespace would tell all twice: the older one ends with a sentence, with code 1."""
+    """Two stages of one namespace would send everything twice: the older one exits with code 1 and a sentence."""
     with one_server() as server:
         lab = overlay(server.url)
         first = lab.start()
@@ -295,7 +298,7 @@ def test_a_second_stage_shuts_the_first_one_out(overlay: Callable[..., Overlay])
 
 
 def test_a_killed_kafka_is_waited_for(kafka: RunningKafka, overlay: Callable[..., Overlay]) -> None:
-    """Kafka dies and comes back: what happens then is reported, once, by the same process or the one after it."""
+    """Kafka dies and returns: later alerts are reported once, by the same process or its successor."""
     with one_server() as server:
         lab = overlay(server.url)
         process = lab.start()

@@ -1,4 +1,4 @@
-"""Delivery to a real HTTP server on the loopback: down, slow, failing, odd answers; by webhook and by apprise."""
+"""Delivery to a real HTTP server on the loopback that is down, slow, failing or odd; by webhook and by apprise."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def server() -> Iterator[WebhookServer]:
 
 
 def message(number: int = 1, status: AlertStatus = AlertStatus.RAISED) -> AlertMessage:
-    """A message about one alert; each number has an id of its own."""
+    """Return a message about one alert; each number has its own id."""
     text = "Queue b01 is congested: 12 > 10, größer"
     alert = Alert("congestion", "b01", Severity.WARNING, status, number, number, text, 12.0, ("b01",))
     return message_of([alert], 1_760_000_000_000)
@@ -51,7 +51,7 @@ def fault_of(sender: MessageSender) -> SendError:
 
 
 class Desk:
-    """Lets every message go at once and collects how each ended."""
+    """Grants every delivery at once and records how each ended."""
 
     def __init__(self, senders: dict[str, MessageSender], limits: DeliveryLimits = QUICK) -> None:
         self.delivery = MessageDelivery(senders, limits)
@@ -60,7 +60,7 @@ class Desk:
         self.is_granting = True
 
     def turn(self) -> None:
-        """Take the reports that have come."""
+        """Take the reports that have arrived."""
         for report in self.delivery.reports():
             if report.state is not DeliveryState.SENDING:
                 self.ends.append((report.target, str(report.state), report.reason))
@@ -70,7 +70,7 @@ class Desk:
                 self.delivery.grant(report.message, report.target)
 
     def until(self, count: int) -> list[tuple[str, str, str]]:
-        """Wait for this many ends and return them."""
+        """Wait for this many results and return them."""
 
         def has_ended() -> bool:
             self.turn()
@@ -80,13 +80,13 @@ class Desk:
         return self.ends
 
     def close(self) -> None:
-        """Stop and wait."""
+        """Stop delivery and wait."""
         self.delivery.stop()
         assert self.delivery.wait(10)
 
 
 def test_a_webhook_gets_json_with_a_key_that_is_the_messages_id(server: WebhookServer) -> None:
-    """Programs read the fields, and know a message that comes again by its key."""
+    """Programs read the fields, and recognise a repeated message by its key."""
     webhook(server).send(message())
     (received,) = server.received
     document = json.loads(received.body)
@@ -98,7 +98,7 @@ def test_a_webhook_gets_json_with_a_key_that_is_the_messages_id(server: WebhookS
 
 
 def test_a_password_in_the_address_becomes_a_header(server: WebhookServer) -> None:
-    """It is sent as basic authentication and nowhere else."""
+    """It is sent as basic authentication and appears nowhere else."""
     WebhookSender(f"http://ana:pass%20word@127.0.0.1:{server.port}/x", TIMEOUT_S, "lab").send(message())
     (received,) = server.received
     headers = {name.lower(): value for name, value in received.headers.items()}
@@ -107,7 +107,7 @@ def test_a_password_in_the_address_becomes_a_header(server: WebhookServer) -> No
 
 
 def test_answers_that_are_not_json_are_answers(server: WebhookServer) -> None:
-    """Only the status counts: what the body holds, and how much of it, is the receiver's affair."""
+    """Only the status counts; the body may hold anything, of any length."""
     server.answer_body = b"<html>{not json" * 100_000
     webhook(server).send(message())
     assert len(server.received) == 1
@@ -117,7 +117,7 @@ def test_answers_that_are_not_json_are_answers(server: WebhookServer) -> None:
     ("status", "can_retry"), [(500, True), (503, True), (429, True), (400, False), (404, False), (302, False)]
 )
 def test_statuses_say_whether_another_attempt_helps(server: WebhookServer, status: int, can_retry: bool) -> None:
-    """A server that is ill may recover; one that refuses will refuse again; redirects are not followed."""
+    """A server with an internal fault may recover; one that refuses will refuse again; redirects are not followed."""
     server.answers.append(status)
     server.headers["Location"] = server.url
     fault = fault_of(webhook(server))
@@ -127,7 +127,7 @@ def test_statuses_say_whether_another_attempt_helps(server: WebhookServer, statu
 
 
 def test_a_target_may_ask_for_a_pause(server: WebhookServer) -> None:
-    """Retry-After in seconds is taken, a date is not."""
+    """Retry-After is honoured in seconds, but not as a date."""
     server.answers += [429, 429]
     server.headers["Retry-After"] = "7"
     assert fault_of(webhook(server)).wait_s == 7.0
@@ -136,7 +136,7 @@ def test_a_target_may_ask_for_a_pause(server: WebhookServer) -> None:
 
 
 def test_a_slow_answer_is_uncertain_and_a_refused_connection_is_not(server: WebhookServer) -> None:
-    """After the request went out nobody knows; where there was no connection nothing arrived."""
+    """Once the request was sent the outcome is unknown; without a connection nothing arrived."""
     server.wait_s = 3 * TIMEOUT_S
     assert fault_of(webhook(server)).is_uncertain
     nobody = WebhookSender(f"http://127.0.0.1:{choose_ports(1)[0]}/secret-token", TIMEOUT_S, "lab")
@@ -146,7 +146,7 @@ def test_a_slow_answer_is_uncertain_and_a_refused_connection_is_not(server: Webh
 
 
 def test_apprise_delivers_to_the_same_server(server: WebhookServer) -> None:
-    """Its json:// service posts title, text and kind; an end of an alert is a success."""
+    """Its json:// service posts title, text and kind; the end of an alert has the kind success."""
     sender = AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab")
     sender.send(message())
     sender.send(message(status=AlertStatus.CLEARED))
@@ -159,7 +159,7 @@ def test_apprise_delivers_to_the_same_server(server: WebhookServer) -> None:
 def test_what_apprise_says_of_a_failure_stays_inside(
     server: WebhookServer, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its own log may hold tokens of the URL: only the status comes through."""
+    """Its own log may hold tokens of the URL: only the status is reported."""
     server.answers.append(503)
     fault = fault_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
     assert "HTTP 503" in str(fault)
@@ -170,7 +170,7 @@ def test_what_apprise_says_of_a_failure_stays_inside(
 
 
 def test_a_slow_service_is_given_up_by_apprise_too(server: WebhookServer) -> None:
-    """Its time-outs are ours."""
+    """It uses our time-outs."""
     server.wait_s = 3 * TIMEOUT_S
     began_s = time.monotonic()
     fault_of(AppriseSender(f"json://127.0.0.1:{server.port}/secret-token", TIMEOUT_S, "lab"))
@@ -201,7 +201,7 @@ def test_a_server_that_stays_ill_ends_in_failure_and_the_next_message_is_tried(s
 
 
 def test_a_refusal_is_not_tried_again(server: WebhookServer) -> None:
-    """404 will be 404 in a second, too."""
+    """A 404 will still be a 404 a second later."""
     server.answers.append(404)
     desk = Desk({"hook": webhook(server)})
     desk.delivery.offer(message(), "hook")
@@ -211,20 +211,22 @@ def test_a_refusal_is_not_tried_again(server: WebhookServer) -> None:
 
 
 class Stuck:
-    """A target that answers when released."""
+    """A target that answers only when released."""
 
     def __init__(self) -> None:
         self.free = threading.Event()
         self.sent: list[str] = []
 
     def send(self, message: AlertMessage) -> None:
-        """Wait, then take it."""
+        """Wait, then accept it."""
         self.free.wait(20)
         self.sent.append(message.message)
 
 
 def test_a_target_that_hangs_delays_no_other_and_its_queue_is_bounded(server: WebhookServer) -> None:
-    """Two may wait behind the one that hangs, the rest fail at once with the reason; the other target gets all."""
+    """Two messages may wait behind the one that hangs, the rest fail at once with the reason; the other target gets
+    all.
+    """
     stuck = Stuck()
     desk = Desk({"stuck": stuck, "hook": webhook(server)})
     desk.delivery.offer(message(0), "stuck")
@@ -250,7 +252,7 @@ def test_a_target_that_hangs_delays_no_other_and_its_queue_is_bounded(server: We
 
 
 def test_nothing_is_sent_without_leave(server: WebhookServer) -> None:
-    """A message whose sending could not be stored does not go out; asked to stop, it stays pending."""
+    """A message is not sent unless its sending was stored first; at a stop it stays pending."""
     desk = Desk({"hook": webhook(server)})
     desk.is_granting = False
     desk.delivery.offer(message(), "hook")
@@ -262,7 +264,7 @@ def test_nothing_is_sent_without_leave(server: WebhookServer) -> None:
 
 
 def test_a_stop_ends_the_attempts_and_says_what_is_certain(server: WebhookServer) -> None:
-    """A server that answered 500 has not got it: pending. One that did not answer may have: uncertain."""
+    """A server that answered 500 did not take the message: pending. One that did not answer may have: uncertain."""
     long_pause = DeliveryLimits(attempts_max=50, backoff_s=0.2, backoff_s_max=0.2, queue_max=2)
     for wait_s, expected in ((0.0, "pending"), (2 * TIMEOUT_S, "uncertain")):
         server.received.clear()
@@ -278,15 +280,17 @@ def test_a_stop_ends_the_attempts_and_says_what_is_certain(server: WebhookServer
 
 
 class Broken:
-    """A sender with its own fault."""
+    """A sender with a bug."""
 
     def send(self, message: AlertMessage) -> None:
-        """Raise what no sender should."""
+        """Raise what no sender should raise."""
         raise KeyError("https://secret-token@host")
 
 
 def test_a_fault_of_a_library_is_a_failure_and_not_the_end(server: WebhookServer) -> None:
-    """Whatever a service's plug-in raises, the message fails, its text stays inside, and the thread continues."""
+    """Whatever a service's plug-in raises, only this message fails, the error's text is not shown, the thread
+    continues.
+    """
     desk = Desk({"broken": Broken()})
     desk.delivery.offer(message(1), "broken")
     desk.delivery.offer(message(2), "broken")
@@ -295,14 +299,14 @@ def test_a_fault_of_a_library_is_a_failure_and_not_the_end(server: WebhookServer
 
 
 def test_a_target_that_is_set_no_more_is_reported(server: WebhookServer) -> None:
-    """A message that waited for it over a restart is a dead letter."""
+    """A message for such a target that was pending at a restart becomes a dead letter."""
     desk = Desk({})
     desk.delivery.offer(message(), "old")
     assert desk.until(1) == [("old", "failed", "the target is no longer configured")]
 
 
 def test_names_of_targets_hold_no_secret() -> None:
-    """Tokens may stand anywhere in an apprise URL, in the host too."""
+    """Tokens may appear anywhere in an apprise URL, including the host."""
     assert name_target("tgram://123456:token/chat").startswith("tgram#")
     assert "token" not in name_target("slack://tokenA/tokenB/tokenC")
     assert name_webhook("https://ana:pass@hooks.example.org/token?key=1").startswith("webhook:hooks.example.org#")
@@ -310,7 +314,7 @@ def test_names_of_targets_hold_no_secret() -> None:
 
 
 def test_settings_say_all_that_is_wrong_without_secrets() -> None:
-    """Kinds that apprise does not know, addresses that are none, doubles and bad figures: all at once."""
+    """Kinds unknown to apprise, invalid addresses, duplicates and bad figures: all faults at once."""
     settings = AlertSettings(
         bootstrap="127.0.0.1:9092",
         targets=("nonsense://token-one", "json://127.0.0.1/ok", "json://127.0.0.1/ok"),

@@ -1,4 +1,4 @@
-"""What the alert stage keeps of windows and brokers that somebody invents."""
+"""How much the alert stage keeps of windows and brokers that were made up."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.alerts.scripted_alerts import queue_of, window
 
 
 class NothingRaised:
-    """No alert stands."""
+    """No alert is active."""
 
     def subjects(self, rule: str) -> frozenset[str]:
         return frozenset()
@@ -21,7 +21,7 @@ class NothingRaised:
 
 
 def test_of_endless_invented_queues_and_brokers_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows beyond the bound of a window are counted, and no more brokers than that are watched for silence."""
+    """Rows beyond a window's bound are counted, and no more brokers than the bound are watched for silence."""
     monkeypatch.setattr(gather_windows, "ROWS_PER_WINDOW_MAX", 3)
     monkeypatch.setattr(watch_windows, "BROKERS_MAX", 3)
     gatherer = WindowGatherer()

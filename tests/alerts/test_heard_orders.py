@@ -1,4 +1,4 @@
-"""Whose word on maintenance the alert stage hears, on a real Kafka."""
+"""Which orders for maintenance the alert stage accepts, on a real Kafka."""
 
 import time
 from pathlib import Path
@@ -23,7 +23,7 @@ def now_ms() -> int:
 
 
 def test_only_signed_orders_are_heard_and_all_again_when_other_keys_are_trusted(tmp_path: Path) -> None:
-    """A forged maintenance would silence alerts; when a key is revoked the stage starts over."""
+    """A forged maintenance order would silence alerts; when a key is revoked the stage reads all orders again."""
     orders = OrderSettings(directory=tmp_path / "order-keys")
     assert make_local_keys(tmp_path / "order-keys", "ana", 1)
     key = orders.operator_key()

@@ -1,4 +1,4 @@
-"""The desk, a store and a target, killed between any two steps: nothing is sent twice, nothing is lost unseen."""
+"""The desk, a store and a target, killed between any two steps: nothing is sent twice, nothing is lost unnoticed."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ STREAM: list[list[Told]] = [
 
 
 class KilledError(Exception):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @dataclass
 class World:
-    """What outlives a process: Kafka, and what the target got. ``steps_left`` until the process is killed."""
+    """What outlives a process: Kafka's content and what the target received; ``steps_left`` counts down to the kill."""
 
     steps_left: int
     alerts: dict[str, Alert] = field(default_factory=dict)
@@ -38,14 +38,14 @@ class World:
     is_resending: bool = False
 
     def step(self) -> None:
-        """Go on, unless this is where it ends."""
+        """Take a step, or raise KilledError if none is left."""
         if self.steps_left == 0:
             raise KilledError
         self.steps_left -= 1
 
 
 class Process:
-    """One life of the stage, in the steps of its loop."""
+    """One run of the stage, in the steps of its loop."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -58,7 +58,7 @@ class Process:
         self._queue: list[DeliveryAction] = []
 
     def run(self) -> None:
-        """Live to the end of the stream, delivering as it goes."""
+        """Process the stream to its end, delivering on the way."""
         self._store()
         self._deliver()
         while self._position < len(STREAM):
@@ -73,7 +73,7 @@ class Process:
             self._desk.note(self._engine.take(each.record, each.time_ms, each.time_ms, is_known=is_known))
 
     def _store(self) -> None:
-        """All of a batch is stored, or nothing: the kill is before or after."""
+        """Store a batch entirely or not at all: the kill comes before or after."""
         self._world.step()
         batch = self._desk.stored()
         self._world.alerts |= batch.alerts
@@ -99,7 +99,7 @@ class Process:
 
 
 def live(world: World) -> bool:
-    """Run one process; return whether it came to its end."""
+    """Run one process; return True if it reached the end of the stream."""
     try:
         Process(world).run()
     except KilledError:
@@ -115,8 +115,9 @@ def steps_in_all() -> int:
 
 @pytest.mark.parametrize("is_resending", [False, True])
 def test_killed_at_any_step_nothing_is_sent_twice_and_nothing_is_lost_unseen(is_resending: bool) -> None:
-    """At each of the steps, and at each again in the second life: the same events as without a kill, every message at
-    most once (or under the same key), and one that did not arrive is marked uncertain."""
+    """Killed at each step, and again in its second run: the same events as without a kill, every message at most once
+    (or under the same key), and one that did not arrive is marked uncertain.
+    """
     whole = World(steps_left=1_000)
     assert live(whole)
     assert len(whole.received) == len(set(whole.received)) == 4
@@ -136,6 +137,6 @@ def test_killed_at_any_step_nothing_is_sent_twice_and_nothing_is_lost_unseen(is_
             assert missed == set()
             continue
         assert len(world.received) == len(set(world.received))
-        # An alert remembers its newest message: what was uncertain of an older one is no longer in the record.
+        # An alert only stores its newest message: an older one that was uncertain is no longer in the record.
         newest = {alert.message: alert.deliveries[0].state for alert in world.alerts.values()}
         assert all(newest.get(message, DeliveryState.UNCERTAIN) is DeliveryState.UNCERTAIN for message in missed)

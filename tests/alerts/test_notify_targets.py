@@ -1,4 +1,4 @@
-"""Who is notified of what, once: grouping, quiet hours, maintenance, a blast radius, and what is stored about it."""
+"""Who is notified of what, once: grouping, quiet hours, maintenance, blast radius, and what is stored about it."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -53,7 +53,7 @@ TARGETS = ("one", "two")
 
 
 def clock(text: str, zone: str = "Europe/Berlin") -> int:
-    """The moment at which clocks of a zone show this."""
+    """Return the time at which clocks in a zone show this."""
     return int(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
 
 
@@ -63,7 +63,7 @@ MORNING = clock("2026-03-11T07:00")
 
 
 def alert(rule: str = "congestion", subject: str = "b01", *, cleared: bool = False, **more: object) -> Alert:
-    """An alert that was raised at noon."""
+    """Return an alert that was raised at noon."""
     status = AlertStatus.CLEARED if cleared else AlertStatus.RAISED
     severity = BOOK.by_name[rule].severity
     brokers = tuple(subject.split(">")) if rule in ("congestion", "apart") else ()
@@ -74,14 +74,14 @@ def alert(rule: str = "congestion", subject: str = "b01", *, cleared: bool = Fal
 def told(
     alerts: Iterable[Alert], now_ms: int = NOON, *, quiet: str = "", maintained: Sequence[str] = (), blast: bool = False
 ) -> tuple[list[str], dict[str, Alert]]:
-    """The titles of what is reported, and the alerts afterwards by key."""
+    """Return the titles of the messages, and the alerts afterwards by key."""
     before = {each.key: each for each in alerts}
     found = notify(before.values(), now_ms, Silencer(BOOK.by_name, quiet), maintained, TARGETS, is_blast=blast)
     return [message.title for message in found.messages], before | {each.key: each for each in found.changed}
 
 
 def test_what_is_reported_once_is_not_reported_again() -> None:
-    """The alert remembers by which message, when and to whom it is being sent; its end goes to the same."""
+    """The alert stores the message, the time and the targets; its end goes to the same targets."""
     titles, after = told([alert()])
     assert titles == ["congestion raised (warning): b01"]
     stored = after["congestion/b01"]
@@ -95,12 +95,14 @@ def test_what_is_reported_once_is_not_reported_again() -> None:
 
 
 def test_an_end_is_not_told_to_those_who_never_heard_of_it() -> None:
-    """An alert that was raised and cleared before anybody was notified is sent to nobody."""
+    """An alert that was raised and cleared before anybody was notified is never sent."""
     assert told([alert(cleared=True)])[0] == []
 
 
 def test_many_alerts_of_one_rule_are_one_message_that_names_ten() -> None:
-    """Twelve congested queues: one message with ten names and the number of the rest; rules may ask for one each."""
+    """Twelve congested queues make one message with ten names and the number of the rest, unless the rule forbids
+    grouping.
+    """
     grouped = [alert(subject=f"b{number:02}") for number in range(12)]
     message = message_of(sorted(grouped, key=lambda one: one.subject), NOON)
     assert message.title == "congestion raised (warning): 12 subjects"
@@ -113,14 +115,14 @@ def test_many_alerts_of_one_rule_are_one_message_that_names_ten() -> None:
 
 
 def test_a_message_has_an_id_that_says_what_it_tells() -> None:
-    """The same alerts have the same id whenever the message is made; a new raise of the same alert has another."""
+    """The same alerts always give the same id; an alert that is raised again gets another."""
     assert message_of([alert()], NOON).message == message_of([alert()], NIGHT).message
     later = alert(raised_ms=NOON + 1, changed_ms=NOON + 1)
     assert message_of([later], NOON).message != message_of([alert()], NOON).message
 
 
 def test_quiet_hours_keep_back_what_is_not_urgent_until_they_end() -> None:
-    """At 23:30 a warning waits and a critical alert does not; at 07:00 what still stands is reported, once."""
+    """At 23:30 a warning waits and a critical alert does not; at 07:00 what is still active is reported, once."""
     quiet = "22:00-07:00 Europe/Berlin"
     both = [alert(), alert("blast", "overlay")]
     titles, after = told(both, NIGHT, quiet=quiet)
@@ -133,7 +135,9 @@ def test_quiet_hours_keep_back_what_is_not_urgent_until_they_end() -> None:
 
 
 def test_an_end_in_the_quiet_hours_is_reported_after_them_unless_it_is_raised_again() -> None:
-    """Those who know of the alert hear of its end in the morning; if it stands again by then, nothing has changed."""
+    """Those who were notified learn of the end in the morning; if it is active again by then, nothing has changed for
+    them.
+    """
     quiet = "22:00-07:00 Europe/Berlin"
     _, after = told([alert()], NOON)
     ended = msgspec.structs.replace(after["congestion/b01"], status=AlertStatus.CLEARED, changed_ms=NIGHT)
@@ -145,7 +149,7 @@ def test_an_end_in_the_quiet_hours_is_reported_after_them_unless_it_is_raised_ag
 
 
 def test_a_rule_has_quiet_hours_of_its_own_whatever_its_severity() -> None:
-    """The rule's own hours hold for critical alerts, too."""
+    """The rule's own hours apply to critical alerts, too."""
     at_one = clock("2026-03-10T13:00", "UTC")
     titles, after = told([alert("sleepy", "plans")], at_one)
     assert titles == []
@@ -154,7 +158,7 @@ def test_a_rule_has_quiet_hours_of_its_own_whatever_its_severity() -> None:
 
 
 def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> None:
-    """b01 is in maintenance: its queue, and the link end of b02 that leads to it; b02's own queue is reported."""
+    """With b01 in maintenance, its queue and the link end of b02 towards it are silent; b02's own queue is reported."""
     titles, after = told([alert("apart", subject) for subject in ("b01", "b02>b01", "b02")], maintained=["b01"])
     assert titles == ["apart raised (warning): b02"]
     assert after["apart/b01"].silenced_by == "maintenance of b01"
@@ -163,14 +167,14 @@ def test_maintenance_silences_the_broker_and_its_links_and_nothing_else() -> Non
 
 
 def test_an_alert_about_windows_is_silenced_only_when_all_its_brokers_are_set_aside() -> None:
-    """Windows that lack batches of a broker in maintenance alone are not news; of another one they are."""
+    """Batches missing only from brokers in maintenance are expected; from any other broker they are not."""
     both = alert("incomplete", "windows", brokers=("b01", "b02"))
     assert len(told([both], maintained=["b01"])[0]) == 1
     assert told([both], maintained=["b01", "b02"])[0] == []
 
 
 def test_a_blast_radius_keeps_single_alerts_back_and_they_are_reported_when_it_is_over() -> None:
-    """One message instead of many; what was reported before it ends as ever."""
+    """One message instead of many; the end of what was reported before is sent as usual."""
     before = alert("apart", "b09", told="raised", cleared=True)
     titles, after = told([alert(), alert("blast", "overlay"), before], blast=True)
     assert titles == ["blast raised (critical): overlay", "apart cleared (warning): b09"]
@@ -190,7 +194,7 @@ def test_a_blast_radius_keeps_single_alerts_back_and_they_are_reported_when_it_i
     ],
 )
 def test_quiet_hours_may_pass_midnight(text: str, inside: list[str], outside: list[str]) -> None:
-    """The begin belongs to them, the end does not."""
+    """The start time is included, the end time is not."""
     hours = parse_quiet_hours(text)
     assert all(hours.covers(clock(each)) for each in inside)
     assert not any(hours.covers(clock(each)) for each in outside)
@@ -206,13 +210,13 @@ def test_quiet_hours_follow_the_clocks_of_their_zone_through_the_change_of_time(
     "text", ["22-7 UTC", "22:00-07:00", "25:00-07:00 UTC", "07:00-07:00 UTC", "22:00-07:00 Nowhere/X"]
 )
 def test_quiet_hours_that_make_no_sense_are_reported(text: str) -> None:
-    """Each has a sentence that holds what was given."""
+    """The message quotes the value."""
     with pytest.raises(QuietHoursError, match=text):
         parse_quiet_hours(text)
 
 
 def desk_of(*known: Alert) -> AlertDesk:
-    """A desk with two targets over these alerts."""
+    """Return a desk with two targets and these alerts."""
     engine = AlertEngine(BOOK, NOON, known)
     return AlertDesk(engine, Silencer(BOOK.by_name), TARGETS, "lab", "lab.alerts")
 
@@ -222,7 +226,7 @@ def states(alert: Alert) -> list[str]:
 
 
 def test_every_step_of_a_delivery_is_stored_before_the_next_is_made() -> None:
-    """Told and queued; sending and let go; sent. A failure is a dead letter with the reason."""
+    """Notified and queued; sending and granted; sent. A failure is a dead letter with the reason."""
     desk = desk_of(alert())
     desk.notify(NOON)
     batch = desk.stored()
@@ -249,7 +253,7 @@ def delivered(*states: DeliveryState, subject: str = "b01") -> Alert:
 
 
 def test_a_restart_sends_what_was_not_begun_and_leaves_what_may_have_arrived() -> None:
-    """Killed at each step: pending is sent, sending is uncertain and not sent, sent is over."""
+    """Killed at each step: pending is sent, sending becomes uncertain and is not repeated, sent is done."""
     pending, sending, sent = DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.SENT
     for before, after, offered in (
         ((pending, pending), ["pending", "pending"], ["one", "two"]),
@@ -267,7 +271,7 @@ def test_a_restart_sends_what_was_not_begun_and_leaves_what_may_have_arrived() -
 
 
 def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again() -> None:
-    """With resend_uncertain it is sent again under the same id; a group is put together from its alerts."""
+    """With resend_uncertain it is sent again under the same id; a grouped message is reassembled from its alerts."""
     group = [delivered(DeliveryState.SENDING, DeliveryState.SENT, subject=f"b0{number}") for number in (2, 1)]
     desk = desk_of(*group)
     desk.resume(NOON, resend_uncertain=True)
@@ -277,7 +281,7 @@ def test_a_receiver_that_knows_messages_by_their_key_may_get_the_uncertain_again
 
 
 def test_a_report_about_an_older_message_marks_nothing() -> None:
-    """The alert was cleared and told again meanwhile: its deliveries are those of the newer message."""
+    """The alert was cleared and reported again meanwhile: its deliveries are those of the newer message."""
     desk = desk_of(alert())
     desk.notify(NOON)
     message = desk.stored().offers[0].message
@@ -293,7 +297,7 @@ def test_a_report_about_an_older_message_marks_nothing() -> None:
 
 @given(st.lists(st.sampled_from(["raise", "clear", "quiet", "loud", "tell"]), max_size=30))
 def test_tellings_alternate_whatever_happens(steps: list[str]) -> None:
-    """Raised and cleared are reported in turn; in the end, out of the quiet hours, what was reported is what holds."""
+    """Raised and cleared alternate; once the quiet hours are over, the last message matches the alert's status."""
     stored = alert(cleared=True)
     heard: list[str] = []
     quiet = ""

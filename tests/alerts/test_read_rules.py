@@ -1,4 +1,4 @@
-"""Files of rules: everything that is wrong is said at once, with the rule and the line."""
+"""Files of rules: all faults are reported at once, each with its rule and line."""
 
 from pathlib import Path
 
@@ -18,14 +18,14 @@ def faults_of(text: str) -> tuple[str, ...]:
 
 
 def test_a_rule_is_read_with_its_types() -> None:
-    """Whole numbers are numbers, severities are words; what is not given has its default."""
+    """Whole numbers are read as numbers and severities as words; a missing parameter has its default."""
     (rule,) = parse_rules(GOOD + 'severity = "critical"\n').rules
     assert isinstance(rule, LevelRule)
     assert (rule.above, rule.severity, rule.for_windows, rule.of) == (10.0, Severity.CRITICAL, 1, "both")
 
 
 def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
-    """One look shows every wrong key, type, value and what is missing."""
+    """One error lists every wrong key, type and value, and what is missing."""
     faults = faults_of(
         GOOD
         + 'clear_bellow = 4\n'
@@ -78,12 +78,12 @@ def test_all_faults_are_listed_at_once_with_rule_and_line() -> None:
     ],
 )
 def test_bad_files_are_reported_in_a_sentence(text: str, wanted: str) -> None:
-    """Whatever a person may get wrong has an answer that says what to do."""
+    """Every mistake that a user may make has a message that says what to do."""
     assert any(wanted in fault for fault in faults_of(text)), faults_of(text)
 
 
 def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
-    """The sentence names the file and the way out."""
+    """The message names the file and what to do."""
     with pytest.raises(RulesError, match=r"absent.toml.*\n.*cannot be read.*regraft alerts rules"):
         load_rules(tmp_path / "absent.toml")
     binary = tmp_path / "binary.toml"
@@ -93,7 +93,7 @@ def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_the_default_rules_can_be_copied_and_read_again(tmp_path: Path) -> None:
-    """What `regraft alerts rules` prints is a file of rules."""
+    """`regraft alerts rules` prints a valid file of rules."""
     copy = tmp_path / "rules.toml"
     copy.write_text(DEFAULT_RULES.read_text())
     assert load_rules(copy) == load_rules()

@@ -1,4 +1,4 @@
-"""What is shown of alerts: bounded, newest first, and without a view server that nobody needs."""
+"""How alerts are shown: bounded, newest first, and without depending on the view server."""
 
 import json
 from typing import Any
@@ -17,12 +17,12 @@ from regraft.schemas.order_book import OrderBook
 
 
 def alert(number: int, status: AlertStatus = AlertStatus.RAISED, silenced_by: str = "") -> Alert:
-    """An alert that changed at this time."""
+    """Return an alert that changed at this time."""
     return Alert("r", f"b{number}", Severity.INFO, status, 1, number, "text", 1.0, silenced_by=silenced_by)
 
 
 def test_the_document_holds_active_and_recent_alerts_newest_first() -> None:
-    """Those that stand, those that are over, and why one is kept back; of very many the newest, with their number."""
+    """Active alerts, cleared ones, and why one is silenced; of very many only the newest are listed, with the total."""
     alerts = [alert(1), alert(3, silenced_by="maintenance of b3"), alert(2, AlertStatus.CLEARED)]
     document = alerts_document(alerts, 9)
     assert document["time_ms"] == 9
@@ -36,7 +36,7 @@ def test_the_document_holds_active_and_recent_alerts_newest_first() -> None:
 
 
 class Server:
-    """A key store that may be away."""
+    """A key-value store that may be down."""
 
     def __init__(self) -> None:
         self.keys: dict[str, str] = {}
@@ -52,7 +52,7 @@ class Server:
 
 
 def test_a_view_server_that_is_away_is_left_alone_for_a_while() -> None:
-    """One attempt, then a pause that grows; when it is back the document is written whole."""
+    """One attempt, then a growing pause; when the server is back the complete document is written."""
     server = Server()
     view = LiveAlerts(server, "lab")
     server.is_away = True
@@ -69,7 +69,7 @@ def test_a_view_server_that_is_away_is_left_alone_for_a_while() -> None:
 
 
 def test_maintenance_ends_by_itself_or_by_an_order() -> None:
-    """The newest order about a broker counts, up to its end."""
+    """The newest order about a broker counts, until it expires."""
     orders = OrderBook()
     orders.take(Order("b1", OrderKind.MAINTAIN, "ana", "", 0, until_ms=100))
     orders.take(Order("b2", OrderKind.MAINTAIN, "ana", "", 0))
@@ -81,7 +81,7 @@ def test_maintenance_ends_by_itself_or_by_an_order() -> None:
 
 
 def test_health_follows_the_loop() -> None:
-    """Not ready before all is read; every metric is described."""
+    """The stage is not ready before everything is read; every metric is described."""
     health = AlertHealth()
     assert not health().is_ready
     health.is_ready = True
@@ -90,7 +90,7 @@ def test_health_follows_the_loop() -> None:
 
 
 def test_the_look_back_covers_what_the_rules_remember() -> None:
-    """Windows as the longest rule counts them and events as the longest span, in wall time, at any clock."""
+    """Windows as the longest rule counts them and events as the longest span, in wall time at any clock."""
     rules = load_rules()
     settings = AlertSettings(bootstrap="x", window_ms=5_000)
     back = lookback_of(settings, rules)

@@ -36,7 +36,7 @@ def repair(number: int, phase: PlanPhase, second: float, lost: tuple[str, ...], 
 
 
 def test_a_death_is_raised_and_its_repair_ends_what_is_at_risk() -> None:
-    """The dead one stays dead; the overlay does without it as soon as the repair is in force."""
+    """The dead broker stays dead; the traffic is no longer at risk once the repair is in force."""
     scene = Scene(book(RULES))
     scene.tell(member("b01", MemberState.DEAD, 1))
     assert words(scene.tick(1)) == ["1 broker_dead b01 raised", "1 traffic_at_risk overlay raised"]
@@ -50,7 +50,7 @@ def test_a_death_is_raised_and_its_repair_ends_what_is_at_risk() -> None:
 
 
 def test_a_repair_that_is_given_up_leaves_the_traffic_at_risk() -> None:
-    """Only a plan that is in force helps."""
+    """Only a plan in force removes the risk."""
     scene = Scene(book(RULES))
     scene.tell(member("b01", MemberState.DEAD, 1), repair(1, PlanPhase.PREPARING, 2, ("b01",), begun=2))
     scene.tick(4)
@@ -59,7 +59,7 @@ def test_a_repair_that_is_given_up_leaves_the_traffic_at_risk() -> None:
 
 
 def test_a_death_after_its_return_is_at_risk_again() -> None:
-    """A plan that took the broker in says nothing of the life that ended since."""
+    """The plan that took the broker in again predates its second death."""
     scene = Scene(book(RULES))
     back = repair(1, PlanPhase.COMPLETED, 5, ("b01",), begun=2)
     back = Told(structs.replace(back.record, brokers_target=BROKERS), back.time_ms)
@@ -68,7 +68,7 @@ def test_a_death_after_its_return_is_at_risk_again() -> None:
 
 
 def test_a_broker_that_started_again_is_at_risk_until_a_plan_has_taken_it_in() -> None:
-    """It runs, and knows nothing of the overlay: what crosses it is lost as it would be with the dead."""
+    """It runs but does not know the overlay: what crosses it is lost as if it were dead."""
     scene = Scene(book(RULES))
     scene.tell(member("b01", MemberState.JOINING, 1))
     assert words(scene.tick(1)) == ["1 traffic_at_risk overlay raised"]
@@ -88,7 +88,7 @@ def test_who_was_never_in_the_overlay_puts_nothing_at_risk() -> None:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_stands_is_raised_once_and_cleared_also_after_a_restart(is_restarted: bool) -> None:
-    """Members and plans are read whole again, and what was reported before is not reported again."""
+    """Members and plans are read again from the start, and what was reported before is not reported again."""
     scene = Scene(book(RULES))
     past = [member("b01", MemberState.DEAD, 1), member("b02", MemberState.DEAD, 1)]
     scene.tell(*past)

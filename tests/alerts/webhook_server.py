@@ -1,4 +1,4 @@
-"""A real HTTP server on the loopback that takes alerts, and answers as configured."""
+"""A real HTTP server on the loopback that receives alerts and answers as configured."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Received:
-    """One request: its path, headers and body."""
+    """One request: path, headers and body."""
 
     path: str
     headers: dict[str, str]
@@ -20,7 +20,7 @@ class Received:
 
 @dataclass
 class WebhookServer:
-    """``answers`` are statuses to give in turn, then 200; ``wait_s`` delays each answer; ``location`` redirects."""
+    """``answers`` are the statuses to give in turn, then 200; ``wait_s`` delays each answer; ``location`` redirects."""
 
     port: int = 0
     received: list[Received] = field(default_factory=list)
@@ -31,12 +31,12 @@ class WebhookServer:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         return f"http://127.0.0.1:{self.port}/hook/secret-token"
 
     @property
     def bodies(self) -> list[bytes]:
-        """What came, without the headers."""
+        """The requests' bodies."""
         return [each.body for each in self.received]
 
 
@@ -59,13 +59,13 @@ def webhook_server(port: int = 0) -> Iterator[WebhookServer]:
             self.wfile.write(told.answer_body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
         def handle(self) -> None:
             try:
                 super().handle()
             except ConnectionError:
-                return  # The sender has given up waiting: that is what a slow answer is for.
+                return  # The sender has given up waiting, which is the purpose of a slow answer.
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True

@@ -1,4 +1,4 @@
-"""What a benchmark of chaos tells of a run that came to no end."""
+"""What the chaos benchmark reports about a run that did not finish."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.bench_chaos import FAULTS, account_so_far, figures_of, outcome
 
 
 def test_a_run_without_a_summary_is_reported_as_far_as_the_emulator_has_accounted_for_it(tmp_path: Path) -> None:
-    """It failed, and what was lost without excuse until then shows."""
+    """The run failed; what the emulator had counted as lost without excuse until then is shown."""
     ledger = {"delivered": 90, "lost": 9, "excused": 4, "unexpected": 2, "lost_by_reason": {"queue_overflow": 5}}
     (tmp_path / "emulator.json").write_text(json.dumps({"ledger": ledger, "outages": {"death": 3}}))
     found = account_so_far(tmp_path)

@@ -1,4 +1,4 @@
-"""Decisions on an eighth of the telemetry are as good as on all of it, where there is enough of it."""
+"""Decisions on an eighth of the telemetry are as good as on all of it, if there is enough of it."""
 
 import statistics
 
@@ -7,7 +7,7 @@ from regraft.schemas.sampled_blocks import Sampling
 
 
 def test_overlay_decided_on_an_eighth_costs_at_most_a_hundredth_more() -> None:
-    """100 brokers, 50 publishers, some 1,600 blocks: on the mean of eight drawn situations, priced on all telemetry."""
+    """100 brokers, 50 publishers, some 1,600 blocks: the mean over eight random situations, priced on all telemetry."""
     above = []
     for seed in range(1, 9):
         inventory, full = draw_situation(100, 10_000, seed)

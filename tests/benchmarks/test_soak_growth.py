@@ -1,4 +1,4 @@
-"""What counts as growth: a slope beyond its error and beyond a tolerance, unless a known bound holds it."""
+"""What counts as growth: a slope beyond its error and a tolerance, unless a known bound limits it."""
 
 import math
 import random
@@ -23,7 +23,7 @@ def test_the_slope_of_a_line_is_found_with_almost_no_error() -> None:
 
 
 def test_noise_is_not_growth_and_its_error_covers_the_truth() -> None:
-    """Over many draws of a flat series almost none is said to grow, and the slope is within three errors."""
+    """Over many random flat series almost none is said to grow, and the slope is within three errors."""
     rng = random.Random(1)
     found = [growth_of([100 + rng.gauss(0, 10) for _ in range(300)]) for _ in range(200)]
     assert sum(each.verdict == GROWS for each in found) <= 10
@@ -31,14 +31,14 @@ def test_noise_is_not_growth_and_its_error_covers_the_truth() -> None:
 
 
 def test_a_saw_is_flat_and_a_saw_that_climbs_is_not() -> None:
-    """Logs wait for their retention and heaps for their collection; what counts is whether the teeth rise."""
+    """Logs wait for retention and heaps for collection; what counts is whether the teeth rise."""
     saw = [100 + 50 * (place / 16 % 1) for place in range(400)]
     assert growth_of(saw).verdict == FLAT
     assert growth_of([value + place / 5 for place, value in enumerate(saw)]).verdict == GROWS
 
 
 def test_growth_below_a_tolerance_or_a_bound_is_distinguished() -> None:
-    """A heap may fill up to its limit; a megabyte in hours is nothing."""
+    """A heap may fill up to its limit; a megabyte over hours is negligible."""
     assert growth_of([100 + place / 400 for place in range(200)]).verdict == FLAT
     climbing = [100 + place / 4 for place in range(200)]
     assert growth_of(climbing, bound=200).verdict == BOUNDED
@@ -46,7 +46,7 @@ def test_growth_below_a_tolerance_or_a_bound_is_distinguished() -> None:
 
 
 def test_a_series_that_falls_is_flat_and_few_samples_say_nothing() -> None:
-    """Nothing is claimed of what was seen a few times only, for example a process of an instant."""
+    """A few samples prove nothing, for example those of a process that lived for an instant."""
     assert growth_of([200.0 - place for place in range(100)]).verdict == FLAT
     assert growth_of([1.0, 2.0, 3.0]).verdict == UNKNOWN
     assert growth_of([]).verdict == UNKNOWN

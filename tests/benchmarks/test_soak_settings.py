@@ -1,4 +1,4 @@
-"""What a soak tells the stages holds together at every speed, and what it saw is judged as it should be."""
+"""The settings that a soak gives the stages are consistent at every speed, and its findings are judged correctly."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ WELL = view_of(plans_completed=3, windows_closed=40)
 
 @pytest.mark.parametrize("speed", [1.0, 5.0, 20.0, 60.0, 200.0])
 def test_settings_hold_together_at_every_speed(speed: float) -> None:
-    """No stage and no relation between stages finds a fault; the run acts, on the same clock everywhere."""
+    """No stage finds a fault in its settings or in those of others; the run acts, on the same clock everywhere."""
     plan = SoakPlan(10.0, speed, 20, 1, 0.5)
     settings = load_settings(soak_flags(plan, 1_800_000_000_000, PORTS))
     assert not settings.controller.dry_run
@@ -29,7 +29,7 @@ def test_settings_hold_together_at_every_speed(speed: float) -> None:
 
 
 def test_retention_is_a_part_of_the_run() -> None:
-    """Every topic of time passes its retention several times in a run; compacted ones stay compacted."""
+    """Every topic with a retention time exceeds it several times in a run; compacted topics stay compacted."""
     plan = SoakPlan(10.0, 40.0, 20, 1, 0.5)
     assert plan.wall_s == 900
     topics = soak_topics(plan)
@@ -67,7 +67,7 @@ def test_each_thing_that_is_wrong_is_a_fault(changes: dict[str, Any], fault: str
 
 
 def test_a_flat_and_clean_run_has_no_fault(tmp_path: Path) -> None:
-    """Its figures hold every series, and its chart is an SVG."""
+    """Its figures cover every series, and its chart is an SVG."""
     run = run_of()
     growths = run.growths()
     assert run.faults(growths) == []

@@ -1,4 +1,4 @@
-"""Exponents and breaking points of the table of growth, and what a stage takes, on series whose answer is known."""
+"""Exponents and breaking points in the table of growth, and a stage's load, on series with a known answer."""
 
 import math
 
@@ -21,7 +21,7 @@ def test_a_power_of_the_size_has_its_exponent_and_breaks_where_it_meets_its_limi
 
 
 def test_a_fed_job_has_an_exponent_for_what_it_takes_and_none_of_one_size() -> None:
-    """Ten times the brokers take ten times the cores; delays are no such thing."""
+    """Ten times the brokers take ten times the cores; a delay has no such exponent."""
     figures = [
         Figure(name, {"brokers": size}, size / 100, "cores") for name in ("cores_job", "delay_ms") for size in (40, 400)
     ]
@@ -35,7 +35,7 @@ def test_what_does_not_grow_never_breaks() -> None:
 
 
 def test_a_worker_that_ends_does_not_give_its_time_back() -> None:
-    """A stage that took 3 s in 4 s took 0.75 cores, though what it seems to have taken falls in between."""
+    """A stage that used 3 s of CPU in 4 s used 0.75 cores, although its counter seems to fall in between."""
     spent_s = (1.0, 2.0, 0.5, 2.5)
     samples = [
         StageSample(float(at), {"kafka": StageUse(cpu_s, at * 10, {"java": at * 8})})
@@ -46,7 +46,7 @@ def test_a_worker_that_ends_does_not_give_its_time_back() -> None:
 
 
 def test_a_small_size_is_measured_by_stage() -> None:
-    """Each stage takes some time, and the account of a closed loop of 12 brokers is clean, or this raises."""
+    """Each stage takes some time, and a closed loop of 12 brokers accounts for every delivery, or this raises."""
     found = run_size(12, 11.0, 2.0)
     assert set(found["cpu_s"]) == {"emulator", "aggregation", "controller"}
     assert min(found["cpu_s"].values()) > 0

@@ -1,4 +1,4 @@
-"""bench_streaming compares what programs wrote, not how they cut it, and measures by what was completed."""
+"""bench_streaming compares what programs wrote, however they packed it, and measures by what was completed."""
 
 import pytest
 
@@ -18,7 +18,9 @@ from tests.streaming.random_telemetry import as_dicts, parts_of
 
 
 def test_outcome_is_the_same_for_packed_and_single_rows_and_adds_up_to_the_input() -> None:
-    """The job's packed rows and the plain loop's single ones of the same batches, some sent twice, have one outcome."""
+    """The job's packed rows and the plain loop's single rows of the same batches, some sent twice, have the same
+    outcome.
+    """
     telemetry, batches = Telemetry(2), list[TelemetryBatch]()
     for flush in range(2 * BATCHES_PER_S):
         for broker in range(BROKERS):
@@ -42,7 +44,7 @@ def test_outcome_is_the_same_for_packed_and_single_rows_and_adds_up_to_the_input
 
 
 def test_differences_name_rows() -> None:
-    """What one has alone and what both say differently is counted, with an example; order is none of it."""
+    """Rows that only one program wrote and rows that differ are counted, with an example; order does not matter."""
     first = {b"5/delivery/p|a": b"1", b"5/delivery/p|b": b"2", b"5/delivery/p|c": b"3"}
     second = {b"5/delivery/p|c": b"4", b"5/delivery/p|a": b"1", b"5/delivery/p|d": b"5"}
     assert differences(first, dict(reversed(first.items()))) == []
@@ -57,12 +59,12 @@ def test_differences_name_rows() -> None:
     ("progress", "rate", "cpu"),
     [
         ([(1.0, 20, 3.0), (2.0, 50, 5.0), (4.0, 100, 7.0)], 50 / 3, 5 / 50),
-        ([(1.0, 20, 3.0), (4.0, 100, 7.0)], 80 / 4, 7 / 80),  # Nothing was completed in between: from what was.
+        ([(1.0, 20, 3.0), (4.0, 100, 7.0)], 80 / 4, 7 / 80),  # nothing completed in between
         ([(4.0, 100, 7.0)], 100 / 5, 10 / 100),
     ],
 )
 def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]], rate: float, cpu: float) -> None:
-    """The rate is from the first completed progress with 40 % of the cells until the last row is written."""
+    """The rate runs from the first progress with 40 % of the cells completed until the last row is written."""
     noted = [(at_s, cells, {"a": used_s - 1.0, "b": 1.0}) for at_s, cells, used_s in progress]
     outlay = Outlay(9.0, 5.0, 0, noted, {"a": 8.0, "b": 2.0}, {})
     assert outlay.completed_per_s(100) == pytest.approx(rate)
@@ -70,7 +72,7 @@ def test_rate_is_of_what_was_completed(progress: list[tuple[float, int, float]],
 
 
 def test_program_that_says_something_else_is_reported() -> None:
-    """A wrong row, a lost delivery, a late row and a marker that counts another row are faults, of whoever has them."""
+    """A wrong row, a lost delivery, a late row and a marker with a wrong count are faults of either program."""
     outlay = Outlay(1.0, 1.0, 0, [], {}, {})
     row = {b"5/delivery/p|a": b"1"}
     job = Measured(outlay, Outcome({**row, b"5/interest/a": b"2"}, 7, 2))

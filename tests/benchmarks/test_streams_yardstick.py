@@ -1,4 +1,4 @@
-"""What the Kafka Streams programs report is read as their outlay, and what is missing is said; no JDK is needed."""
+"""The Kafka Streams programs' reports are read as their outlay, and what is missing is reported; needs no JDK."""
 
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ REPORTS = [
 
 
 def test_outlay_is_from_ready_to_the_last_row() -> None:
-    """Start-up ends when the topology runs, the run when Kafka has the last row, whatever ending takes after it."""
+    """Start-up ends when the topology runs, and the run when Kafka has the last row; shutting down does not count."""
     outlay = outlay_of(REPORTS, begin_ms=1_000)
     assert (outlay.start_s, outlay.total_s) == (2.0, 2.5)
     assert (outlay.late_rows, outlay.rows_written) == (2, 7)
@@ -45,7 +45,7 @@ def test_outlay_is_from_ready_to_the_last_row() -> None:
 
 
 def test_what_a_program_did_not_do_is_reported() -> None:
-    """No report, an end before all is done, and no row are faults; a good end is none."""
+    """No report, an early end and no rows are faults; a proper end is not."""
     assert report_fault(REPORTS, WRITTEN) == ""
     assert report_fault([], WRITTEN) == "never ran"
     assert "5 of 10 records and 250 of 500 cells done" in report_fault(REPORTS[:2], WRITTEN)
@@ -55,7 +55,7 @@ def test_what_a_program_did_not_do_is_reported() -> None:
 def test_missing_compiler_is_reported_in_a_sentence_that_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Java without javac, as most have, does not do; a JDK does."""
+    """A Java runtime without javac is not enough; a JDK is."""
     monkeypatch.setattr(streams_yardstick, "find_java", lambda: JavaRuntime(tmp_path, 21, "PATH"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     with pytest.raises(YardstickError, match=r"no javac next to Java 21 .* install a JDK 17 or 21"):
@@ -66,7 +66,7 @@ def test_missing_compiler_is_reported_in_a_sentence_that_says_what_to_install(
 
 
 def test_sources_are_there_and_jars_locked_apart_from_the_product() -> None:
-    """The lock names Kafka Streams with a sum for each jar; the product's own lock does not."""
+    """The yardstick's lock lists Kafka Streams with a checksum for each jar; the product's own lock does not."""
     jars = read_lock(LOCK_FILE)[JARS].jars
     assert any(name.startswith("kafka-streams-") for name in jars)
     assert all(len(digest) == 64 for digest in jars.values())

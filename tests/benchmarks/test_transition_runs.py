@@ -1,4 +1,4 @@
-"""What the benchmark of transitions counts is all there is, and adds up."""
+"""The benchmark of transitions counts everything, and its counts add up."""
 
 import pytest
 
@@ -14,7 +14,7 @@ BROKERS = 12
 
 @pytest.mark.parametrize("make", [lambda: TreeRun(BROKERS, 49, seed=1), lambda: RingRun(BROKERS, 2, seed=1)])
 def test_every_scenario_is_carried_out_and_its_costs_add_up(make) -> None:  # type: ignore[no-untyped-def]
-    """Each phase is asked of and answered by every broker, in order, and the ledger finds nothing wrong."""
+    """Every broker is asked for each phase in order and answers, and the ledger finds no fault."""
     run: TransitionRun = make()
     for scenario in run.scenarios:
         cost = run.measure(scenario)
@@ -32,7 +32,7 @@ def test_every_scenario_is_carried_out_and_its_costs_add_up(make) -> None:  # ty
 
 
 def test_equal_seeds_cost_the_same() -> None:
-    """A run repeats exactly, but for how long it takes."""
+    """A run repeats exactly, except for the time it takes."""
     costs = [RingRun(BROKERS, 2, seed=3).measure("10 users") for _ in range(2)]
     assert costs[0].messages == costs[1].messages
     assert costs[0].reached_ms == costs[1].reached_ms
@@ -40,14 +40,14 @@ def test_equal_seeds_cost_the_same() -> None:
 
 
 def test_a_message_weighs_its_name_and_its_fields() -> None:
-    """Two bytes of framing for three letters and a small number, and the filter's parts as they are."""
+    """Two bytes of framing for three letters and a small number, and the filter's parts at their own size."""
     assert message_bytes(End(3)) == 1 + 4 + 1
     message = Subscribe(3, "s1", "b1", topic_filter("t1"), 3)
     assert message_bytes(message) == 1 + 10 + 1 + 3 + 3 + (1 + 1 + 6 + 3 + 3) + 1
 
 
 def test_figures_stand_beside_those_of_an_earlier_run() -> None:
-    """With the change in per cent, a dash where there was none, and every kind of message that either run has."""
+    """With the change in per cent, a dash if there was no value, and every kind of message that either run has."""
     place = {"overlay": "ring", "brokers": 40}
     earlier = [Figure("messages", place, 2_000, "1"), Figure("messages", place | {"kind": "Old"}, 5, "1")]
     now = [Figure("messages", place, 1_500, "1"), Figure("messages", place | {"kind": "New"}, 7, "1")]
