@@ -1,4 +1,4 @@
-"""Judge proposals one after the other on the overlay that the accepted ones leave, and make one plan of those."""
+"""Judge proposals one by one on the overlay that the accepted ones lead to, and combine these in one plan."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, PlanPhase, Proposal, Verdict
 from regraft.schemas.write_figures import figure
 
-REFUSED_KEPT_MAX = 32  # Refused proposals that a plan keeps, to be looked at with it.
-REFUSED_MOVES_KEPT_MAX = 24  # Moves of each: on a ring one may have hundreds, and a plan is stored at every phase.
+REFUSED_KEPT_MAX = 32  # Refused proposals stored with a plan, so that people can inspect them.
+REFUSED_MOVES_KEPT_MAX = 24  # Moves kept of each: on a ring one may have hundreds, and a plan is stored at every phase.
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What was chosen: the proposals of the plan (costed one on top of the other), all others with their refusal."""
+    """The proposals that make a plan (each costed on top of those before it), and the others with their refusals."""
 
     chosen: tuple[Proposal, ...]
     refused: tuple[Proposal, ...]
@@ -51,11 +51,11 @@ class Choice:
 
 
 class PlanDraft:
-    """Takes in the proposals of one planner after the other; :meth:`choice` says what makes a plan.
+    """Collects proposals, one planner after the other; :meth:`choice` decides which of them make a plan.
 
-    Two changes may each be good and together be worth nothing or cut the tree, so each is costed and judged on the
-    overlay after the ones accepted before it, whichever planner they are of. A plan is one transition however much it
-    changes, so its price and the dead band are held against what all accepted proposals save together.
+    Two changes may each be good but together worthless, or cut the tree. So each is costed and judged on the overlay
+    after the ones accepted before it, whichever planner proposed it. A plan is one transition however much it changes,
+    so its price and the dead band are compared with what all accepted proposals save together.
     """
 
     def __init__(self, situation: Situation, settings: DecisionSettings) -> None:
@@ -63,7 +63,7 @@ class PlanDraft:
         self._settings = settings
         self._about_state = judge_state(situation, settings)
         self._about_worth = judge_worth(situation, settings)
-        self._reached: Reached | None = None  # Costing the windows one by one waits for the first proposal.
+        self._reached: Reached | None = None  # Set at the first proposal: costing every window is expensive.
         self._chosen: list[Proposal] = []
         self._refused: list[Proposal] = []
 
@@ -78,7 +78,7 @@ class PlanDraft:
         return not self._chosen and not self._refused
 
     def consider(self, proposals: Sequence[Proposal]) -> None:
-        """Judge the proposals in their order and accept those that nothing speaks against."""
+        """Judge the proposals in order and accept those that pass every check."""
         if proposals and self._reached is None:
             self._reached = self._start()
         for proposal in proposals:
@@ -86,7 +86,7 @@ class PlanDraft:
             self._consider(msgspec.structs.replace(kept, price_per_s=self._situation.price_per_s))
 
     def choice(self, epoch_next: int) -> Choice:
-        """Return which of the proposals make a plan, in their order, and why the others do not."""
+        """Return the proposals that make the plan, in order, and the refused ones with the reasons."""
         start = self._start()
         reached, chosen, refused = self._reached or start, self._chosen, self._refused
         against = self._judge_whole(start, reached) if chosen else None
@@ -121,7 +121,7 @@ class PlanDraft:
         self._refused.append(_refused(proposal, *against))
 
     def _judge_on(self, reached: Reached, proposal: Proposal) -> tuple[Proposal, Reached | None]:
-        """Return the proposal as costed here with its verdict, and the overlay after it when it is accepted."""
+        """Return the proposal with its cost here and its verdict, and the overlay after it (None if refused)."""
         situation = self._situation
         try:
             after: Reached = reached.after(proposal)
@@ -152,7 +152,7 @@ class PlanDraft:
         return _refused(proposal, *against), None
 
     def _judge_frailty(self, saved_per_s: float, before: Reached, after: Reached) -> tuple[Verdict, str] | None:
-        """Return why the change is not worth how much frailer it makes the overlay, None when it is."""
+        """Return why the saving does not justify the added frailty, or None if it does."""
         cut_off, then = before.state.cut_off, after.state.cut_off
         price_per_s = frailty_price_per_s(cut_off, then, before.cost_per_s, self._settings.frailty_weight)
         if saved_per_s > price_per_s:
@@ -162,7 +162,7 @@ class PlanDraft:
         )
 
     def _judge_whole(self, start: Reached, reached: Reached) -> tuple[Verdict, str] | None:
-        """Return why all that is accepted is together not worth a plan, None when it is or need not be."""
+        """Return why the accepted proposals together are not worth a plan, or None if they are or need no gain."""
         if needs_no_gain(self._chosen):
             return None
         saved_per_s = start.cost_per_s - reached.cost_per_s
@@ -177,7 +177,7 @@ class PlanDraft:
 
 
 def _with_frailty(chosen: list[Proposal], start: Reached, reached: Reached) -> list[Proposal]:
-    """Return the accepted proposals, of which the last says how frail the overlay is with all of them."""
+    """Return the accepted proposals; the last one's verdict reason describes the frailty after all changes."""
     frailty = frailty_text(start.state.cut_off, reached.state.cut_off) if chosen else ""
     if not frailty:
         return chosen
@@ -186,7 +186,7 @@ def _with_frailty(chosen: list[Proposal], start: Reached, reached: Reached) -> l
 
 
 def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:
-    """Leave out the moves to brokers in maintenance where a proposal has others: those may be as good without."""
+    """Drop moves to brokers in maintenance, unless there are no others: the rest may be as good without them."""
     kept = tuple(move for move in proposal.moves if move.home_to not in situation.maintained)
     if not kept or len(kept) == len(proposal.moves):
         return proposal
@@ -195,9 +195,9 @@ def _without_avoided(proposal: Proposal, situation: Situation) -> Proposal:
 
 
 def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
-    """Return the plan that leads from the state's configuration to the target of the choice, not yet begun.
+    """Return the plan, not yet begun, that leads from the state's configuration to the choice's target.
 
-    The plan is named by the epoch it leads to, so the same decisions give the same names.
+    The plan is named after the epoch it leads to, so the same decisions give the same names.
     """
     present, target = state.configuration, choice.target
     plan = Plan(
@@ -224,11 +224,12 @@ def plan_of(choice: Choice, state: OverlayState, undoes: str = "") -> Plan:
 
 
 def recheck_plan(plan: Plan, situation: Situation) -> tuple[Verdict, str] | None:
-    """Return why a plan made on earlier windows cannot be executed any more, None when it can.
+    """Return why a plan made on earlier windows can no longer be executed, or None if it can.
 
-    It must fit the overlay as it is, keep the caps, spare what is congested or in maintenance, and save more than its
-    price. Noise and dead band are not asked for again: what was worth it is kept until it is not worth its price.
-    Ask only where the state shows what it is worth: where neither ``judge_state`` nor ``judge_worth`` objects.
+    It must fit the present overlay, keep the caps, avoid what is congested or in maintenance, and save more than its
+    price. Noise and dead band are not checked again: a plan that passed them once stays valid while it saves more than
+    its price. Call this only if the state shows what the plan is worth, so if neither ``judge_state`` nor
+    ``judge_worth`` objects.
     """
     start: Reached = situation.kind.reached(situation.state)
     reached = start
@@ -260,7 +261,7 @@ def _shortened(refused: Proposal) -> Proposal:
 
 
 def moves_of(proposals: Sequence[Proposal]) -> tuple[ClientMove, ...]:
-    """Return the clients whose home differs after all of the proposals, in their order made, sorted."""
+    """Return the clients whose home differs after all proposals, applied in the order given; sorted by client."""
     homes: dict[str, tuple[str, str]] = {}
     for proposal in proposals:
         for move in proposal.moves:
@@ -270,7 +271,7 @@ def moves_of(proposals: Sequence[Proposal]) -> tuple[ClientMove, ...]:
 
 
 def subscribers_moved_of(proposals: Sequence[Proposal]) -> tuple[HomeMove, ...]:
-    """Return where the subscribers of each broker are after all of the proposals, in their order made, sorted."""
+    """Return where each broker's subscribers are after all proposals, applied in the order given; sorted by broker."""
     homes: dict[str, str] = {}
     for proposal in proposals:
         moved = {move.home_from: move.home_to for move in proposal.subscribers_moved}
@@ -281,9 +282,9 @@ def subscribers_moved_of(proposals: Sequence[Proposal]) -> tuple[HomeMove, ...]:
 def _judge_size(
     proposal: Proposal, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why the proposal is too much for this plan, None when it is not.
+    """Return why the proposal would make this plan too large, or None if it fits.
 
-    A reassignment of ring IDs has no limit: it is one change however many brokers it concerns.
+    A reassignment of ring IDs has no limit: it is one change however many brokers it involves.
     """
     links, more_links = sum(len(one.links_added) for one in chosen), len(proposal.links_added)
     if more_links and links + more_links > settings.changes_per_plan_max:
@@ -308,7 +309,7 @@ def _judge_size(
 def _judge_subscribers(
     proposal: Proposal, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why more subscribers would move than a plan may move, None when they would not."""
+    """Return why the proposal's subscribers may not move (clients stay, counts unknown, limit of a plan), or None."""
     if situation.kind.inventory.clients_stay:
         return Verdict.CLIENTS_STAY, "subscribers of these brokers stay where they connect"
     counts = situation.state.newest.subscribers_at

@@ -1,10 +1,11 @@
-"""How much of what is delivered brokers should report in full, by how the windows come. Pure.
+"""Choose which share of their deliveries brokers should report in full, from how late and how large windows are. Pure.
 
-In: what is asked for so far, and the load of the windows since. Out: another request, or none. Asking for it belongs to
+In: the request in force, and the load of the windows since. Out: another request, or None. Sending it belongs to
 :mod:`controller.loop_steps.set_share`.
 
-Down by what is too much now, up one step at a time after a calm; the calm doubles with each step up that proves too
-much, so that a load just below a step does not make the share go up and down (exponential back-off).
+The share goes down by the measured overload, and up one step at a time after a calm spell. The calm spell doubles with
+each step up that proves too much, so that a load just below a step does not make the share oscillate (exponential
+back-off).
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from dataclasses import dataclass
 from regraft.controller.sampling_settings import SamplingSettings
 from regraft.schemas.sample_request import SampleRequest
 
-LOADED_WINDOWS = 3  # That many must be too late, or have too many deliveries: one may be a pause.
+LOADED_WINDOWS = 3  # This many must be overloaded: a single one may be due to a pause.
 CALM_FACTOR_MAX = 64
 CATCH_UP_FACTOR = 1.25
-# If congestion returns within this many calm spells, a step up was too much: a slight overload delays only slowly.
+# If an overload returns within this many calm spells, the step up was too much: a slight one shows only slowly.
 RELAPSE_CALMS = 4
-CALM_DELAY_SHARE = 0.5  # Of the delay that is too much; above it nothing more is asked for.
+CALM_DELAY_SHARE = 0.5  # As a share of the delay that counts as overload; above it, the share is not raised.
 
 
 @dataclass(frozen=True, slots=True)
 class WindowLoad:
-    """How late after its end a window was put together, and of how many deliveries; ``power`` is that of its share."""
+    """How long after its end a window was assembled, and its number of deliveries; ``power`` is that of its share."""
 
     start_ms: int
     end_ms: int
@@ -39,9 +40,9 @@ class WindowLoad:
 def choose_share(
     asked: SampleRequest, loads: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
 ) -> SampleRequest | None:
-    """Return what to ask for instead, None to leave it. ``loads`` are by time, of windows that followed each other.
+    """Return the request to send next, or None to keep ``asked``. ``loads`` are of consecutive windows, oldest first.
 
-    Only windows that began after brokers were last asked show its effect.
+    Only windows that began after the last request show its effect.
     """
     if asked.power > settings.power_max:
         reason = f"controller.sampling.share_min is {settings.share_min:g}"
@@ -53,7 +54,7 @@ def choose_share(
 def _less(
     asked: SampleRequest, since: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
 ) -> SampleRequest | None:
-    """Return a request for less where windows are too late, or have too many deliveries."""
+    """Return a request for a smaller share if windows are too late or list too many deliveries, else None."""
     last = since[-LOADED_WINDOWS:]
     if len(last) < LOADED_WINDOWS:
         return None
@@ -68,7 +69,7 @@ def _less(
 
 
 def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple[int, str]:
-    """Return how often to halve the share, and why; 0 where nothing is too much."""
+    """Return how often to halve the share, and why; (0, "") without overload."""
     deliveries = statistics.median(load.deliveries for load in last)
     if 0 < settings.deliveries_max < deliveries:
         reason = (
@@ -78,7 +79,7 @@ def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple
     delay_ms_max, later_ms = _delay_ms_max(last[-1], settings), last[-1].delay_ms - last[0].delay_ms
     if min(load.delay_ms for load in last) > delay_ms_max and later_ms >= 0:
         late_s, limit_s = last[-1].delay_ms / 1000, delay_ms_max / 1000
-        # Processing a second's input takes this many seconds; a quarter is left free, so that a backlog shrinks, too.
+        # Seconds it takes to process one second's input, with a reserve of a quarter, so that a backlog shrinks, too.
         busy = CATCH_UP_FACTOR * (1 + later_ms / (last[-1].end_ms - last[0].end_ms))
         return math.ceil(
             math.log2(busy)
@@ -89,7 +90,7 @@ def _steps_down(last: Sequence[WindowLoad], settings: SamplingSettings) -> tuple
 def _more(
     asked: SampleRequest, since: Sequence[WindowLoad], settings: SamplingSettings, now_ms: int
 ) -> SampleRequest | None:
-    """Return a request for twice as much after a calm."""
+    """Return a request for twice the share after a calm spell, else None."""
     calm = since[-asked.calm_windows :] if asked.calm_windows else since
     if not asked.power or len(calm) < max(asked.calm_windows, 1):
         return None

@@ -1,4 +1,4 @@
-"""State to at most one plan: plan, judge, choose. Pure: the same state and settings give the same decision."""
+"""Turn a state into at most one plan: plan, judge, choose. Pure: the same state and settings give the same decision."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regraft.schemas.plan import Plan, Proposal, Verdict
 class Decision:
     """The outcome of one window: a plan or None, and every refused proposal.
 
-    ``state_verdict`` and ``state_reason`` are set when the state as a whole was refused; then no planner was asked.
+    ``state_verdict`` and ``state_reason`` are set if the state as a whole was refused; then no planner was asked.
     """
 
     window_end_ms: int
@@ -34,8 +34,8 @@ def decide_plan(
 ) -> Decision:
     """Return the decision on the situation's newest window.
 
-    Recent windows are looked at first; where they lead to no plan, all of them are. What is found then is only made
-    where it also saves on the recent ones: traffic may be changing too slowly for it to be noticed.
+    It considers the recent windows first, and all windows only if the recent ones lead to no plan. A plan found on all
+    windows must also save on the recent ones: traffic may be changing too slowly for a change to be detected.
     """
     unfit = judge_state(situation, settings.decision)
     if unfit:
@@ -61,9 +61,9 @@ def _decision(
 ) -> Decision:
     """Return the decision on all windows of the situation.
 
-    Clients that a person wants away from a broker go first. The planners are asked in their order, each about the
-    overlay that the accepted proposals of those before it lead to. They draw from a generator seeded by the settings
-    and the window, so that a restart changes nothing.
+    Evacuations ordered by a person come first. The planners follow in order, each on the overlay that the accepted
+    proposals so far lead to. Their random generator is seeded by the settings and the window, so a restart changes
+    nothing.
     """
     state = situation.state
     end_ms = state.newest.end_ms
@@ -78,14 +78,14 @@ def _decision(
     for planner in planners:
         draft.consider(planner(draft.state, context, rng))
     if draft.is_empty:
-        return Decision(end_ms)  # Most windows of a settled overlay: nothing to cost window by window.
+        return Decision(end_ms)  # True of most windows of a settled overlay: skip costing each window.
     choice = draft.choice(epoch_next)
     plan = plan_of(choice, state) if choice.chosen else None
     return Decision(end_ms, plan, choice.refused)
 
 
 def _saves(plan: Plan, situation: Situation) -> bool:
-    """Return True if a plan lowers the cost of the situation's windows; clients that a person evacuates go anyway."""
+    """Return True if a plan lowers the cost of the situation's windows, or if clients are being evacuated."""
     before = reached = situation.kind.reached(situation.state)
     for proposal in plan.proposals:
         reached = reached.after(proposal)

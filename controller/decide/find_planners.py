@@ -1,8 +1,8 @@
-"""The planners by name, ours and those of other packages, and those that the settings name.
+"""Find planners by name, built-in ones and those of other packages, and check the ones that the settings name.
 
-Ours are listed in :mod:`controller.planners`. Another package offers planners by entry points of the group
-``regraft.planners``: the planner's name, and where its PlannerSpec is (``roll_dice = "dice.roll_dice:SPEC"``). Such a
-package is imported only if one of its planners is named, so a broken one does not affect others.
+Built-in planners are listed in :mod:`controller.planners`. Another package offers planners by entry points of the group
+``regraft.planners``: the planner's name and the location of its PlannerSpec (``roll_dice = "dice.roll_dice:SPEC"``).
+Such a package is imported only if one of its planners is named, so a broken one does not affect others.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from regraft.controller.planners import BUILT_IN
 from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, PlannerSettings, PlannerSpec
 from regraft.overlay.kinds import KINDS
 
-CHAIN = "+"  # Joins the names of planners that decide one after the other on one plan.
+CHAIN = "+"  # Joins the names of planners that contribute to the same plan, one after the other.
 GROUP = "regraft.planners"
-NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")  # As it must stand in a chain, in TOML and in a variable.
+NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")  # Valid in a chain, in TOML and in an environment variable.
 
 
 class PlannerError(ValueError):
@@ -38,7 +38,7 @@ PLANNERS = _built_in()
 
 
 def planner_spec(name: str) -> AnyPlannerSpec:
-    """Return the planner of this name. Raises PlannerError where there is none or more than one, or it is broken."""
+    """Return the planner of this name. Raises PlannerError if there is none, more than one, or it is broken."""
     offered = _plug_ins(tuple(sys.path)).get(name, ())
     if not offered and name in PLANNERS:
         return PLANNERS[name]
@@ -52,27 +52,27 @@ def planner_spec(name: str) -> AnyPlannerSpec:
 
 
 def planner_names(chain: str) -> tuple[str, ...]:
-    """Return the names in a chain such as ``swap_links_cost+relocate_publishers_joint``, in their order."""
+    """Return the names in a chain such as ``swap_links_cost+relocate_publishers_joint``, in order."""
     return tuple(name.strip() for name in chain.split(CHAIN))
 
 
 def planners_of(chain: str, settings: ControllerSettings) -> tuple[Planner, ...]:
-    """Return the planners of a chain with their settings. Raises PlannerError."""
+    """Return the planners of a chain with their settings. Raises PlannerError if one is not available."""
     specs = [planner_spec(name) for name in planner_names(chain)]
     return tuple(spec.with_settings(settings.planners.get(spec.name, spec.settings())) for spec in specs)
 
 
 def planner_of(name: str, **settings: object) -> Planner:
-    """Return a planner with these settings and the defaults of all others.
+    """Return a planner with these settings, and defaults for all others.
 
-    Raises PlannerError, and TypeError for a setting that the planner does not have.
+    Raises PlannerError if it is not available, and TypeError for a setting that it does not have.
     """
     spec = planner_spec(name)
     return spec.with_settings(spec.settings(**settings))
 
 
 def planner_faults(settings: ControllerSettings) -> list[str]:
-    """Return which planners in the settings are not available, one sentence each."""
+    """Return one sentence for each planner in the settings that is not available."""
     found = []
     for what, name in _named_in(settings):
         try:
@@ -88,9 +88,9 @@ def own_faults(settings: ControllerSettings) -> list[str]:
 
 
 def kind_faults(settings: ControllerSettings, kind: str) -> list[str]:
-    """Return which planners that the settings name do not plan for this kind of overlay, one sentence each.
+    """Return one sentence for each planner in the settings that does not plan for this kind of overlay.
 
-    Raises PlannerError if one is not available.
+    Raises PlannerError if a planner is not available.
     """
     planned = sorted(name for name, spec in PLANNERS.items() if spec.kind == kind)
     return [
@@ -109,7 +109,7 @@ def _named_in(settings: ControllerSettings) -> list[tuple[str, str]]:
 
 @cache
 def _plug_ins(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return what other packages on the path offer, by name; nothing is imported for it."""
+    """Return the entry points of other packages on the path, by planner name; imports none of them."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in entry_points(group=GROUP):
         found[entry.name] = (*found.get(entry.name, ()), entry)
@@ -125,7 +125,7 @@ def _place(entry: EntryPoint) -> str:
 def _loaded(entry: EntryPoint) -> AnyPlannerSpec:
     try:
         spec = entry.load()
-    # A package of somebody else may raise anything when it is imported.
+    # A foreign package may raise anything while it is imported.
     except Exception as error:
         raise PlannerError(
             f"{entry.name!r} cannot be imported from {_place(entry)}, {type(error).__name__}: {error}: install what it "
@@ -139,7 +139,7 @@ def _loaded(entry: EntryPoint) -> AnyPlannerSpec:
 
 
 def _spec_fault(name: str, spec: object) -> str:
-    """Return what is wrong with what a package offers under this name, empty when nothing is."""
+    """Return what is wrong with a package's planner of this name, or an empty string."""
     if not isinstance(spec, PlannerSpec):
         return f"it is a {type(spec).__name__}, not a PlannerSpec"
     if spec.name != name:

@@ -1,14 +1,14 @@
-"""How far the mean of a gain over a few windows can be trusted: its standard error, and what chance alone accounts for.
+"""Estimate how far the mean gain over a few windows can be trusted: its standard error, and the limit of chance.
 
-In: gains in spans of time that follow each other, and how long a subscription lives. Out: an estimate. What is done
-about it belongs to the judge. Pure.
+In: gains in consecutive spans of time, and the mean life of a subscription. Out: an estimate. Acting on it belongs to
+the judge. Pure.
 
-The model. What a change saves depends on who subscribes where. Subscriptions come and go at random, so what two moments
-a time t apart have in common falls off as exp(-t / L) with the mean life L (an Ornstein-Uhlenbeck process); what spans
-show are means of it. L is measured, so the correlation of spans is known and only their scale is estimated: generalised
-least squares (Aitken, 1936) has the least variance of all unbiased means, and for normal gains the mean over its error
-is Student's t with spans - 1 degrees of freedom, exactly, however much alike the spans are. Noise without memory in the
-gains makes the error too large, never too small.
+The model. What a change saves depends on who subscribes where. Subscriptions come and go at random, so the correlation
+of two moments a time t apart falls off as exp(-t / L) with the mean life L (an Ornstein-Uhlenbeck process); a span
+shows the mean over its moments. L is measured, so the correlation of spans is known and only their scale is estimated:
+generalised least squares (Aitken, 1936) has the least variance of all unbiased means, and for normal gains the mean
+over its error follows Student's t with spans - 1 degrees of freedom, exactly, however strongly the spans correlate.
+Uncorrelated noise in the gains makes the error too large, never too small.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MeanGain:
-    """The mean of a gain with its standard error; ``error`` is infinite where one span shows no spread.
+    """The mean of a gain with its standard error; ``error`` is infinite for a single span, which shows no spread.
 
     ``freedom`` is the degrees of freedom of the error, spans - 1.
     """
@@ -39,12 +39,12 @@ class MeanGain:
     freedom: int
 
     def limit(self, factor: float, alternatives: int = 1, choices: int = 1) -> float:
-        """Return what luck may promise: a worthless gain is above it as rarely as a normal one above ``factor`` sigma.
+        """Return the limit that a worthless gain exceeds as rarely as a normal variable exceeds ``factor`` sigma.
 
-        The change is the best of ``alternatives`` for each of its ``choices``. Of M normal gains none is above
-        sqrt(f^2 + 2 ln M) sigma more often than one is above f (union bound), and for the few spans that the error
-        rests on the limit is that of Student's t. k choices that are each the best of M add up to sqrt(k) times that.
-        A factor of 0 asks for nothing.
+        The change is the best of ``alternatives`` for each of its ``choices``. The largest of M normal gains exceeds
+        sqrt(f^2 + 2 ln M) sigma no more often than one exceeds f (union bound). As the error rests on few spans, the
+        limit is that of Student's t. k choices that are each the best of M add up to sqrt(k) times that. A factor of 0
+        gives 0.
         """
         if not factor:
             return 0.0
@@ -57,7 +57,7 @@ class MeanGain:
 def mean_gain(gains: Sequence[float] | Floats, spans: Sequence[Span], lifetime_s: float | None) -> MeanGain:
     """Return the mean of the gains in the spans (oldest first) and its standard error.
 
-    Without a lifetime, the spans are taken as independent. Cost O(spans^3), found once for the same spans.
+    Without a lifetime, the spans count as independent. Cost O(spans^3), cached per sequence of spans.
     """
     count = len(gains)
     if count == 1:
@@ -71,7 +71,7 @@ def mean_gain(gains: Sequence[float] | Floats, spans: Sequence[Span], lifetime_s
 
 
 def student_sigmas(sigmas: float, freedom: int) -> float:
-    """Return what Student's t exceeds as rarely as a normal variable exceeds this many sigma."""
+    """Return the value that Student's t exceeds as rarely as a normal variable exceeds this many sigma."""
     return -float(stdtrit(freedom, ndtr(-sigmas)))
 
 
@@ -88,6 +88,6 @@ def _whitening(spans: tuple[Span, ...], lifetime_s: float | None) -> Floats:
 
     total = twice_summed(end[:, None] - start) + twice_summed(start[:, None] - end)
     total -= twice_summed(start[:, None] - start) + twice_summed(end[:, None] - end)
-    # Spans so short that rounding is all they differ by say what one of them does.
+    # The small diagonal keeps C regular if spans are so short that they differ only by rounding.
     correlations = total / (length[:, None] * length) + 1e-9 * np.eye(len(spans))
     return np.asarray(np.linalg.inv(np.linalg.cholesky(correlations)))

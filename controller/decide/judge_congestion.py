@@ -1,4 +1,4 @@
-"""Refuse what would load a congested link or broker further, and what congestion hides the worth of, on any overlay.
+"""Refuse changes that would load a congested link or broker further, or whose worth congestion hides, on any overlay.
 
 In: what is congested, the newest window, and an overlay before and after a proposal. Out: a verdict. Changes nothing,
 sends nothing.
@@ -19,9 +19,9 @@ from regraft.schemas.write_figures import figure
 
 
 def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Against | None:
-    """Return which queue hides what a change would save, None when none does.
+    """Return the refusal that names the queue that hides what changes would save, or None if no queue is too long.
 
-    What is delivered behind a long queue is reported after its window has closed: there it seems wanted by nobody.
+    Deliveries behind a long queue are reported after their window has closed, so the window shows no interest in them.
     """
     queue = window.slowest_queue
     if queue is None or not window.is_delayed(settings.queue_wait_ms_max):
@@ -34,9 +34,10 @@ def judge_waiting(window: ClosedWindow, settings: DecisionSettings) -> Against |
 
 
 def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reached) -> Against | None:
-    """Return which congested link or broker would carry more, None when none would; it may carry as much as it does.
+    """Return the refusal that names a congested link or broker that would carry more than it does now, or None.
 
-    Loads are those of the newest window's traffic: congestion is a matter of now. Costs nothing while nothing is hot.
+    Loads are those of the newest window only, because older ones say nothing about present congestion. Nothing is
+    computed unless something is congested.
     """
     if not hot:
         return None
@@ -52,7 +53,7 @@ def judge_congestion(kind: AnyKind, hot: HotSpots, before: Reached, after: Reach
 
 
 def _loads(hot: HotSpots, now: CostBreakdown, then: CostBreakdown) -> Iterator[tuple[str, float, float, float]]:
-    """Yield what is hot with its measure and its loads now and then, links first, each by name."""
+    """Yield (what, measure, load now, load then) for everything congested, links first, each sorted by name."""
     for pair in sorted(hot.links):
         load_now, load_then = (one.link_notifications_per_s.get(pair, 0.0) for one in (now, then))
         yield f"link {pair[0]}-{pair[1]}", hot.links[pair], load_now, load_then
@@ -61,7 +62,7 @@ def _loads(hot: HotSpots, now: CostBreakdown, then: CostBreakdown) -> Iterator[t
 
 
 def _broker_load(breakdown: CostBreakdown, broker: str) -> float:
-    """Return the work of a broker; where the kind charges brokers nothing, what crosses their links."""
+    """Return the work of a broker, or the load of its links if the kind does not charge for brokers."""
     if any(breakdown.brokers_per_s.values()):
         return breakdown.brokers_per_s.get(broker, 0.0)
     return sum(rate for pair, rate in breakdown.link_notifications_per_s.items() if broker in pair)

@@ -1,4 +1,4 @@
-"""What speaks against a state or a proposal: a verdict with its reason, or None. Changes nothing, sends nothing."""
+"""Judge states and proposals: a verdict with its reason, or None if nothing objects. Changes and sends nothing."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ from regraft.schemas.plan import Proposal, Verdict
 from regraft.schemas.write_figures import figure
 from regraft.schemas.write_times import time_text
 
-# Prepare and activate and retire and one repetition: the commands of a transition to each broker.
+# Prepare, activate, retire and one repetition: the commands of a transition to each broker.
 COMMANDS_PER_BROKER = 4
-COST_MIN_PER_S = 1e-9  # A span without traffic saves no share of anything.
+COST_MIN_PER_S = 1e-9  # Avoids dividing by zero: a span without traffic has no share to save.
 
 
 @dataclass(frozen=True, eq=False)
 class Situation:
-    """What the judge looks at besides the proposals; ``kind`` is that of the state's overlay, with its caps.
+    """What the judge needs besides the proposals; ``kind`` is that of the state's overlay, with its caps.
 
-    ``plan_running`` names the plan that is executed, else empty. ``muted_until_ms`` is by planner.
-    ``windows_since_plan`` counts windows that lay entirely after the last transition, None when there was none;
-    ``transition_ended_ms`` is when it was over, 0 then. ``price_per_s`` is what a transition costs, spread over the
-    pay-back time. ``subscription_lifetime_s`` is the mean life of a subscription, None when it is not known. ``paused``
-    says who keeps the controller from deciding and why, ``plan_in_review`` names the plan that waits for a person; both
-    are empty otherwise. Nothing moves to ``maintained`` brokers. Clients of ``evacuated`` ones move away; subscribers
-    of a tree do so only from brokers that are not ``leaving``, as those take them along when they leave. ``recent`` is
-    what plans have changed, and when. ``changed_since_ms`` is since when traffic has been as it is: the state holds no
-    window from before. None while no change is known. ``hot`` is what is congested: it gets no further load.
-    ``recent_windows`` is how many of the state's newest windows are looked at first, None where all are. ``unverified``
-    names by broker the plan that has brought it subscribers and has not been verified yet. ``are_links_priced`` is
-    false while all that is known of links' costs is placeholders.
+    ``plan_running`` names the plan under way, else empty. ``muted_until_ms`` is by planner. ``windows_since_plan``
+    counts windows that lay entirely after the last transition, None if there was none; ``transition_ended_ms`` is when
+    it ended, then 0. ``price_per_s`` is the price of a transition, spread over the pay-back time.
+    ``subscription_lifetime_s`` is the mean life of a subscription, None if unknown. ``paused`` says who paused the
+    controller and why; ``plan_in_review`` names the plan that waits for approval; both are empty otherwise. Nothing
+    moves to ``maintained`` brokers. Clients of ``evacuated`` ones move away; subscribers of a tree do so only from
+    brokers that are not ``leaving``, because leaving takes them along. ``recent`` is what plans have changed, and when.
+    ``changed_since_ms`` is when traffic last changed: the state holds no window from before; None if no change is
+    known. ``hot`` is what is congested and must not be loaded further. ``recent_windows`` is how many of the state's
+    newest windows are considered first, None for all. ``unverified`` maps brokers to the plan that has moved
+    subscribers to them and is not verified yet. ``are_links_priced`` is false while all link costs are placeholders.
     """
 
     state: OverlayState
@@ -68,7 +67,7 @@ class Situation:
 
     @property
     def recently(self) -> Situation | None:
-        """The same situation with the recent windows only; None where there are no others."""
+        """The same situation with the recent windows only; None if that would be all of them."""
         windows = self.state.windows
         if self.recent_windows is None or self.recent_windows >= len(windows):
             return None
@@ -77,7 +76,7 @@ class Situation:
 
 
 def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
-    """Return why nothing at all may be decided on the state, None when it is fit to decide on."""
+    """Return why no decision may be made on the state at all, or None if it is fit for one."""
     window = situation.state.newest
     if situation.paused:
         return Verdict.PAUSED, situation.paused
@@ -111,7 +110,7 @@ def judge_state(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
 
 
 def judge_worth(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
-    """Return why the saving of any change is unknown now, None when it is known."""
+    """Return why what changes save is unknown at present, or None if it is known."""
     if not situation.are_links_priced:
         return Verdict.INCOMPLETE_STATE, (
             "no link has been measured yet, and the inventory's costs are placeholders "
@@ -121,9 +120,9 @@ def judge_worth(situation: Situation, settings: DecisionSettings) -> tuple[Verdi
 
 
 def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:
-    """Return why nothing of this planner may be done now, or not this, None when it may.
+    """Return why the planner must wait or this change comes too early, or None if the proposal may proceed.
 
-    Subscribers that a plan has moved stay until the saving is known: after another move it could not be measured.
+    Subscribers that a plan has moved stay until its saving is known: after another move it could not be measured.
     """
     until_ms = situation.muted_until_ms.get(proposal.planner, 0)
     if situation.now_ms < until_ms:
@@ -142,7 +141,7 @@ def judge_calm(proposal: Proposal, situation: Situation, settings: DecisionSetti
 def judge_maintenance(
     proposal: Proposal, present: OverlayConfiguration, situation: Situation
 ) -> tuple[Verdict, str] | None:
-    """Return which broker in maintenance would get a link, a place or a client on ``present``, None when none would."""
+    """Return why maintenance forbids the proposal: the broker that would get a link, place or client; or None."""
     if not situation.maintained:
         return None
     ends = list(situation.kind.comes_to(present, proposal))
@@ -155,9 +154,9 @@ def judge_maintenance(
 
 
 def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> MeanGain:
-    """Return what a change saves as a share of the cost before it, with its error as far as the state's spans show it.
+    """Return what a change saves as a share of the cost before it, with the error that the state's spans show.
 
-    A share does not rise and fall with how much is published, so traffic that only grows or shrinks is not noise.
+    A share does not vary with the publishing rate, so traffic that only grows or shrinks is not noise.
     """
     costs_per_s = before.costs_per_s
     saved_per_s = costs_per_s - after.costs_per_s
@@ -165,26 +164,26 @@ def gain_shares(before: Reached, after: Reached, lifetime_s: float | None) -> Me
 
 
 def gain_error_per_s(before: Reached, after: Reached, situation: Situation) -> float | None:
-    """Return the standard error of what a change saves per second, None if the spans do not show it."""
+    """Return the standard error of what a change saves per second, or None if the spans do not show it."""
     error = gain_shares(before, after, _memory_s(situation)).error * before.cost_per_s
     return error if math.isfinite(error) else None
 
 
 def _memory_s(situation: Situation) -> float | None:
-    """Return how long windows show the same subscriptions, None if the register has them: then only rates differ."""
+    """Return how long windows show the same subscriptions; None with a register, as then only rates vary."""
     return None if situation.kind.NEEDS_REGISTER else situation.subscription_lifetime_s
 
 
 def judge_change(
     proposal: Proposal, before: Reached, after: Reached, situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why the change's gain is too small for a place in a plan, None when it is not.
+    """Return why the change's gain is too small for a place in a plan, or None if it suffices.
 
-    One bar for links, IDs and clients: a share of the whole cost, and noise as of a change that nobody has picked. That
-    it was picked as the best of many is asked of the plan as a whole (:func:`judge_luck`). A change of k links, IDs or
-    homes as one must be above sqrt(k) times the noise. All users that move in one proposal count as one choice: they
-    were not picked by what windows happened to cost, but follow whose interests are alike. What a plan has changed less
-    than ``tabu_lifetimes`` ago is changed again only where that alone is more than luck promises of the best of many.
+    One threshold for links, IDs and clients: a share of the whole cost, and the noise of a change that was not
+    selected. That it was selected as the best of many is charged to the plan as a whole (:func:`judge_luck`). A single
+    change of k links, IDs or homes must exceed sqrt(k) times the noise. All users that move in one proposal count as
+    one choice: they were selected by similar interests, not by what windows happened to cost. What a plan changed less
+    than ``tabu_lifetimes`` ago is changed again only if the gain exceeds what chance makes of the best of many.
     """
     floor_per_s = settings.change_share_min * before.cost_per_s
     if proposal.gain_per_s <= floor_per_s:
@@ -201,7 +200,7 @@ def judge_change(
 
 
 def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSettings) -> bool:
-    """Return True if the proposal changes again what was changed a short time ago, on traffic like the present."""
+    """Return True if the proposal changes again what was changed recently, on traffic like the present."""
     lifetime_s, changed_ms = situation.subscription_lifetime_s, situation.recent.latest_ms(proposal)
     if lifetime_s is None or changed_ms < 0 or changed_ms <= (situation.changed_since_ms or -1):
         return False
@@ -211,9 +210,9 @@ def _is_tabu(proposal: Proposal, situation: Situation, settings: DecisionSetting
 def judge_luck(
     start: Reached, reached: Reached, chosen: Sequence[Proposal], situation: Situation, settings: DecisionSettings
 ) -> tuple[Verdict, str] | None:
-    """Return why luck alone may promise as much as the whole plan, None when it does not.
+    """Return why chance alone could explain the whole plan's gain, or None if it could not.
 
-    The planner has picked the best of many changes; of as many worthless ones the best must not pass.
+    The planner has selected the best of many changes; the best of as many worthless ones must not pass.
     """
     alternatives = max(situation.kind.alternatives_to(one) for one in chosen)
     gain = gain_shares(start, reached, _memory_s(situation))
@@ -228,11 +227,11 @@ def _within_noise(gain: MeanGain, limit: float) -> tuple[Verdict, str]:
 
 
 def frailty_price_per_s(before: CutOff | None, after: CutOff | None, cost_per_s: float, weight: float) -> float:
-    """Return what counts against a change as the worst single death cuts off more after it, 0 where it does not.
+    """Return the penalty for a change after which the worst single death cuts off more; 0 if it cuts off no more.
 
-    Nothing counts for a change that makes the overlay less frail: it would be made at a cost that verification sees,
-    for deaths that it does not. What deaths cut off on average needs no price: it grows with the length of ways in
-    brokers, and so mostly falls with the cost (docs/frailty.md).
+    A change that makes the overlay less frail earns no credit: verification would see its cost, but not the deaths it
+    guards against. What deaths cut off on average needs no price: it grows with the number of brokers on the paths, and
+    so mostly falls with the cost (docs/frailty.md).
     """
     if before is None or after is None:
         return 0.0
@@ -253,10 +252,10 @@ def frailty_text(before: CutOff | None, after: CutOff | None) -> str:
 def transition_price_per_s(
     kind: AnyKind, configuration: OverlayConfiguration, control_messages_mean: float | None, pay_back_s: float
 ) -> float:
-    """Return what one transition costs, spread over the pay-back time, in the unit of the cost per second.
+    """Return the cost of one transition, spread over the pay-back time, in the unit of the cost per second.
 
-    Its messages are the commands and what the brokers sent each other in earlier plans; before the first plan what the
-    kind of overlay takes at least. Each costs what the kind says.
+    Its messages are the commands and the mean of what brokers sent each other in earlier plans; before the first plan,
+    the kind's minimum. The kind defines the cost of a message.
     """
     first = kind.transition_messages_min(configuration)
     between_brokers = first if control_messages_mean is None else control_messages_mean

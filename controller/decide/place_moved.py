@@ -1,8 +1,7 @@
-"""Where the subscribers that a plan has moved would be without it, on the windows after it.
+"""Compute where the subscribers that a plan has moved would be without it, on the windows after it.
 
 In: an executed plan, who came from where, windows of its epoch and after, later plans. Out: the same windows with these
-subscribers at other brokers, as far as brokers reported their deliveries separately (:mod:`schemas.part_blocks`).
-Pure.
+subscribers at their former brokers, if brokers reported their deliveries separately (:mod:`schemas.part_blocks`). Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from regraft.controller.state.window_parts import PartKey
 from regraft.schemas.part_blocks import number_of_moved
 from regraft.schemas.plan import ClientMove, HomeMove, Plan, Proposal
 
-CameFrom = Callable[[str, str], Sequence[str]]  # The subscribers at a broker (second) that were at another one before.
+CameFrom = Callable[[str, str], Sequence[str]]  # Maps (former broker, present broker) to the subscribers that moved.
 
 
 def homes_filled(plan: Plan) -> frozenset[str]:
@@ -24,7 +23,7 @@ def homes_filled(plan: Plan) -> frozenset[str]:
 
 
 def follower_of(plan: Plan, in_force: Iterable[Plan]) -> Plan | None:
-    """Return the first later plan that moved all subscribers on from where this one had moved any, None without one."""
+    """Return the first later plan that moves all subscribers away from a broker that this one moved any to, or None."""
     homes = homes_filled(plan)
     later = (one for one in in_force if one.epoch_to > plan.epoch_to)
     return next((one for one in later if homes & {move.home_from for move in one.subscribers_moved}), None)
@@ -32,9 +31,9 @@ def follower_of(plan: Plan, in_force: Iterable[Plan]) -> Plan | None:
 
 @dataclass(frozen=True)
 class MovedSubscribers:
-    """What a plan moved: ``emptied`` names brokers all of whose subscribers went, ``single`` ones that went by name.
+    """The subscribers a plan moved: ``emptied`` lists brokers that all left together, ``single`` those moved by name.
 
-    All that went from one broker to another are reported as one part.
+    All that moved from one broker to another are reported as one part.
     """
 
     epoch: int
@@ -43,24 +42,24 @@ class MovedSubscribers:
 
     @classmethod
     def of(cls, plan: Plan, came_from: CameFrom) -> MovedSubscribers:
-        """Return those of a plan that are still where it put them."""
+        """Return the subscribers of a plan that are still where it moved them."""
         pairs = {(move.home_from, move.home_to) for move in plan.moves}
         came = {name for pair in pairs for name in came_from(*pair)}
         return cls(plan.epoch_to, plan.subscribers_moved, tuple(one for one in plan.moves if one.client in came))
 
     @property
     def names(self) -> frozenset[str]:
-        """Those that went by name."""
+        """The subscribers that were moved by name."""
         return frozenset(move.client for move in self.single)
 
     @property
     def groups(self) -> tuple[HomeMove, ...]:
-        """From where to where any went."""
+        """Each pair of brokers between which any moved."""
         single = (HomeMove(move.home_from, move.home_to) for move in self.single)
         return tuple(dict.fromkeys((*self.emptied, *single)))
 
     def are_reported(self, windows: Sequence[ClosedWindow]) -> bool:
-        """Return True if each broker that received any reports parts, or delivered nothing."""
+        """Return True if each broker that received any reports parts or delivered nothing."""
         homes = {group.home_to for group in self.groups}
         return all(
             window.parts.are_reported_at(home)
@@ -69,7 +68,7 @@ class MovedSubscribers:
         )
 
     def before(self, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
-        """Return the windows as if the plan had moved none; unchanged if that is not reported."""
+        """Return the windows as if the plan had moved nobody; unchanged if moves are not reported."""
         if not self.groups or not self.are_reported(windows):
             return windows
         back = {(one.home_to, number_of_moved(self.epoch, one.home_from)): one.home_from for one in self.groups}
@@ -77,9 +76,9 @@ class MovedSubscribers:
 
 
 class FollowedMoves:
-    """The groups of subscribers that a plan moved, followed through its proposals one after the other.
+    """The groups of subscribers that a plan moved, followed through its proposals one by one.
 
-    Single subscribers that went from one broker to another are one group: it counts for the first proposal with any.
+    Single subscribers with the same two brokers form one group, which counts for the first proposal that moves any.
     """
 
     def __init__(self, moved: MovedSubscribers) -> None:
@@ -88,7 +87,7 @@ class FollowedMoves:
         self._single = {HomeMove(move.home_from, move.home_to) for move in moved.single}
 
     def after(self, proposal: Proposal, windows: Sequence[ClosedWindow]) -> Sequence[ClosedWindow]:
-        """Return the windows with the groups where the next proposal sends them; themselves where it sends none."""
+        """Return the windows with the groups where the next proposal moves them; the same windows if it moves none."""
         to: dict[PartKey, str] = {}
         targets = {move.home_from: move.home_to for move in proposal.subscribers_moved}
         for first, now in self._emptied.items():

@@ -1,6 +1,6 @@
-"""What plans have changed recently: links, and the homes of clients. Changing these again must save more (tabu).
+"""List what plans have changed recently: links, ring IDs and homes. Changing these again must save more (tabu).
 
-In: plans, oldest first. Out: what was changed and when. What is asked for more belongs to the judge. Pure.
+In: plans, oldest first. Out: what was changed and when. How much more is required belongs to the judge. Pure.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from regraft.schemas.plan import Plan, Proposal
 
 @dataclass(frozen=True)
 class RecentChanges:
-    """The end of the window on which each link, client and ring ID was changed last, in ms.
+    """When each link, client and ring ID was last changed, as the end of that plan's window in ms.
 
-    ``links`` are those added or removed, ``clients`` those moved, ``brokers`` those that took another ring ID,
-    ``filled`` those that all subscribers of another one went to.
+    ``links`` were added or removed, ``clients`` moved, ``brokers`` took another ring ID, and all subscribers of another
+    broker moved to those in ``filled``.
     """
 
     links: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class RecentChanges:
 
     @classmethod
     def of(cls, plans: Iterable[Plan]) -> RecentChanges:
-        """Return what plans that are or were in force, oldest first, have changed."""
+        """Return what plans that are or were in force have changed; ``plans`` are oldest first."""
         links: dict[tuple[str, str], int] = {}
         clients: dict[str, int] = {}
         brokers: dict[str, int] = {}
@@ -39,7 +39,7 @@ class RecentChanges:
         return cls(links, clients, brokers, filled)
 
     def latest_ms(self, proposal: Proposal) -> int:
-        """Return when any of what the proposal changes was changed last, -1 when none ever was."""
+        """Return when anything that the proposal changes was last changed, in ms; -1 if never."""
         times = [self.links.get(pair, -1) for pair in (*proposal.links_removed, *proposal.links_added)]
         times += [self.clients.get(move.client, -1) for move in proposal.moves]
         times += [self.brokers.get(move.broker, -1) for move in proposal.id_moves]

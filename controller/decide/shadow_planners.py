@@ -1,5 +1,4 @@
-"""Let planners decide next to the acting one: on the same windows, by the same judge, on an overlay that exists only
-here.
+"""Run planners beside the acting one, on the same windows and with the same judge, on overlays that exist only here.
 
 In: closed windows and the situations the acting planner decides on. Out: what the traffic would have cost and which
 plans would have been made. Nothing here sends, stores or reports; which planner acts belongs to the control loop.
@@ -33,22 +32,22 @@ log = structlog.get_logger(__name__)
 
 PLANS_KEPT_MAX = 50
 HOMES_KEPT_MAX = 100_000
-OVERLAYS_LEFT_MAX = 8  # Overlays that held within the last windows: one, unless there is no cool-down.
+OVERLAYS_LEFT_MAX = 8  # Overlays in force during the last windows: one, unless there is no cool-down.
 
 Price = Callable[[OverlayConfiguration], float]
 
 
 class ShadowPlanner:
-    """A chain of planners and the overlay that they would have made, from the configuration in force at the start on.
+    """A chain of planners and the overlay they would have made, from the configuration in force at the start.
 
-    What a broker delivers depends neither on the links nor on the publishers' homes, and what users want not on where
-    they are, so the cost of this overlay on a real window is exact. A user is where this planner has moved it, else
-    where it would be without the acting planner's moves since the start; one that moves by itself has moved for this
-    planner, too. The rules are those of the acting planner: judge, choice, cool-down, rollback of a plan that made
-    things worse, muting of its planner, dropping what precedes a change of traffic. Only transitions are missing: a
-    plan holds at once and costs no message. So a shadow keeps the pace of the same planner at work whose transitions
-    are over within a window; where they take longer, it is quicker. A restarted controller begins again at the
-    configuration then in force. What the planner raises is counted and goes no further.
+    What a broker delivers depends neither on links nor on publishers' homes, and what users want does not depend on
+    their homes, so the cost of this overlay on a real window is exact. A user is where this planner moved it, else
+    where it would be without the acting planner's moves since the start; one that moves by itself has moved here, too.
+    The rules are those of the acting planner: judge, choice, cool-down, rollback of a plan that made things worse,
+    muting of its planner, dropping windows from before a change of traffic. Only transitions are missing: a plan takes
+    effect at once and costs no messages. So a shadow keeps pace with the same planner acting if its transitions end
+    within a window, and is faster if they take longer. After a restart of the controller it begins again at the
+    configuration then in force. Exceptions of the planner are counted and not raised.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class ShadowPlanner:
         self.plans_made = 0
         self.plans_taken_back = 0
         self.links_exchanged = 0
-        self.moved: Counter[str] = Counter()  # By what the clients are: publishers, users.
+        self.moved: Counter[str] = Counter()  # By the kind of client: publishers, users.
         self.id_moves = 0
         self._homes = kind.followed_homes(start.epoch)
         self.refusals: Counter[str] = Counter()
@@ -74,9 +73,9 @@ class ShadowPlanner:
         self._planners = tuple(planners)
         self._kind = kind
         self._settings = settings
-        # Overlays that held until a time, with the homes of clients that moved then.
+        # (end in ms, overlay until then, homes of the clients that moved then).
         self._left: deque[tuple[int, OverlayConfiguration, Mapping[str, str]]] = deque(maxlen=OVERLAYS_LEFT_MAX)
-        self._before: OverlayConfiguration | None = None  # The overlay before the plan that is not verified yet.
+        self._before: OverlayConfiguration | None = None  # The overlay before the plan not verified yet.
         self._verify_on: list[ClosedWindow] = []
         self._planned_ms: int | None = None
         self._windows_since_plan = 0
@@ -86,7 +85,7 @@ class ShadowPlanner:
 
     @property
     def homes_moved(self) -> dict[str, str]:
-        """Where the clients are that are elsewhere on this overlay than on the one in force."""
+        """The homes of the clients that this overlay places elsewhere than the one in force."""
         return self._homes.shown(self.overlay.home_of)
 
     def add_window(
@@ -96,12 +95,12 @@ class ShadowPlanner:
         homes_before_acting: HomesBefore,
         changed_since_ms: int | None = None,
     ) -> float | None:
-        """Return what the overlays of the window's time cost on it, per second; None where it cannot be costed.
+        """Return the cost per second of the window on the overlays of its time; None if the window cannot be costed.
 
-        A plan counts from when it was decided on, some seconds after the end of the window that it is about. The last
-        plan is verified when enough windows have come after it. ``homes_before_acting`` returns where clients were
-        before the acting planner's plans to epochs after a given one. What was decided on before traffic changed, at
-        ``changed_since_ms``, is not verified any more.
+        A plan counts from when it was decided on, some seconds after the end of its window. The last plan is verified
+        once enough windows have followed it, unless traffic has changed since, at ``changed_since_ms``.
+        ``homes_before_acting`` returns where clients were before the acting planner's plans to epochs after a given
+        one.
         """
         if not self._kind.can_be_costed(window):
             return None
@@ -111,7 +110,7 @@ class ShadowPlanner:
         cost = self._cost_by_time_per_s(window)
         if self._before is not None and self.plans[-1].window_end_ms <= (changed_since_ms or 0):
             self._before = None
-        # A window that begins with the plan would, at work, have the transition in it.
+        # With the acting planner, a window that begins with the plan would contain the transition.
         if self._planned_ms is not None and window.start_ms > self._planned_ms:
             self._windows_since_plan += 1
             self._verify(window, now_ms)
@@ -134,13 +133,13 @@ class ShadowPlanner:
         self.overlay = self.overlay.with_homes(kept)
 
     def reprice(self, kind: AnyKind) -> None:
-        """Take other costs of the same brokers and links into use."""
+        """Use other costs for the same brokers and links."""
         self._kind = kind
 
     def decide(self, acting: Situation, price_of: Price) -> bool:
         """Decide on the acting planner's situation as if this planner's overlay were in force; return False on a fault.
 
-        ``price_of`` says what a transition from an overlay would cost, per second.
+        ``price_of`` returns what a transition from an overlay would cost, per second.
         """
         self._lifetime_s = acting.subscription_lifetime_s
         try:
@@ -161,9 +160,9 @@ class ShadowPlanner:
         return True
 
     def _situation(self, acting: Situation, price_of: Price) -> Situation:
-        # The real window may be of another epoch or of two: here it only has to be one of the overlay's own.
+        # The real window may be of another epoch or of two; here it must be of this overlay's.
         newest, overlay = acting.state.newest, self.overlay
-        # No later window shows where subscribers would be on it: with none counted, none are moved.
+        # No later window would show the moved subscribers on this overlay; without counts, none are moved.
         own = dataclasses.replace(
             newest, epoch_min=overlay.epoch, epoch_max=overlay.epoch, epochs={}, subscribers_at=None
         )
@@ -177,10 +176,10 @@ class ShadowPlanner:
             plan_running="",
             windows_since_plan=None if is_calm else self._windows_since_plan,
             muted_until_ms={} if self._taken_back_ms < changed_ms else self._muted_until_ms,
-            paused="",  # A person keeps the acting planner from acting; this one changes nothing.
+            paused="",  # A person has paused the acting planner; a shadow changes nothing.
             plan_in_review="",
             recent=RecentChanges.of(self.plans),
-            hot=HotSpots(),  # Queues of the real overlay say nothing of this one's.
+            hot=HotSpots(),  # Queues of the real overlay do not apply to this one.
         )
 
     def _adopt(self, plan: Plan, newest: ClosedWindow, now_ms: int) -> None:
@@ -204,13 +203,13 @@ class ShadowPlanner:
             self._verify_on.append(window)
         if len(self._verify_on) < self._settings.verify_windows:
             if now_ms - self._planned_ms > self._settings.verify_ms_max:
-                self._before = None  # As the acting planner's plans are closed unverified.
+                self._before = None  # The acting planner's plans are closed unverified likewise.
             return
         plan, before = self.plans[-1], self._before
         self._before = None
         known = self.overlay.home_of
         first = {client: home for client, home in homes_before([plan]).items() if client in known}
-        before = before.with_homes(known | first)  # With the clients that have come since, or gone elsewhere.
+        before = before.with_homes(known | first)  # Includes the clients that have come or moved since.
         found = verify_gain(plan, before, self.overlay, self._verify_on, self._kind, self._lifetime_s)
         self.plans[-1] = msgspec.structs.replace(plan, cost_observed_per_s=found.cost_observed_per_s)
         if found.made_worse(self._settings.decision):

@@ -1,4 +1,4 @@
-"""Check a plan that is executed on the windows after it: what it was to save against what it saves.
+"""Verify an executed plan on the windows after it: compare the predicted gain with the observed one.
 
 In: the plan, both configurations and complete windows that lay entirely in the new epoch. Out: a Verification. Starting
 its rollback belongs to the control loop.
@@ -25,15 +25,15 @@ from regraft.schemas.plan import ClientMove, IdMove, Plan, PlanPhase, Proposal
 from regraft.schemas.write_figures import figure
 
 UNDO_PLANNER = "undo"
-MISSED_SHARE = 0.5  # A plan that saves less than this share of the prediction is reported as a missed gain.
+MISSED_SHARE = 0.5  # A plan that saves less than this share of the predicted gain is reported as missed.
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What the plan's overlay and the one before it cost on the same windows, per second.
+    """The costs of the plan's overlay and of the one before it on the same windows, per second.
 
-    ``cost_counted_per_s`` is the sum of the brokers' own counters, None if they do not report it. ``noise_per_s``
-    is the standard error of the gain over the windows, infinite with a single window.
+    ``cost_counted_per_s`` is the sum of the brokers' own counters, None if they do not report it. ``noise_per_s`` is
+    the standard error of the gain over the windows, infinite for a single window.
     """
 
     cost_observed_per_s: float
@@ -50,7 +50,7 @@ class Verification:
 
     @property
     def error_per_s(self) -> float | None:
-        """The standard error of the gain, None if a single window does not give one."""
+        """The standard error of the gain, or None if a single window does not give one."""
         return self.noise_per_s if math.isfinite(self.noise_per_s) else None
 
     @property
@@ -66,7 +66,7 @@ class Verification:
 
     @property
     def text(self) -> str:
-        """One sentence for people."""
+        """The result in one sentence, for people."""
         counted = "" if self.cost_counted_per_s is None else f", counters say {figure(self.cost_counted_per_s)}/s"
         return (
             f"predicted gain {figure(self.gain_predicted_per_s)}/s, observed {figure(self.gain_per_s)}/s "
@@ -83,12 +83,12 @@ def verify_gain(
     lifetime_s: float | None = None,
     moved: MovedSubscribers | None = None,
 ) -> Verification:
-    """Return how the plan does on the windows. Raises ValueError without a window, or with one that cannot be costed.
+    """Return how the plan does on the windows. Raises ValueError without a window, or for one that cannot be costed.
 
-    ``before`` and ``after`` name the homes of the clients that the plan moved; a user that has gone elsewhere since is
-    there in both. ``lifetime_s`` is the mean life of a subscription, None when it is not known: windows share
-    what lives longer. ``moved`` are the subscribers of a tree that the plan moved; they are put back as far as windows
-    report their deliveries.
+    ``before`` and ``after`` hold the homes of the clients that the plan moved; a user that has moved elsewhere since
+    has its present home in both. ``lifetime_s`` is the mean life of a subscription, None if unknown: windows share the
+    subscriptions that live longer. ``moved`` are the subscribers of a tree that the plan moved; they are moved back if
+    the windows report their deliveries.
     """
     if not windows:
         raise ValueError(f"{plan.plan} cannot be verified on no window")
@@ -119,9 +119,9 @@ def plan_undoing(
 ) -> Plan:
     """Return the plan that leads back to the overlay and homes before ``plan``, at a new epoch.
 
-    Users go back if the newest window still shows them where the plan put them; one that has left or moved by itself is
-    skipped. Of the subscribers that it moved as a group, each that is still there goes back by its name: ``came_from``
-    names those at a broker (second) that were at another one (first) before.
+    A user goes back if the newest window still shows it where the plan moved it; one that has left or moved by itself
+    is skipped. Subscribers that it moved as a group go back by name if they are still there: ``came_from`` names those
+    at a broker (second) that were at another one (first) before.
     """
     moves = _moves_back(plan, newest, came_from)
     proposal = _proposal_back(plan, found, moves)
@@ -180,10 +180,10 @@ def observed_gains_per_s(
     kind: AnyKind,
     moved: MovedSubscribers | None = None,
 ) -> list[float | None]:
-    """Return what each proposal of the plan saves on the windows after it, made in their order from ``before``.
+    """Return what each proposal of the plan saves on the windows after it, applied in order from ``before``.
 
-    None for all if clients moved and a window does not show what their homes are worth. A user that has gone
-    elsewhere by itself since counts for no proposal, nor does a subscriber that has come to a broker since.
+    All are None if clients moved and a window does not show what their homes are worth. A user that has since moved
+    elsewhere by itself counts for no proposal, nor does a subscriber that has come to a broker since.
     """
     moved = moved or MovedSubscribers(plan.epoch_to, plan.subscribers_moved)
     if not moved.are_reported(windows):

@@ -1,1 +1,1 @@
-"""The steps of the control loop: each takes the loop's state and the time, and does one thing that is missing."""
+"""The steps of the control loop: each takes the loop's state and the time, and does one thing that is due."""

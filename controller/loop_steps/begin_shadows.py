@@ -1,6 +1,6 @@
-"""Restart shadow planners, each on the overlay in force: at the start, and after a change of brokers.
+"""Start shadow planners on the overlay in force: when the controller starts, and again when its brokers change.
 
-In: the loop's state. Out: planners that have decided nothing yet.
+In: the loop's state. Out: shadow planners that have decided nothing yet.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from regraft.controller.loop_state import LoopState
 
 
 class ShadowStarter:
-    """Makes the shadow planners that the settings name."""
+    """Creates the shadow planners that the settings name."""
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind) -> None:
         self._settings = settings
         self._kind = kind
 
     def begin(self, state: LoopState) -> None:
-        """Put them into the state; what those before have made is over."""
+        """Put new shadow planners into the state, in place of any earlier ones."""
         present = state.plan_log.present
         kind = self._kind.over(state.fleet.inventory_over(present.brokers))
         state.shadows = tuple(
@@ -29,9 +29,9 @@ class ShadowStarter:
         )
 
     def follow(self, state: LoopState) -> None:
-        """Let shadows price links as the acting planner does.
+        """Make shadow planners price links as the acting planner does.
 
-        They begin again where brokers have joined, left or died: an overlay of others says little.
+        They start again if the brokers of the overlay have changed: an overlay of other brokers cannot be compared.
         """
         brokers = state.plan_log.present.brokers
         if any(shadow.overlay.brokers != brokers for shadow in state.shadows):

@@ -1,6 +1,6 @@
-"""Bound what the traffic of a window costs at least on any overlay, once a minute: how much is left to save at most.
+"""Compute a lower bound of a window's cost on any overlay, at most once a minute: it shows how much is left to save.
 
-In: the newest window. Out: its point of the cost series, with the bound. Decisions do not rest on it, so it comes last.
+In: the newest window. Out: its point of the cost series, with the bound. Decisions do not use it, so it comes last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BOUND_EVERY_MS = 60_000
 
 
 class BoundCost:
-    """Bounds the cost of a fresh, complete window that lay in one epoch."""
+    """Bounds the cost of a recent, complete window that lay in one epoch."""
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, metrics: LoopMetrics) -> None:
         self._age_ms_max = settings.decision.window_age_ms_max
@@ -29,11 +29,11 @@ class BoundCost:
         self._costed_ms = -1
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Bound the newest window's cost unless that of another one was within the last minute."""
+        """Bound the newest window's cost, unless another window's was bounded within the last minute."""
         window = state.newest
         if window is None or not state.cost_points or window.end_ms - self._bounded_ms < BOUND_EVERY_MS:
             return
-        if state.fleet is not self._fleet:  # The window was costed before: its links may cost otherwise now.
+        if state.fleet is not self._fleet:  # The window was costed with the previous link costs.
             self._fleet, self._costed_ms = state.fleet, window.end_ms
         point = state.cost_points[-1]
         is_fresh = now_ms - window.end_ms <= self._age_ms_max and point.window_end_ms == window.end_ms

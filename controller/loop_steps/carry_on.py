@@ -1,4 +1,4 @@
-"""Carry on what has begun: the plan under way, with what people have ordered of it.
+"""Advance what has begun: process people's orders, then continue the plan under way.
 
 In: orders, answers of brokers. Out: commands, stored plans, events.
 """
@@ -12,7 +12,7 @@ from regraft.controller.loop_state import LoopState
 
 
 class CarryOn:
-    """Takes orders, and carries on the plan under way."""
+    """Takes orders, and continues the plan under way."""
 
     def __init__(self, orders: OrderTaker, reviewer: PlanReviewer, runner: PlanRunner) -> None:
         self._orders = orders
@@ -20,7 +20,7 @@ class CarryOn:
         self._runner = runner
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Process orders first, so that one that cancels a plan is in time."""
+        """Process orders first, so that an order can still cancel a plan."""
         self._orders.read(state.plan_log, now_ms)
         self._reviewer.cancel(state, now_ms)
         self._runner.advance(now_ms)

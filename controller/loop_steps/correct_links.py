@@ -1,7 +1,7 @@
 """Correct link costs by the brokers' measurements, and report when the model of the overlay's cost is wrong.
 
-In: the windows taken now. Out: the fleet with measured costs of links, on which all later decisions rest; events and
-metrics. How a link's cost is estimated belongs to :mod:`controller.windows.measure_links`.
+In: the windows taken in this step. Out: the fleet with measured link costs, on which all later decisions rest; events
+and metrics. How a link's cost is estimated belongs to :mod:`controller.windows.measure_links`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from regraft.schemas.cost_point import CostPoint
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.write_figures import figure
 
-LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # What is wrong with the model: subjects of MODEL_DRIFT.
-DRIFT_WINDOWS = 3  # Of one epoch each; their median shows drift, so that no single window decides.
+LINKS, MESSAGES, UNIT = "links", "messages", "unit"  # Subjects of MODEL_DRIFT: what is wrong with the model.
+DRIFT_WINDOWS = 3  # Each of one epoch; drift is their median, so that no single window decides.
 NAMED_MAX = 5
-COST_MIN_PER_S = 1e-9  # A window without traffic is off by nothing.
-ERRORS_MAX = 2.0  # Standard errors of a sampled window's cost that are not drift.
+COST_MIN_PER_S = 1e-9  # Avoids dividing by zero: a window without traffic shows no drift.
+ERRORS_MAX = 2.0  # Deviations within this many standard errors of a sampled window's cost are not drift.
 
 
 class CorrectLinks:
-    """Keeps the fleet's measured costs; without probes it changes nothing."""
+    """Keeps the measured link costs in the fleet up to date; without probes it changes nothing."""
 
     def __init__(self, settings: ControllerSettings, events: EventSink, metrics: LoopMetrics) -> None:
         self._settings = settings.links
@@ -38,22 +38,22 @@ class CorrectLinks:
         self._metrics = metrics
         self._meter = LinkMeter(settings.links)
         self._drifts: deque[float] = deque(maxlen=DRIFT_WINDOWS)
-        self._errors: deque[float] = deque(maxlen=DRIFT_WINDOWS)  # Of each, where costs are estimates.
+        self._errors: deque[float] = deque(maxlen=DRIFT_WINDOWS)  # The sampling error of each drift, as a share.
         self._is_drift_reported = False
         self._is_unit_reported = False
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Take in the windows taken now."""
+        """Process the windows taken in this step."""
         for window in state.taken:
             changed = self._meter.add(window, state.fleet.inventory_announced)
             has_estimates = self._meter.estimated is not state.fleet.estimated
-            # What a restarted controller reads again has been reported.
+            # A restarted controller reads old windows again; they were reported before.
             is_new = now_ms - window.end_ms <= self._window_age_ms_max
             if is_new:
                 self._report_unit(now_ms)
             if changed or has_estimates:
                 self._correct(state)
-                if self._settings.estimate_unmeasured:  # Measuring what nobody knew is not drift of the model.
+                if self._settings.estimate_unmeasured:  # A first measurement is not drift of the model.
                     changed = {pair: costs for pair, costs in changed.items() if pair in state.plan_log.present.links}
                 if is_new and changed:
                     self._report_links(changed, now_ms)
@@ -66,11 +66,11 @@ class CorrectLinks:
     def _correct(self, state: LoopState) -> None:
         state.fleet = state.fleet.with_measured(self._meter.costs, self._meter.estimated)
         state.is_changed = True
-        self._drifts.clear()  # The model is another one.
+        self._drifts.clear()  # Drifts of the former model do not apply.
         self._errors.clear()
 
     def _watch_drift(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
-        """Hold what brokers counted against what the model says they would; refit the model where it is far off."""
+        """Compare the brokers' counters with what the model predicts; refit the model if they differ too much."""
         point = state.cost_points[-1] if state.cost_points else None
         if point is None or point.window_end_ms != window.end_ms or point.cost_counted_per_s is None:
             return
@@ -114,7 +114,7 @@ class CorrectLinks:
 
 
 def _error_share(point: CostPoint) -> float:
-    """Return how far a window's cost may be off as it knows a sample, as a share; all of it where that is not known."""
+    """Return the standard error of a sampled window's cost as a share of it; 1 if unknown."""
     if point.sample_share >= 1:
         return 0.0
     return 1.0 if point.cost_error_per_s is None else point.cost_error_per_s / max(point.cost_per_s, COST_MIN_PER_S)

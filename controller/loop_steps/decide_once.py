@@ -1,7 +1,7 @@
 """Decide on the newest window, once.
 
-In: the situation at the newest window. Out: at most one plan that begins, counts of what was refused, an event. What is
-decided belongs to :mod:`controller.decide.decide_plan`.
+In: the situation at the newest window. Out: at most one plan that begins, counts of refusals, an event. The decision
+itself belongs to :mod:`controller.decide.decide_plan`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMED_MAX = 5
 
 
 class DecideOnce:
-    """Lets the acting planners decide, and the reviewer begin their plan."""
+    """Asks the acting planners for a plan, and the reviewer to begin it."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class DecideOnce:
         self._metrics = metrics
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Decide unless that has been done on the newest window. Shadows sit out where it was not on the one before."""
+        """Decide unless that was done on the newest window. Shadow planners skip it if the one before was skipped."""
         newest = state.newest
         if newest is None or newest.end_ms <= state.decided_until_ms:
             return
         if self._runner.is_storing and state.plan_log.moving is None:
-            return  # What has just been verified is stored before the next step, which decides on this window.
+            return  # A verification is being stored; the next step will decide on this window.
         is_behind = 0 <= state.decided_until_ms < newest.start_ms  # Windows came while the last decision was made.
         state.decided_until_ms = newest.end_ms
         situation = self._situations.find(newest, state, now_ms)
@@ -83,7 +83,7 @@ class DecideOnce:
 
 
 def _estimates_text(plan: Plan, fleet: FleetView) -> str:
-    """Name the new links whose cost has not been measured yet, empty if there are none."""
+    """Name the new links whose cost has not been measured yet; empty if there are none."""
     estimated = [f"{a}-{b}" for a, b in plan.links_added if fleet.is_estimate((a, b))]
     if not estimated:
         return ""

@@ -1,4 +1,4 @@
-"""How long each decision took, by role and planner. Nothing is decided by it."""
+"""Measure how long each decision took, by role and planner. No decision depends on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DecisionTimer:
 
     @contextmanager
     def timed(self, state: LoopState, role: str, planner: str) -> Iterator[None]:
-        """Note how long the block takes; ``role`` is ACTING or SHADOW."""
+        """Record how long the block takes; ``role`` is ACTING or SHADOW."""
         began_s = self._stopwatch_s()
         yield
         duration_ms = (self._stopwatch_s() - began_s) * 1000

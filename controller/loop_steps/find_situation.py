@@ -1,4 +1,4 @@
-"""Find the situation on which is decided: the newest windows, the plan under way, what people have ordered.
+"""Find the situation to decide on: the newest windows, the plan under way, what people have ordered.
 
 In: the loop's state. Out: a Situation, and in the state how far it looks back. Judging it does not belong here.
 """
@@ -23,7 +23,7 @@ from regraft.schemas.member import MemberState
 
 
 class SituationFinder:
-    """Combines what windows, plans and orders show."""
+    """Combines the state of windows, plans and orders into a situation."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class SituationFinder:
         )
 
     def _plan_running(self, state: LoopState) -> str:
-        """Name the plan that is executed, or what comes before any decision; empty when nothing does."""
+        """Name the plan under way, or what must be done before the next decision; empty if there is neither."""
         if state.plan_log.moving is not None:
             return state.plan_log.moving.plan
         if lost_brokers(state.plan_log, state.fleet):

@@ -1,8 +1,8 @@
 """Follow the state of each member: orders about it, silence, restart or return, admission to the overlay.
 
-In: orders about members, announcements, closed windows, what neighbours say, the plans in force. Out: the fleet, each
-change stored with its event; and whom the plan under way cannot count on. Taking brokers in and out of the overlay
-belongs to :mod:`controller.loop_steps.repair_overlay`.
+In: orders about members, announcements, closed windows, peers that brokers have lost, the plans in force. Out: the
+fleet, each change stored with its event; and the brokers that the plan under way cannot count on. Adding brokers to the
+overlay and removing them belongs to :mod:`controller.loop_steps.repair_overlay`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from regraft.schemas.member_life import state_after
 from regraft.schemas.order import Order, OrderKind
 
 NAMED_MAX = 5
-SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All others are reported as information.
+SEVERITIES = {MemberState.DEAD: Severity.CRITICAL}  # All other states are reported as information.
 
 
 class FollowMembers:
-    """Keeps the fleet."""
+    """Keeps the states of the fleet's members up to date."""
 
     def __init__(
         self,
@@ -51,25 +51,26 @@ class FollowMembers:
         self._events = events
         self._metrics = metrics
         self._activity: BrokerActivity | None = None
-        self._again: dict[str, int] = {}  # Brokers that have restarted, with when their life before began.
-        self._lost_peers: dict[str, tuple[int, str]] = {}  # When a neighbour has said so, and which.
+        self._again: dict[str, int] = {}  # Restarted brokers, with the boot time of their previous life.
+        self._lost_peers: dict[str, tuple[int, str]] = {}  # When a neighbour reported the loss, and which.
         self._lost_since_ms: dict[str, int] = {}
         self._doubted: frozenset[str] = frozenset()
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Take in what has come, and change what follows."""
+        """Process orders, announcements, reports and windows, and change the members they concern."""
         activity = self._activity_in(state)
         for order in self._orders.take_about_members():
             self._follow(order, state, now_ms)
         for one in self._announcements.read(state, now_ms):
             self._change(Member(one.broker, MemberState.JOINING, now_ms, ADMITTED, facts=one.facts), state, now_ms)
         for broker, (reported_ms, by) in self._runner.take_lost_peers().items():
-            if broker in state.fleet.members:  # Nothing that came before a plan took it in counts, by whatever clock.
+            if broker in state.fleet.members:
+                # Clamped: with a clock ahead of ours, a neighbour's report would still count after a later admission.
                 self._lost_peers[broker] = min(reported_ms, now_ms), by
         self._believe(self._runner.take_outside(), state, now_ms)
         for window in state.taken:
             self._again |= activity.add(window)
-            # What an old window does not say, a controller that has just begun to read may find in the next.
+            # A controller that has just begun to read may find in the next window what an old one lacks.
             if now_ms - window.end_ms <= self._window_age_ms_max:
                 self._judge(window, state, now_ms)
         self._settle(state, now_ms)
@@ -85,7 +86,7 @@ class FollowMembers:
         return self._activity
 
     def _follow(self, order: Order, state: LoopState, now_ms: int) -> None:
-        """Do what is ordered, unless something has happened to the member since the order was taken."""
+        """Execute the order, unless the member has changed since so that it no longer applies."""
         member = state.fleet.members.get(order.subject)
         after = state_after(order.kind, member)
         if after is None:
@@ -100,7 +101,7 @@ class FollowMembers:
         self._change(replace(found, ordered_ms=order.time_ms), state, now_ms)
 
     def _believe(self, outside: dict[str, int], state: LoopState, now_ms: int) -> None:
-        """Declare a broker dead that refuses a plan because it restarted: a repair that counts on it fails."""
+        """Declare dead brokers that refuse a plan because they restarted: a repair that counts on them would fail."""
         present, members, activity = state.plan_log.present, state.fleet.members, self._activity_in(state)
         serving = [broker for broker in present.brokers if members[broker].state.is_serving]
         found = frozenset(broker for broker in serving if outside.get(broker, -1) > present.epoch)
@@ -114,7 +115,7 @@ class FollowMembers:
             )
 
     def _judge(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
-        """Declare dead who is silent or has begun another life, unless these are too many; let the dead come back."""
+        """Declare silent and restarted brokers dead, unless these are too many; let dead ones rejoin."""
         activity, members = self._activity_in(state), state.fleet.members
         serving = [one for one in state.plan_log.present.brokers if members[one].state.is_serving]
         silent = {broker: why for broker in serving if (why := self._silence(members[broker], window, activity))}
@@ -136,7 +137,7 @@ class FollowMembers:
             self._judge_outside(member, state, now_ms)
 
     def _silence(self, member: Member, window: ClosedWindow, activity: BrokerActivity) -> str:
-        """Return why a broker counts as silent, empty when it does not."""
+        """Return why a broker counts as silent; empty if it does not."""
         silent_ms = activity.silent_ms(member.broker, member.since_ms)
         if silent_ms >= self._settings.silence_ms:
             return f"silent for {silent_ms / 1000:g} s"
@@ -146,7 +147,7 @@ class FollowMembers:
         return ""
 
     def _lives_begun(self, serving: list[str], window: ClosedWindow, state: LoopState) -> list[tuple[str, str]]:
-        """Return the brokers that are heard in a life that the overlay in force does not know, each with why."""
+        """Return the brokers that report from a life that the overlay in force does not know, with the reasons."""
         plan_log = state.plan_log
         found = {one: "it restarted" for one in serving if one in self._again}
         for broker in serving:
@@ -162,7 +163,7 @@ class FollowMembers:
         return sorted(found.items())
 
     def _judge_outside(self, member: Member, state: LoopState, now_ms: int) -> None:
-        """Let a dead broker rejoin once it reports again; one that was to join and has gone silent is dead."""
+        """Let a dead broker rejoin once it reports again; declare a joining one dead if it has gone silent."""
         activity, broker = self._activity_in(state), member.broker
         silent_ms = activity.silent_ms(broker, member.since_ms)
         boot_ms, is_active = activity.boots.get(broker, 0), activity.is_active_since(broker, member.since_ms)
@@ -170,7 +171,7 @@ class FollowMembers:
             if boot_ms > member.boot_ms or not is_dead_by_order(member):
                 back = entered_state(member, MemberState.JOINING, "it reports again", now_ms)
                 self._change(replace(back, boot_ms=boot_ms), state, now_ms)
-        elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # Commands to an earlier life are lost.
+        elif member.state is MemberState.JOINING and boot_ms > member.boot_ms:  # Commands to its last life are lost.
             self._change(replace(member, since_ms=now_ms, boot_ms=boot_ms), state, now_ms)
         elif member.state is MemberState.JOINING and activity.was_active_since(broker, member.since_ms):
             if silent_ms >= self._settings.silence_ms:
@@ -192,7 +193,7 @@ class FollowMembers:
         self._events.emit(AdaptationEvent("members", EventKind.DEATHS_DOUBTED, Severity.CRITICAL, now_ms, text))
 
     def _settle(self, state: LoopState, now_ms: int) -> None:
-        """Note which brokers plans have taken in and out."""
+        """Change the state of the brokers that plans have added to the overlay or removed from it."""
         plan_log = state.plan_log
         for broker, member in state.fleet.members.items():
             if member.state is MemberState.JOINING and broker in plan_log.present.brokers:
@@ -205,7 +206,7 @@ class FollowMembers:
                 self._change(entered_state(member, MemberState.LEFT, why, now_ms), state, now_ms)
 
     def _measure_repairs(self, state: LoopState, now_ms: int) -> None:
-        """Note how long the lost were in the overlay, for those that are not any more."""
+        """Record for each lost broker, once it is out of the overlay, how long that took."""
         lost = lost_brokers(state.plan_log, state.fleet)
         for broker in self._lost_since_ms.keys() - lost:
             self._metrics.repair_ms.observe(now_ms - self._lost_since_ms.pop(broker))
@@ -225,7 +226,7 @@ class FollowMembers:
 
 
 def _is_taken_in(broker: str, state: LoopState) -> bool:
-    """Return True if the overlay has a broker, or may have it by the plan under way."""
+    """Return True if the overlay has a broker, or may get it by the plan under way."""
     return broker in state.plan_log.present.brokers or state.plan_log.moving is not None
 
 

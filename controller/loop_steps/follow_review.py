@@ -1,7 +1,7 @@
-"""Follow the review of the plan that waits for a person: carry it out once it is approved, refuse it when it is stale.
+"""Follow the review of the plan that waits for a person: execute it once it is approved, refuse it once it is stale.
 
-In: the plan that waits, and the situation at the newest window. Out: a plan that begins, or is refused. What speaks
-for and against it belongs to :mod:`controller.execute.review_plans`.
+In: the plan that waits, and the situation at the newest window. Out: a plan that begins, or is refused. Judging it
+belongs to :mod:`controller.execute.review_plans`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from regraft.controller.loop_steps.find_situation import SituationFinder
 
 
 class FollowReview:
-    """Looks after the one plan that waits."""
+    """Follows the one plan that waits."""
 
     def __init__(self, reviewer: PlanReviewer, situations: SituationFinder) -> None:
         self._reviewer = reviewer
         self._situations = situations
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Do what its review asks for."""
+        """Begin or refuse the plan if its review is over."""
 
         def situation() -> Situation | None:
             if state.newest is None:
                 return None
             found = self._situations.find(state.newest, state, now_ms)
             proposed = state.plan_log.proposed
-            # The plan that this one undoes is open until it is rolled back.
+            # The plan that this one undoes counts as running until it is rolled back.
             is_undo = proposed is not None and bool(proposed.undoes)
             return replace(found, plan_in_review="", plan_running="" if is_undo else found.plan_running)
 

@@ -1,11 +1,11 @@
-"""Begin plans over other brokers: a repair at once where brokers of the overlay are lost, joins and leaves in batches.
+"""Begin plans that change the overlay's brokers: repairs at once when brokers are lost, joins and leaves in batches.
 
 In: the fleet, the overlay in force, what people have ordered. Out: at most one plan that begins, and commands that make
 brokers outsiders. The kind computes the new overlay; the fleet says which brokers are lost or join.
 
-A repair waits for no window, review, cool-down or verification. A pause holds it as it holds everything that the
-controller begins by itself; brokers that a person declared dead are repaired anyway. Joins and leaves wait for no
-review, either: a person has ordered them, or they bring back what was.
+A repair waits for no window, review, cool-down or verification. A pause holds it, like everything that the controller
+begins by itself, but brokers that a person declared dead are repaired anyway. Joins and leaves wait for no review,
+either: a person has ordered them, or they restore what was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from regraft.schemas.plan import PlanPhase
 
 
 class RepairOverlay:
-    """Brings the brokers of the overlay to those that serve."""
+    """Makes the overlay consist of the brokers that serve."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class RepairOverlay:
         self._events = events
         self._reported = ""
         self._ready_since_ms: int | None = None
-        self._tried: set[BrokerChange] = set()  # In vain, to do without the same lost brokers.
+        self._tried: set[BrokerChange] = set()  # Changes tried for the same lost brokers.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Begin a plan when one is due."""
+        """Begin a plan if one is due."""
         self._installer.note_answers(now_ms)
         plan_log = state.plan_log
         if self._runner.is_busy or plan_log.moving is not None:
-            return  # A plan under way continues without the lost, or is given up.
+            return  # It continues without the lost brokers, or is given up.
         lost = lost_brokers(plan_log, state.fleet)
         if held := self._held(lost, state, now_ms):
             self._report(f"repair of {', '.join(sorted(lost))} waits: {held}" if lost else "", now_ms)
@@ -79,25 +79,25 @@ class RepairOverlay:
             self._begin(change, state, now_ms)
 
     def _held(self, lost: frozenset[str], state: LoopState, now_ms: int) -> str:
-        """Describe what keeps the controller from beginning a plan, empty when nothing does."""
+        """Return why the controller may begin no plan now; empty if it may."""
         paused = self._reviewer.paused(now_ms)
         if lost:
             return "" if any(is_dead_by_order(state.fleet.members[broker]) for broker in lost) else paused
         return paused
 
     def _to_join(self, state: LoopState) -> list[str]:
-        """Return the brokers that wait to be taken in and are heard: nobody else can answer."""
+        """Return the brokers that wait to join and report: others cannot answer."""
         reporting = state.newest.boots if state.newest is not None else {}
         return [broker for broker in state.fleet.in_state(MemberState.JOINING) if broker in reporting]
 
     def _change(self, lost: frozenset[str], ready: frozenset[str], state: LoopState, now_ms: int) -> BrokerChange:
-        """Return which brokers are to go and come: the lost first, with those of them that are back already."""
+        """Return the brokers to remove and to add: if any are lost, only these and those of them that are back."""
         if lost:
             return BrokerChange(joined=ready & lost, lost=lost)
         return BrokerChange(joined=ready, left=self._leaving(state, now_ms))
 
     def _leaving(self, state: LoopState, now_ms: int) -> frozenset[str]:
-        """Return the leaving brokers that one plan can take out: it moves all clients that are still there."""
+        """Return the leaving brokers that one plan can remove, within its limit of moves; late ones regardless."""
         present, members = state.plan_log.present, state.fleet.members
         leaving = [one for one in state.fleet.in_state(MemberState.LEAVING) if one in present.brokers]
         if not leaving:
@@ -113,7 +113,7 @@ class RepairOverlay:
         return frozenset(found)
 
     def _is_due(self, change: BrokerChange, to_join: Sequence[str], ready: frozenset[str], now_ms: int) -> bool:
-        """Return True if it is time to stop waiting for others that could join the same plan."""
+        """Return True if there is no reason to wait for further brokers that could join in the same plan."""
         if change == NO_CHANGE:
             self._ready_since_ms = None
             return False
@@ -124,10 +124,10 @@ class RepairOverlay:
         return now_ms - self._ready_since_ms >= self._settings.members.batch_ms
 
     def _may_try(self, change: BrokerChange, plan_log: PlanLog, now_ms: int) -> bool:
-        """Return True if the same was not tried in vain a short while ago; the pause grows with each time.
+        """Return True unless the same change failed recently; the pause doubles with each failure.
 
-        Each change is remembered, not just the last: a broker that could rejoin with a repair may be ready every other
-        time.
+        Each change is remembered, not just the last one, because a broker that could rejoin with a repair may be ready
+        only every other time.
         """
         in_vain = _tries_in_vain(plan_log)
         if not in_vain:
@@ -140,14 +140,14 @@ class RepairOverlay:
 
     def _begin(self, change: BrokerChange, state: LoopState, now_ms: int) -> None:
         present, windows = state.plan_log.present, self._horizon(state)
-        if change.lost:  # A publisher whose home fell silent before reporting it is where it was before.
+        if change.lost:  # A publisher whose home fell silent before reporting it is at its former home.
             windows = tuple(replace(window, homeless=frozenset()) for window in windows)
         avoided = (*self._reviewer.maintained(now_ms), *state.fleet.in_state(MemberState.LEAVING))
         moves_max = usual_max = self._kind.moves_max(self._settings.decision)
-        if change.lost:  # Without a move, clients of the lost wait until these are back.
+        if change.lost:  # Without a move, clients of the lost brokers wait until these are back.
             moves_max = max(usual_max, self._kind.LOST_MOVES_MAX)
             if _tries_in_vain(state.plan_log) % 2:
-                moves_max = 0  # One of them may be at another home by now, which refuses to let it go.
+                moves_max = 0  # A client may have another home by now, which refuses to release it.
         task = RepairTask(change, state.fleet.inventory, windows, avoided, moves_max, usual_max)
         try:
             repair = self._kind.repaired(self._placed(present, windows), task)
@@ -169,7 +169,7 @@ class RepairOverlay:
             self._events.emit(event)
 
     def _horizon(self, state: LoopState) -> tuple[ClosedWindow, ...]:
-        """Return the last complete windows and the newest: where who has died is silent, only the former know of it."""
+        """Return the last complete windows and the newest: only the former know the clients of dead brokers."""
         newest, complete = state.newest, self._windows.complete
         if newest is None:
             return ()
@@ -190,7 +190,7 @@ class RepairOverlay:
 
 
 def _tries_in_vain(plan_log: PlanLog) -> int:
-    """Return how many of the newest plans in a row were to change who is in the overlay, and failed."""
+    """Return how many of the newest plans, in a row, were to change the overlay's brokers and failed."""
     in_vain = 0
     for plan in reversed(plan_log.plans):
         if plan.phase is not PlanPhase.ABORTED or not is_membership(plan):

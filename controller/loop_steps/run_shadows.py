@@ -1,6 +1,6 @@
-"""Run the shadow planners on what the acting one decided on last, once.
+"""Run the shadow planners once on the acting planner's latest situation.
 
-In: the situation that the acting planner had. Out: their overlays and plans, an event where one fails for the first
+In: the situation that the acting planner had. Out: their overlays and plans, an event when one fails for the first
 time. What they do belongs to :mod:`controller.decide.shadow_planners`.
 """
 
@@ -15,7 +15,7 @@ from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 
 class RunShadows:
-    """Lets one after the other decide."""
+    """Runs one shadow planner after the other."""
 
     def __init__(
         self, situations: SituationFinder, shadows: ShadowStarter, timer: DecisionTimer, events: EventSink
@@ -26,7 +26,7 @@ class RunShadows:
         self._events = events
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Let them decide unless they have."""
+        """Let each decide, unless they have decided on this situation before."""
         situation, state.for_shadows = state.for_shadows, None
         if situation is None:
             return

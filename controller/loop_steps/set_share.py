@@ -1,7 +1,7 @@
-"""Ask brokers to report less of what they deliver where that is too much, and more again when it is not.
+"""Ask brokers to report a smaller share of their deliveries under overload, and a larger one when it has passed.
 
-In: the windows taken now. Out: a request in the topic of sampling, an event, metrics. Which share is right belongs to
-:mod:`controller.decide.choose_share`.
+In: the windows taken in this step. Out: a request in the topic of sampling, an event, metrics. Which share is right
+belongs to :mod:`controller.decide.choose_share`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SetShare:
         self._loads: deque[WindowLoad] = deque(maxlen=CALM_FACTOR_MAX * self._settings.calm_windows)
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Take in the windows taken now, and ask for another share where that is due."""
+        """Process the windows taken in this step, and ask for another share if one is due."""
         for window in state.taken:
             self._metrics.window_share.set(window.sets.share)
             if window.end_ms >= state.started_ms:

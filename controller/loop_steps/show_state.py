@@ -1,6 +1,6 @@
-"""Show the loop's state: in its views at every change, else at its own pace; and forget plans that are long over.
+"""Publish the loop's state at every change, else at a fixed interval; and forget plans that ended long ago.
 
-In: the state. Out: the live view and metrics. What they hold belongs to :mod:`controller.report`.
+In: the state. Out: the live view and metrics. Their content belongs to :mod:`controller.report`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from regraft.controller.windows.read_windows import WindowReader
 
 
 class SettlePlans:
-    """Lets the plan store forget what the log of plans has forgotten, and hand over what waits."""
+    """Makes the plan store forget what the plan log has forgotten, and send what it has queued."""
 
     def __init__(self, ports: ControlPorts) -> None:
         self._plans = ports.plans
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Forget what is new; send the events of this step."""
+        """Forget plans and send the events of this step."""
         for forgotten in state.plan_log.take_forgotten():
             self._plans.forget(forgotten)
         self._plans.flush()
 
 
 class ShowState:
-    """Publishes the state; ``border_faults`` returns faults of the ports, by name."""
+    """Publishes the state; ``border_faults`` returns the ports' counts of faults, by name."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class ShowState:
         self._border_faults = border_faults
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Show the state unless it is as it was a short while ago."""
+        """Publish the state, unless it is unchanged and was published recently."""
         if not state.is_changed and now_ms - state.shown_ms < self._settings.status_ms:
             return
         state.shown_ms, state.is_changed = now_ms, False

@@ -1,6 +1,6 @@
-"""Start the loop, once: read members and the plans so far, and set up the shadow planners.
+"""Start the loop, once: read the members and the plans so far, and start the shadow planners.
 
-In: the plan store. Out: the fleet, the log of plans, shadows, an event.
+In: the plan store. Out: the fleet, the plan log, shadow planners, an event.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class StartLoop:
-    """Tries to read the plans; as long as the store is away the state stays without them."""
+    """Tries to read the plans; while the store is unavailable, the state has none."""
 
     def __init__(self, shadows: ShadowStarter, orders: OrderTaker, plans: PlanStore, events: EventSink) -> None:
         self._shadows = shadows
@@ -29,7 +29,7 @@ class StartLoop:
         self._events = events
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Start unless that has been done. Raises StackError, and as :meth:`PlanLog.record` does."""
+        """Start unless that is done. Raises StackError if a plan cannot be resumed, and as :meth:`PlanLog.record`."""
         members = None if state.has_plans else self._plans.load_members()
         plans = None if members is None else self._plans.load()
         samples = None if plans is None else self._plans.load_sample()
@@ -43,7 +43,7 @@ class StartLoop:
             _check_history(plan)
             plan_log.record(plan)
         for plan in plan_log.plans:
-            if plan.history:  # The first command follows the first storing within milliseconds.
+            if plan.history:  # The plan is first stored within milliseconds of its first command.
                 state.add_first_command(plan, plan.history[0].time_ms)
         state.has_plans, state.started_ms = True, now_ms
         self._shadows.begin(state)

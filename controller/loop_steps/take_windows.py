@@ -1,7 +1,7 @@
-"""Take in the windows that have closed: what each cost, on the overlay of its time and on others.
+"""Take the windows that have closed, and cost each on the overlay of its time and on others.
 
-In: windows, as :mod:`controller.windows.read_windows` puts them together. Out: the newest window, the series of costs,
-metrics, an event where a window is incomplete.
+In: windows, assembled by :mod:`controller.windows.read_windows`. Out: the newest window, the series of costs, metrics,
+an event if a window is incomplete.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class TakeWindows:
         self._events = events
         self._metrics = metrics
         self._watches = WatchIdle(settings, kind, events), WatchCaps(settings, events)
-        self._billed_epoch: int | None = None  # The first one: its newest bill is what later ones are held against.
+        self._billed_epoch: int | None = None  # The epoch whose newest bill is the baseline for later ones.
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Take the windows that are put together now."""
+        """Take the windows that have been assembled since the last step."""
         state.taken = tuple(self._windows.read(state.plan_log, state.fleet, now_ms))
         for window in state.taken:
             point = self._cost_point(window, state)
@@ -61,7 +61,7 @@ class TakeWindows:
             self._metrics.windows.labels(str(window.is_complete).lower()).inc()
             if point is not None:
                 set_costs(self._metrics, point)
-            # A restarted controller reads old windows again; their faults have been reported.
+            # A restarted controller reads old windows again; their faults were reported before.
             if now_ms - window.end_ms <= self._settings.decision.window_age_ms_max:
                 event = self._refusals.about_window(window, now_ms)
                 if event is not None:
@@ -70,7 +70,7 @@ class TakeWindows:
             watch(state, now_ms)
 
     def _add_bill(self, window: ClosedWindow, state: LoopState) -> None:
-        """Note what a complete window of one epoch comes to in money, where the overlay is charged."""
+        """Note the bill, in money, of a complete window that lay in one epoch, if the kind of overlay charges."""
         overlay = None if window.epoch is None else state.plan_log.configuration_of(window.epoch)
         if overlay is None or not window.is_complete:
             return
@@ -83,7 +83,7 @@ class TakeWindows:
             self._billed_epoch, state.bill_first = window.epoch, bill
 
     def _cost_point(self, window: ClosedWindow, state: LoopState) -> CostPoint | None:
-        """Return the window's point of the cost series; None where the window of a ring knows no interests."""
+        """Return the window's point of the cost series; None for a window of a ring without interests."""
         kind, plan_log = self._kind, state.plan_log
         if not kind.can_be_costed(window):
             return None
@@ -107,8 +107,8 @@ class TakeWindows:
 
 
 def _shadow_costs_per_s(window: ClosedWindow, state: LoopState, now_ms: int) -> dict[str, float]:
-    """Show the window to the shadow planners, and return what their overlays would have cost on it."""
-    # What a shadow would have made of windows from before this controller is unknown.
+    """Pass the window to the shadow planners, and return what their overlays would have cost on it."""
+    # What a shadow would have decided on windows from before this controller's start is unknown.
     looking_on = state.shadows if window.end_ms >= state.started_ms else ()
     homes_before = state.plan_log.homes_before_plans_since
     found = {

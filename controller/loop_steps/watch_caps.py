@@ -1,7 +1,7 @@
-"""Watch for brokers that pass more notifications than their cap: reported at the start and at the end.
+"""Watch for brokers that forward more notifications than their cap, and report when that starts and when it ends.
 
-In: windows with what brokers' own counters say, the inventory's caps of load. Out: an event for each broker. Moving
-load away belongs to planners (`pack_drop` does so at any cost) and to people.
+In: windows with the brokers' own counters, the inventory's caps of load. Out: an event for each broker. Moving load
+away belongs to planners (`pack_drop` does so at any cost) and to people.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from regraft.controller.state.closed_window import ClosedWindow
 from regraft.schemas.event import OVER, AdaptationEvent, EventKind, Severity
 from regraft.schemas.write_figures import figure
 
-WINDOWS_IN_A_ROW = 2  # A burst of one window does not count; a lasting one is reported at its second.
+WINDOWS_IN_A_ROW = 2  # A burst within one window does not count; a lasting one is reported at its second window.
 
 
 class WatchCaps:
-    """Counts how many windows in a row each broker has been above its cap, and how many below it since the report."""
+    """Counts for how many windows in a row each broker has been above its cap, and within it."""
 
     def __init__(self, settings: ControllerSettings, events: EventSink) -> None:
         self._window_age_ms_max = settings.decision.window_age_ms_max
@@ -29,7 +29,7 @@ class WatchCaps:
         self._reported: set[str] = set()
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Look at the windows taken now; those that lack something say nothing, nor do brokers that are not heard."""
+        """Process the windows taken in this step; incomplete ones, and brokers that are not heard, do not count."""
         caps_per_s = _caps_per_s(state)
         for window in state.taken if caps_per_s else ():
             if window.is_complete:

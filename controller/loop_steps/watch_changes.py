@@ -1,7 +1,7 @@
-"""Watch for changes of traffic, window by window: since when it has been different, reported once.
+"""Watch for changes of traffic, window by window, and report each once.
 
-In: windows. Out: in the state since when traffic is as it is, a metric, an event. How a change is found belongs to
-:mod:`controller.windows.find_changes`; dropping what was before, to its owners.
+In: windows. Out: since when traffic has been as it is (in the state), a metric, an event. How a change is found belongs
+to :mod:`controller.windows.find_changes`; each owner of older data drops it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SUBJECT = "traffic"
 
 
 class ChangeWatch:
-    """Looks at each complete window once, oldest first; a restarted controller looks at those that it reads again."""
+    """Checks each complete window once, oldest first; a restarted controller checks those that it reads again."""
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, events: EventSink, metrics: LoopMetrics) -> None:
         self._finder = ChangeFinder(settings, kind)
@@ -29,13 +29,13 @@ class ChangeWatch:
         self._metrics = metrics
 
     def look(self, window: ClosedWindow, state: LoopState, now_ms: int) -> None:
-        """Take a window."""
+        """Check a window."""
         found = self._finder.add(window, state.fleet, state.plan_log.homes_origin)
         state.changed_since_ms = self._finder.since_ms
         if found is None:
             return
         self._metrics.changes_found.labels(found.statistic).inc()
-        # A restarted controller reads old windows again; what they showed has been reported.
+        # A restarted controller reads old windows again; their changes were reported before.
         if now_ms - window.end_ms <= self._window_age_ms_max:
             self._events.emit(_event(found, now_ms))
 

@@ -1,7 +1,7 @@
-"""Watch for brokers that serve no clients and could be removed from the overlay: reported when the set changes.
+"""Watch for brokers that serve no clients and could be removed from the overlay, and report when there are new ones.
 
-In: windows that know how many subscribers each broker has. Out: in the state the brokers without clients, an event.
-Removing one is a person's order (`regraft members drain`).
+In: windows with the number of subscribers at each broker. Out: the brokers without clients (in the state), an event.
+Removing one takes a person's order (`regraft members drain`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 
 SUBJECT = "brokers"
 WINDOWS_IDLE = 3  # In a row: subscribers come and go, and between two plans a broker may be empty for a moment.
-NAMED_MAX = 3  # In a sentence; `regraft status` lists more.
+NAMED_MAX = 3  # In an event; `regraft status` lists more.
 
 
 class WatchIdle:
-    """Notes the brokers of the overlay that had neither subscriber nor publisher in the last windows."""
+    """Finds the brokers of the overlay that had neither subscriber nor publisher in the last windows."""
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, events: EventSink) -> None:
         self._window_age_ms_max = settings.decision.window_age_ms_max
@@ -28,9 +28,9 @@ class WatchIdle:
         self._idle_for: dict[str, int] = {}
 
     def __call__(self, state: LoopState, now_ms: int) -> None:
-        """Look at the windows taken now; those that lack something say nothing."""
+        """Process the windows taken in this step; incomplete ones do not count."""
         if self._kind.inventory.clients_stay:
-            return  # Those of real brokers are in no register.
+            return  # Clients of real brokers are in no register.
         for window in state.taken:
             if window.is_complete and window.subscribers_at is not None:
                 self._look(window, state)
@@ -49,7 +49,7 @@ class WatchIdle:
         at_home = self._kind.with_homes(present, [window.over(present.brokers)]).home_of
         homes = {home for client, home in at_home.items() if client in window.homes}
         serving = {broker for broker, count in (window.subscribers_at or {}).items() if count} | homes
-        serving |= {broker for _, broker in window.local_deliveries}  # Regardless of the register.
+        serving |= {broker for _, broker in window.local_deliveries}  # Even without subscribers in the register.
         self._idle_for = {
             broker: self._idle_for.get(broker, 0) + 1 for broker in present.brokers if broker not in serving
         }
