@@ -30,7 +30,7 @@ TOKEN_HOURS_MAX = 24.0
 
 @dataclass
 class ServedDashboard:
-    """Where it is served, what was ordered, and the Valkey behind it."""
+    """Where the dashboard is served, which orders it got, and the Valkey behind it."""
 
     url: str
     redis_url: str
@@ -38,7 +38,7 @@ class ServedDashboard:
     orders: list[Order] = field(default_factory=list)
 
     def token(self, name: str = "Ana", scope: str = SCOPE) -> str:
-        """Return a token that the dashboard takes."""
+        """Return a token that the dashboard accepts."""
         return make_token(SECRET, name, "regraft", 1, TOKEN_HOURS_MAX, time.time(), scope)
 
     def view(self) -> dict[str, Any]:
@@ -48,11 +48,11 @@ class ServedDashboard:
         return answer
 
     def wait_view(self, state: str) -> None:
-        """Wait until the live view is live, empty or away."""
+        """Wait until the live view has this state: live, empty or away."""
         wait_until(lambda: self.view().get("view") == state)
 
     def kill_valkey(self) -> None:
-        """Kill Valkey's process; the supervisor starts another one after a pause."""
+        """Kill Valkey's process; the supervisor restarts it after a pause."""
         pid = self.supervisor.pid("valkey")
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -64,7 +64,7 @@ class ServedDashboard:
 
 @contextmanager
 def served_dashboard(directory: Path, **given: Any) -> Iterator[ServedDashboard]:
-    """Serve a dashboard on a free port until the block is left; orders are kept instead of sent."""
+    """Serve a dashboard on a free port until the block ends; orders are kept instead of sent."""
     small_inventory().save(directory / "inventory.json")
     status_file = directory / "dashboard.json"
     with Supervisor() as supervisor:

@@ -1,7 +1,7 @@
-"""Take the pictures of the dashboard that the README shows: real loops on the virtual clock, the page in Chromium.
+"""Take the README's pictures of the dashboard: real loops on the virtual clock, the page in Chromium.
 
-``python -m tests.dashboard.take_screenshots [--out DIR]``. Every picture is of a state that the loop really was in:
-documents are the controller's own, with their times moved so that the last one is of now.
+``python -m tests.dashboard.take_screenshots [--out DIR]``. Every picture shows a state that the loop was really in: the
+documents are the controller's, with all times shifted so that the last document is current.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tests.scenarios.closed_loop import ClosedLoop
 
 SEED = 1
 BROKERS = 40
-COLOURS = 256  # Of a picture; more make its file large and nobody sees them.
+COLOURS = 256  # of a picture; more would enlarge the file without a visible difference
 FILE_BYTES_MAX = 250_000
-TIMES_FROM_MS = 100_000  # Numbers of a document named _ms that are larger are times, the rest are spans.
+TIMES_FROM_MS = 100_000  # larger numbers named _ms are times, smaller ones are spans
 STOCKS = WorkloadSettings(
     publisher_count=30, interested_broker_count=10, lifetime_s_mean=20.0, regime_change_s=90.0
 )  # fmt: skip
@@ -48,13 +48,13 @@ Document = dict[str, Any]
 
 @dataclass
 class Course:
-    """The documents of a loop's windows, oldest first, and its brokers."""
+    """The documents of a loop's windows, oldest first, and its inventory."""
 
     inventory: Inventory
     documents: list[Document]
 
     def as_of_now(self) -> list[Document]:
-        """Return the documents with all times moved so that the last is of now."""
+        """Return the documents with all times shifted so that the last one is current."""
         shift_ms = time.time_ns() // 1_000_000 - self.documents[-1]["time_ms"]
         return [_moved(document, shift_ms) for document in self.documents]
 
@@ -71,14 +71,14 @@ def _moved(value: Any, shift_ms: int) -> Any:
 
 
 class Recorder:
-    """Runs a loop and keeps a document of each window, the newest last."""
+    """Runs a loop and keeps one document of each window, the newest last."""
 
     def __init__(self, loop: ClosedLoop) -> None:
         self.loop = loop
         self._documents: list[Document] = []
 
     def run_until(self, is_reached: Callable[[Document], bool], least_ms: int, most_ms: int) -> Course:
-        """Run for ``least_ms``, then until a document is as wanted; fail when none is within ``most_ms``."""
+        """Run for ``least_ms``, then until a document satisfies the condition; fail if none does within ``most_ms``."""
         begun_ms = self.loop.virtual.now_ms
         while True:
             self.loop.step()
@@ -100,7 +100,7 @@ def phase_of_last(document: Document) -> str:
 
 
 def stock_settings(*, dry_run: bool) -> ControllerSettings:
-    """Return those of the demo: shadow planners look on, one lifetime is looked back."""
+    """Return the demo's settings: two shadow planners, a horizon of one lifetime."""
     return ControllerSettings(
         bootstrap="virtual",
         inventory_path=Path("virtual"),
@@ -112,7 +112,7 @@ def stock_settings(*, dry_run: bool) -> ControllerSettings:
 
 
 def review_course() -> Course:
-    """Return a tree whose loop acted until interests had shifted; then its next plan waits for a person."""
+    """Return a tree whose loop acted until interests had shifted; its next plan then waits for approval."""
     inventory = place_overlay(BROKERS, 8, random.Random(SEED))
     recorder = Recorder(ClosedLoop(inventory, STOCKS, SEED, stock_settings(dry_run=False)))
     recorder.run_until(lambda document: True, 97_000, 98_000)
@@ -129,7 +129,7 @@ def running_course() -> Course:
 
 
 def ring_course() -> Course:
-    """Return a ring of mobile users in the middle of its work."""
+    """Return a ring of mobile users while a plan is being verified."""
     settings = ControllerSettings(
         bootstrap="virtual",
         inventory_path=Path("virtual"),
@@ -145,7 +145,7 @@ def ring_course() -> Course:
 
 
 def show_course(served: ServedDashboard, course: Course) -> Document:
-    """Write all documents one after the other, so that the dashboard sees each window; return the last."""
+    """Publish the documents one by one, so that the dashboard sees each window; return the last one."""
     quiet = {"time_ms": 1, "active": [], "recent": []}
     documents = course.as_of_now()
     for document in documents:
@@ -155,7 +155,7 @@ def show_course(served: ServedDashboard, course: Course) -> Document:
 
 
 def save_picture(page: Page, path: Path, **clip: Any) -> None:
-    """Save what the page shows, with few colours."""
+    """Save a screenshot of the page with a reduced palette."""
     image = Image.open(BytesIO(page.screenshot(**clip))).convert("RGB")
     few = image.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=3, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
@@ -187,7 +187,7 @@ def picture(
             arg=names,
         )
         publish(served.redis_url, last)
-        page.wait_for_timeout(6000)  # until the inventory was looked at, and what is animated has come to rest
+        page.wait_for_timeout(6000)  # until the inventory has been read and animations have ended
         if prepare:
             prepare(page)
             page.wait_for_timeout(600)
@@ -196,7 +196,7 @@ def picture(
 
 
 def open_reasons(page: Page) -> None:
-    """Open the newest plan that was executed, and bring it into view."""
+    """Expand the newest executed plan and scroll it into view."""
     row = page.locator(".plan", has_text="completed").first
     row.locator("summary").click()
     page.locator("#tabs").scroll_into_view_if_needed()

@@ -1,4 +1,4 @@
-"""The page in a real browser: it draws what the live view holds, follows it, and gives orders; skipped without one."""
+"""The page in a real browser: it draws the live view, follows it, and gives orders. Skipped if there is no browser."""
 
 import shutil
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDashboard
 
 @pytest.fixture
 def page(browser: Browser, served: ServedDashboard) -> Iterator[Page]:
-    """An empty tab; at its end nothing may have been complained of."""
+    """Return an empty tab; at the end its console must hold no errors."""
     tab = browser.new_page(viewport={"width": 1400, "height": 1000})
     tab.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
@@ -49,7 +49,7 @@ def page(browser: Browser, served: ServedDashboard) -> Iterator[Page]:
     tab.on("pageerror", lambda error: complaints.append(str(error)))
     yield tab
     tab.close()
-    # A connection that breaks is reported by the browser itself.
+    # The browser itself reports a broken connection.
     assert [text for text in complaints if "ERR_" not in text and "status of 4" not in text] == []
 
 
@@ -69,7 +69,7 @@ def sign_in(page: Page, served: ServedDashboard, name: str = "Ana Silva") -> Non
 
 
 def test_the_page_draws_the_overlay_and_says_how_it_is(page: Page, served: ServedDashboard) -> None:
-    """Every broker and link of the document, the three answers, the charts, and a click tells the details."""
+    """Every broker and link of the document, the three answers and the charts are drawn; a click shows the details."""
     document = written_document()
     publish(served.redis_url, document, {"time_ms": 1, "active": [], "recent": []})
     page.goto(served.url)
@@ -88,7 +88,7 @@ def test_the_page_draws_the_overlay_and_says_how_it_is(page: Page, served: Serve
 
 
 def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None:
-    """While a plan runs its links are marked; when it is in force, the links are others."""
+    """While a plan runs its links are marked; once it is in force the new links are drawn."""
     before = proposed_document()
     publish(served.redis_url, {**before, "plans": []})
     page.goto(served.url)
@@ -107,7 +107,7 @@ def test_the_picture_follows_a_plan(page: Page, served: ServedDashboard) -> None
 
 
 def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedDashboard) -> None:
-    """The plan stands on top with its preview; the order carries the token's name and what was typed."""
+    """The plan is shown on top with its preview; the order carries the token's name and the reason that was typed."""
     document = proposed_document()
     publish(served.redis_url, document)
     page.goto(served.url)
@@ -131,7 +131,7 @@ def test_a_plan_is_approved_with_a_name_and_a_reason(page: Page, served: ServedD
 
 
 def test_a_broker_is_sent_into_maintenance(page: Page, served: ServedDashboard) -> None:
-    """From the table, by keys alone: the tab, the broker's button, the reason, the box for its clients."""
+    """By keyboard only, from the table: the tab, the broker's button, the reason, the box for moving its clients."""
     publish(served.redis_url, written_document())
     page.goto(served.url)
     sign_in(page, served)
@@ -153,7 +153,7 @@ def test_a_broker_is_sent_into_maintenance(page: Page, served: ServedDashboard) 
 
 
 def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDashboard) -> None:
-    """The dead, what went over them and who asks to join at the top; members in the table, also outside the overlay."""
+    """Dead brokers, the traffic over them and brokers that ask to join are at the top; the table lists all members."""
     members = [
         {"broker": "b03", "state": "dead", "since_ms": 1, "reason": "silent for 10 s", "in_overlay": True},
         {"broker": "b99", "state": "joining", "since_ms": 1, "reason": "more room"},
@@ -178,7 +178,7 @@ def test_members_that_do_not_simply_serve_are_shown(page: Page, served: ServedDa
 
 
 def test_a_token_that_is_none_is_reported_in_the_dialog(page: Page, served: ServedDashboard) -> None:
-    """What the server says of it stands there, and nobody is signed in."""
+    """The dialog shows the server's reason, and nobody is signed in."""
     publish(served.redis_url, written_document())
     page.goto(served.url)
     page.get_by_role("button", name="Sign in").click()
@@ -188,7 +188,7 @@ def test_a_token_that_is_none_is_reported_in_the_dialog(page: Page, served: Serv
 
 
 def test_names_and_reasons_are_shown_as_text(page: Page, served: ServedDashboard) -> None:
-    """A broker, an event and an alert that hold markup: it is read, not run."""
+    """A broker, an event and an alert whose texts contain markup: it is displayed, not executed."""
     document = written_document()
     text = (
         document["events"][-1]
@@ -223,7 +223,7 @@ def test_names_and_reasons_are_shown_as_text(page: Page, served: ServedDashboard
 
 
 def test_valkey_restarts_while_the_page_is_open(page: Page, served: ServedDashboard) -> None:
-    """The picture stays, a banner says since when, and the page continues by itself."""
+    """The picture stays, a banner says since when Valkey has been away, and the page recovers by itself."""
     document = written_document()
     publish(served.redis_url, document)
     page.goto(served.url)
@@ -240,14 +240,16 @@ def test_valkey_restarts_while_the_page_is_open(page: Page, served: ServedDashbo
 
 
 def test_a_silent_controller_is_reported(page: Page, served: ServedDashboard) -> None:
-    """When nobody writes the view any more the page says for how long."""
+    """If the view is no longer updated the page says for how long."""
     publish(served.redis_url, written_document())
     page.goto(served.url)
     expect(page.locator("#banners")).to_contain_text("No news from the controller for")
 
 
 def test_where_reading_needs_a_token_nothing_is_shown_before(page: Page, tmp_path: Path) -> None:
-    """A stranger gets the dialog and no broker; a reader sees all and may order nothing; signing out hides it again."""
+    """Without a token there is only the dialog; a reader sees everything but gives no orders; signing out hides it
+    again.
+    """
     with served_dashboard(tmp_path, login_to_read=True) as dashboard:
         publish(dashboard.redis_url, proposed_document())
         page.goto(dashboard.url)
@@ -264,7 +266,7 @@ def test_where_reading_needs_a_token_nothing_is_shown_before(page: Page, tmp_pat
         page.get_by_role("button", name="Approve").click()
         expect(page.locator("#token-dialog")).to_be_visible()
         page.locator("#token-dialog").get_by_role("button", name="Close").click()
-        page.reload()  # The browser may read on, without being asked again.
+        page.reload()  # The browser may continue to read, without another prompt.
         wait_drawn(page, f"cy.nodes('[name]').length === {BROKERS}")
         page.get_by_role("button", name="Sign out").click()
         expect(page.locator("#banners")).to_contain_text("Sign in to see the overlay")
@@ -274,7 +276,7 @@ def test_where_reading_needs_a_token_nothing_is_shown_before(page: Page, tmp_pat
 
 
 def test_without_a_secret_the_page_is_read_only(page: Page, tmp_path: Path) -> None:
-    """It says so, and its buttons do nothing."""
+    """The page says so, and its buttons do nothing."""
     with served_dashboard(tmp_path, secret=None) as dashboard:
         publish(dashboard.redis_url, proposed_document())
         page.goto(dashboard.url)

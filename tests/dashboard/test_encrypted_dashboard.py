@@ -1,4 +1,4 @@
-"""The dashboard over TLS: with a certificate it speaks nothing else; files that do not fit are told at the start."""
+"""The dashboard over TLS: with a certificate it serves no plain text; unusable files are reported at the start."""
 
 import os
 import ssl
@@ -24,7 +24,7 @@ def settings(**given: object) -> DashboardSettings:
 
 @pytest.mark.stack
 def test_with_a_certificate_it_is_served_over_tls_and_nothing_else(tmp_path: Path) -> None:
-    """Who trusts the certificate gets the page; who does not, or speaks plainly, gets nothing."""
+    """A client that trusts the certificate gets the page; one that does not, or does not use TLS, gets nothing."""
     authority = LocalAuthority(tmp_path / "tls")
     issued = authority.issue("dashboard")
     files = {"certificate_file": issued.certificate_file, "key_file": issued.key_file}
@@ -40,7 +40,9 @@ def test_with_a_certificate_it_is_served_over_tls_and_nothing_else(tmp_path: Pat
 
 
 def test_files_that_do_not_fit_are_reported(tmp_path: Path) -> None:
-    """A key of another certificate, one locked by a passphrase, files that are not there or no PEM: one sentence."""
+    """A key of another certificate, one locked by a passphrase, missing files, files that are not PEM: one sentence
+    each.
+    """
     authority = LocalAuthority(tmp_path)
     one, two = authority.issue("one"), authority.issue("two")
     key = serialization.load_pem_private_key(one.key_file.read_bytes(), None)

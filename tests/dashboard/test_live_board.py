@@ -1,4 +1,4 @@
-"""The board: every page gets exactly what it has not seen, however slow it is."""
+"""The board: every page gets exactly what it has not seen yet, however slow it is."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ SERIES = {"cost": lambda point: point["end"]}
 
 
 class Page:
-    """A page that merges what it gets, as the script of the page does."""
+    """A page that merges what it gets, as the page's script does."""
 
     def __init__(self) -> None:
         self.version = 0
@@ -39,7 +39,7 @@ def points(*ends: int, value: int = 0) -> list[dict[str, int]]:
 
 
 def test_a_page_gets_only_what_it_has_not_seen() -> None:
-    """After the whole state, a change brings the changed part alone, and of a series the new entries alone."""
+    """After the full state, a change sends only the changed part, and of a series only the new entries."""
 
     async def course() -> None:
         board, page = LiveBoard(SERIES), Page()
@@ -68,7 +68,9 @@ def test_nothing_new_wakes_nobody() -> None:
 
 
 def test_a_slow_page_gets_the_newest_state_in_one_message() -> None:
-    """However many states it missed, there is one text, and it is as long as what changed, not as what happened."""
+    """However many states it missed, it gets one text, whose length depends on what differs, not on how often it
+    changed.
+    """
 
     async def course() -> None:
         board, page = LiveBoard(SERIES), Page()
@@ -84,7 +86,7 @@ def test_a_slow_page_gets_the_newest_state_in_one_message() -> None:
 
 
 def test_waiting_ends_with_a_change_with_the_end_and_with_time() -> None:
-    """A page that waits continues when there is something, when the server stops, and after its time."""
+    """A waiting page continues when there is something new, when the server stops, and at its time-out."""
 
     async def course() -> None:
         board = LiveBoard({})
@@ -106,9 +108,9 @@ entries = st.builds(lambda end, value: {"end": end, "value": value}, st.integers
 
 @given(st.lists(st.tuples(st.lists(entries, max_size=6), st.booleans()), max_size=12))
 def test_any_course_of_a_series_arrives_whole(course: list[tuple[list[dict[str, int]], bool]]) -> None:
-    """Lists that grow, lose their beginning, change, or are others altogether: a page that looks now and then is right.
+    """Lists that grow, lose their beginning, change or are replaced: a page that polls now and then is correct.
 
-    Keys may repeat: entries are merged by their place, a key only tells where a list was cut.
+    Keys may repeat: entries are merged by position, a key only shows where a list was cut.
     """
 
     async def run() -> None:

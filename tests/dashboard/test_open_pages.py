@@ -18,5 +18,5 @@ from regraft.dashboard.open_pages import site_of
     ],
 )
 def test_an_address_is_what_one_site_has(host: str, site: str) -> None:
-    """IPv4 by address, also where it comes as IPv6; IPv6 by network, as one machine may have any address in it."""
+    """IPv4 by address, also when mapped to IPv6; IPv6 by network, as one machine may use any address in it."""
     assert site_of(host) == site

@@ -1,4 +1,4 @@
-"""Tokens: only one that this dashboard's secret signed, for this namespace, to operate, not too long, lets in."""
+"""Tokens: accepted only if signed with this dashboard's secret, for this namespace and scope, and not for too long."""
 
 import base64
 import json
@@ -37,14 +37,14 @@ def refused(token: str) -> TokenRefusedError:
 
 
 def test_a_token_names_its_holder_and_its_end() -> None:
-    """What was made is what is read."""
+    """A token that was made is read with the same values."""
     now_s = time.time()
     operator = check_token(SECRET, make_token(SECRET, " Ana Silva ", "lab", 8, HOURS_MAX, now_s), "lab", HOURS_MAX)
     assert (operator.name, operator.until_ms) == ("Ana Silva", int(now_s + 8 * 3600) * 1000)
 
 
 def test_a_forged_token_is_refused() -> None:
-    """Another key, a changed name, another algorithm with the same key: none of them is ours."""
+    """Another key, a changed name, another algorithm with the same key: all are refused."""
     assert refused(jwt.encode(claims(), "x" * 40, algorithm="HS256")).why == "forged"
     assert refused(jwt.encode(claims(), SECRET * 2, algorithm="HS512")).why == "forged"
     head, body, signature = jwt.encode(claims(), SECRET, algorithm="HS256").split(".")
@@ -57,7 +57,7 @@ def test_a_forged_token_is_refused() -> None:
 
 
 def test_a_token_that_says_it_needs_no_signature_is_refused() -> None:
-    """The algorithm none is none of ours, with and without something in place of the signature."""
+    """The algorithm none is not accepted, with or without something in place of the signature."""
     unsigned = jwt.encode(claims(), None, algorithm="none")
     assert (refused(unsigned).status, refused(unsigned).why) == (401, "forged")
     assert refused(unsigned + "c2ln").status == 401
@@ -80,13 +80,13 @@ def test_a_token_that_says_it_needs_no_signature_is_refused() -> None:
     ],
 )
 def test_what_is_wrong_with_a_token_is_reported(other: dict[str, Any], status: int, why: str) -> None:
-    """Each fault has its status and its word."""
+    """Each fault has its status and its code."""
     error = refused(jwt.encode(claims(**other), SECRET, algorithm="HS256"))
     assert (error.status, error.why) == (status, why)
 
 
 def test_a_token_that_was_revoked_is_refused_and_no_other() -> None:
-    """Two tokens for the same person are distinguished by their ids, which both the token and its text give."""
+    """Two tokens of the same person are distinguished by their ids; both the token and its text reveal the id."""
     first, second = (make_token(SECRET, "Ana", "lab", 1, HOURS_MAX, time.time()) for _ in range(2))
     revoked = {id_of(first)}
     with pytest.raises(TokenRefusedError, match="was revoked"):
@@ -104,7 +104,7 @@ def test_what_has_no_id_cannot_be_revoked(text: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "abc", "a.b.c", "é" * 10, "x" * 5000])
 def test_what_is_no_token_is_refused(token: str) -> None:
-    """Any text may come."""
+    """Clients may send any text."""
     assert (refused(token).status, refused(token).why) == (401, "malformed")
 
 
@@ -120,7 +120,7 @@ def settings(**given: Any) -> DashboardSettings:
 
 
 def test_the_secret_comes_from_the_settings_or_a_file(tmp_path: Path) -> None:
-    """Spaces around it in the file do not count; without either there is none."""
+    """Spaces around it in the file do not count; without either setting there is no secret."""
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
     assert read_secret(settings(secret_file=file)) == SECRET == read_secret(settings(secret=SECRET))
@@ -128,7 +128,7 @@ def test_the_secret_comes_from_the_settings_or_a_file(tmp_path: Path) -> None:
 
 
 def test_a_bad_secret_is_reported_and_never_shown(tmp_path: Path) -> None:
-    """Too short, or in a file that is not there: a sentence without the secret in it."""
+    """Too short, or in a file that does not exist: a message without the secret in it."""
     file = tmp_path / "secret"
     with pytest.raises(TokenSecretError, match="cannot be read"):
         read_secret(settings(secret_file=file))
@@ -141,7 +141,7 @@ def test_a_bad_secret_is_reported_and_never_shown(tmp_path: Path) -> None:
 
 
 def test_settings_tell_all_their_faults() -> None:
-    """Every wrong value has a sentence."""
+    """Every wrong value has its message."""
     wrong = settings(
         port=70_000, host_names=(), poll_ms=10, stale_ms=10, clients_max=0, token_hours_max=0, secret=SECRET,
         secret_file=Path("secret"), clients_per_address_max=0, trusted_proxies=("*", "10.0.0.1/8", "10.0.0.0/8"),

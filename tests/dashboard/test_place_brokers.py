@@ -1,4 +1,4 @@
-"""Places on the map: real where they are known, otherwise near in delay is near on the page."""
+"""Places on the map: the real ones if known, otherwise brokers that are near in delay are near on the page."""
 
 import random
 from dataclasses import replace
@@ -14,7 +14,7 @@ from regraft.producers.emulator.place_overlay import place_overlay
 
 
 def test_brokers_near_in_delay_are_near_on_the_map() -> None:
-    """Of measured hosts, distances on the map and delays are ordered alike to a good part."""
+    """For measured hosts, distances on the map correlate well with delays."""
     inventory = place_overlay(60, 8, random.Random(2))
     places = place_brokers(inventory)
     apart = np.linalg.norm(places[:, None] - places[None], axis=2)
@@ -23,7 +23,7 @@ def test_brokers_near_in_delay_are_near_on_the_map() -> None:
 
 
 def test_the_same_inventory_has_the_same_map_and_it_fits() -> None:
-    """Nothing is drawn at random, all places are in the box, and no two brokers are on one spot."""
+    """Nothing is random, all places are inside the box, and no two brokers coincide."""
     inventory = place_overlay(200, 8, random.Random(3))
     places = place_brokers(inventory)
     assert np.array_equal(places, place_brokers(inventory))
@@ -34,7 +34,7 @@ def test_the_same_inventory_has_the_same_map_and_it_fits() -> None:
 
 
 def test_known_positions_are_kept_with_north_up() -> None:
-    """Where the inventory says where brokers are, the map only scales it."""
+    """If the inventory has positions, the map only scales them."""
     inventory = place_overlay(3, 2, random.Random(1))
     known = replace(inventory, positions=np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 5.0]]))
     assert place_brokers(known).tolist() == [[0, 500], [1000, 500], [1000, 0]]
@@ -42,7 +42,7 @@ def test_known_positions_are_kept_with_north_up() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 def test_even_the_smallest_overlays_have_places(count: int) -> None:
-    """Few brokers, and brokers that are all on one spot, are drawn apart."""
+    """Few brokers, and brokers that all have the same position, are drawn apart."""
     names = tuple(f"b{number}" for number in range(count))
     line = Configuration.of(0, names, [(names[at], names[at + 1]) for at in range(count - 1)])
     inventory = Inventory(names, np.ones(count), np.zeros((count, count)), count, line)

@@ -1,4 +1,4 @@
-"""Looking at the live view: what pages get when the server or the controller is silent."""
+"""Polling the live view: what pages get when the server or the controller is silent."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tests.dashboard.view_documents import view_texts, written_document
 
 
 class MemorySource:
-    """Texts in memory; ``error`` makes every look fail, ``hangs`` makes it last forever."""
+    """Texts in memory; ``error`` makes every poll fail, ``hangs`` makes it last forever."""
 
     def __init__(self) -> None:
         self.texts: dict[str, bytes] = {}
@@ -32,7 +32,7 @@ class MemorySource:
 
 
 class Looking:
-    """A poller with a clock that stands until it is moved."""
+    """A poller with a clock that only moves when told to."""
 
     def __init__(self) -> None:
         self.now_ms = 5_000_000
@@ -45,7 +45,7 @@ class Looking:
         self.poller = ViewPoller(self.source, self.board, settings, self.metrics, False, lambda: self.now_ms)
 
     def look(self, *, after_ms: int = 1000) -> dict[str, Any]:
-        """Look once more and return what pages get of the view."""
+        """Poll once more and return what pages get of the view."""
         self.now_ms += after_ms
         asyncio.run(self.poller.look())
         told: dict[str, Any] = self.board.value("server")
@@ -57,7 +57,7 @@ def document_of(time_ms: int) -> dict[str, bytes]:
 
 
 def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
-    """One call reads the whole view."""
+    """One call reads the entire view."""
     looking = Looking()
     looking.look()
     assert all(key.startswith("lab:live:") for key in looking.source.keys)
@@ -65,7 +65,7 @@ def test_all_keys_of_the_namespace_are_asked_for_at_once() -> None:
 
 
 def test_a_server_that_is_away_is_reported_with_its_reason_and_what_is_shown_stays() -> None:
-    """The board keeps its parts; since when and why is reported; afterwards it continues by itself."""
+    """The board keeps its parts and reports since when and why; polling recovers by itself."""
     looking = Looking()
     looking.source.texts = document_of(1)
     assert looking.look()["view"] == "live"
@@ -81,7 +81,7 @@ def test_a_server_that_is_away_is_reported_with_its_reason_and_what_is_shown_sta
 
 
 def test_a_server_that_never_answers_is_away() -> None:
-    """A look has a bound."""
+    """Every poll has a time-out."""
     looking = Looking()
     looking.source.hangs = True
     told = looking.look()
@@ -89,7 +89,7 @@ def test_a_server_that_never_answers_is_away() -> None:
 
 
 def test_the_pause_grows_to_a_bound_and_is_short_again_afterwards() -> None:
-    """A server that is away is asked less and less often, but never given up."""
+    """A server that is away is polled less and less often, but never given up."""
     looking = Looking()
     looking.source.error = ConnectionError("nobody listens")
     pauses = []
@@ -103,7 +103,7 @@ def test_the_pause_grows_to_a_bound_and_is_short_again_afterwards() -> None:
 
 
 def test_an_empty_server_is_distinguished_from_an_unreachable_one() -> None:
-    """Valkey answers and holds nothing: nobody writes the view."""
+    """Valkey answers but holds nothing: no controller writes the view."""
     assert Looking().look()["view"] == "empty"
 
 
@@ -111,7 +111,7 @@ def test_news_count_by_our_own_clock_once_they_come() -> None:
     """A controller whose clock is hours behind is not stale as long as its documents change."""
     looking = Looking()
     looking.source.texts = document_of(1_000_000)
-    assert looking.look()["news_ms"] == 1_000_000  # It may have been there for long: only its own time is known.
+    assert looking.look()["news_ms"] == 1_000_000  # It may have been stored long ago: only its own time is known.
     looking.source.texts = document_of(1_001_000)
     told = looking.look()
     assert (told["news_ms"], told["told_ms"]) == (looking.now_ms, 1_001_000)
@@ -120,7 +120,7 @@ def test_news_count_by_our_own_clock_once_they_come() -> None:
 
 
 def test_news_from_the_future_are_of_now() -> None:
-    """A controller whose clock is ahead is not shown as from later."""
+    """A controller whose clock is ahead is not shown as being in the future."""
     looking = Looking()
     looking.source.texts = document_of(9_000_000)
     assert looking.look()["news_ms"] == looking.now_ms

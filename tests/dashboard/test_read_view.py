@@ -1,4 +1,4 @@
-"""Reading the live view: what the controller writes is understood, what nobody should write stops nothing."""
+"""Reading the live view: what the controller writes is understood, invalid content stops nothing."""
 
 import json
 
@@ -8,7 +8,7 @@ from tests.dashboard.view_documents import view_texts, written_document
 
 
 def test_what_the_controller_writes_is_read_without_a_fault() -> None:
-    """Every part of a real document is decoded, and the times that change each second are not news of their own."""
+    """Every part of a real document is decoded; the times that change each second do not count as news."""
     reader = ViewReader(100)
     document = written_document()
     texts = view_texts(document)
@@ -24,7 +24,7 @@ def test_what_the_controller_writes_is_read_without_a_fault() -> None:
 
 
 def test_windows_have_rate_completeness_and_latency() -> None:
-    """The newest window is known whole; of earlier ones, what costs and latencies tell."""
+    """The newest window is known in full; of earlier ones, what costs and latencies contain."""
     document = written_document()
     windows = ViewReader(100).read(view_texts(document))["windows"]
     newest, window = windows[-1], document["window"]
@@ -36,12 +36,12 @@ def test_windows_have_rate_completeness_and_latency() -> None:
         point["notifications_per_s"] for point in document["cost"]
     ]
     for point in document["cost"]:
-        del point["notifications_per_s"]  # As a controller of before wrote them.
+        del point["notifications_per_s"]  # as an earlier version of the controller wrote them
     assert ViewReader(100).read(view_texts(document))["windows"][0].notifications_per_s is None
 
 
 def test_windows_are_bounded() -> None:
-    """Only this many windows are kept, the newest."""
+    """Only the newest windows are kept, up to the bound."""
     windows = ViewReader(3).read(view_texts(written_document()))["windows"]
     assert [point.window_end_ms for point in windows] == [
         point["window_end_ms"] for point in written_document()["cost"][-3:]
@@ -49,7 +49,7 @@ def test_windows_are_bounded() -> None:
 
 
 def test_a_text_that_cannot_be_read_leaves_the_part_as_it_was() -> None:
-    """It is told in a sentence, and no longer as soon as there is a good one."""
+    """It is reported in a sentence until the text is readable again."""
     reader = ViewReader(100)
     texts = view_texts(written_document())
     reader.read(texts)
@@ -72,7 +72,7 @@ def test_a_broken_window_does_not_hide_the_rest() -> None:
 
 
 def test_a_view_of_a_newer_version_is_left_alone_and_told_in_one_sentence() -> None:
-    """Nothing of it is read, whatever its parts look like; when the controller is as before, all continues."""
+    """None of its parts is read; once the controller has the known version again, reading resumes."""
     reader = ViewReader(100)
     texts = view_texts(written_document())
     reader.read(texts)
@@ -85,7 +85,7 @@ def test_a_view_of_a_newer_version_is_left_alone_and_told_in_one_sentence() -> N
 
 
 def test_missing_keys_are_no_news() -> None:
-    """A server that lost everything leaves what is shown as it was."""
+    """If a server has lost everything, the page keeps showing what it had."""
     reader = ViewReader(100)
     reader.read(view_texts(written_document()))
     assert reader.read(dict.fromkeys(KEYS)) == {}

@@ -1,4 +1,4 @@
-"""Where reading needs a token: who sees nothing, who may look, who may order, and when it ends."""
+"""If reading needs a token: who sees nothing, who may read, who may give orders, and when access ends."""
 
 import ssl
 import time
@@ -35,7 +35,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def test_a_stranger_sees_no_broker(served: ServedDashboard) -> None:
-    """State and stream are refused in a sentence; the empty page, metrics and health are open."""
+    """State and stream are refused with a sentence; the empty page, metrics and health are open."""
     for path in ("api/state", "api/stream"):
         answer = httpx2.get(f"{served.url}{path}")
         assert (answer.status_code, answer.json()["error"]) == (401, "missing")
@@ -48,7 +48,7 @@ def test_a_stranger_sees_no_broker(served: ServedDashboard) -> None:
 
 
 def test_both_kinds_of_token_let_look_and_one_lets_order(served: ServedDashboard) -> None:
-    """By header, as programs do; a token to read gives no order."""
+    """By header, as programs send it; a token for reading gives no orders."""
     order = {"kind": "pause", "reason": "we said so"}
     for scope, status in ((READ_SCOPE, 403), (SCOPE, 202)):
         headers = bearer(served.token(scope=scope))
@@ -59,7 +59,7 @@ def test_both_kinds_of_token_let_look_and_one_lets_order(served: ServedDashboard
 
 
 def test_a_cookie_lets_a_browser_look_but_never_order(served: ServedDashboard) -> None:
-    """It is for this host's scripts neither to read nor to send elsewhere; signing out ends it."""
+    """The cookie is hidden from scripts and not sent to other sites; signing out ends it."""
     with httpx2.Client(base_url=served.url, timeout=30) as client:
         assert client.post("api/session", headers=bearer(served.token())).status_code == 200
         assert client.get("api/access").json()["may_read"] is True
@@ -86,7 +86,7 @@ def test_no_other_token_lets_look(served: ServedDashboard, make: str) -> None:
 
 
 def test_an_open_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
-    """Not only new calls are refused: within some seconds the page that is open gets no more."""
+    """Not only new requests are refused: within seconds an open page gets nothing more."""
     with served_dashboard(tmp_path, login_to_read=True) as dashboard:
         publish(dashboard.redis_url, written_document())
         token = dashboard.token(scope=READ_SCOPE)
@@ -101,14 +101,14 @@ def test_an_open_stream_ends_when_its_token_is_revoked(tmp_path: Path) -> None:
 
 
 def test_over_tls_the_cookie_is_never_sent_in_the_clear(tmp_path: Path) -> None:
-    """It is marked as secure."""
+    """The cookie is marked as secure."""
     authority = LocalAuthority(tmp_path / "tls")
     issued = authority.issue("dashboard")
     files = {"certificate_file": issued.certificate_file, "key_file": issued.key_file}
     trusting = ssl.create_default_context(cafile=str(authority.ca_file))
     with served_dashboard(tmp_path, **files) as dashboard:
         answer = httpx2.post(f"{dashboard.url}api/session", headers=bearer(dashboard.token()), verify=trusting)
-        assert "Set-Cookie" not in answer.headers  # Where anybody may look nobody needs one.
+        assert "Set-Cookie" not in answer.headers  # If anybody may read, no cookie is needed.
     with served_dashboard(tmp_path / "second", login_to_read=True, **files) as dashboard:
         answer = httpx2.post(f"{dashboard.url}api/session", headers=bearer(dashboard.token()), verify=trusting)
         assert "Secure" in answer.headers["Set-Cookie"].split("; ")

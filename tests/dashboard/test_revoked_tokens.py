@@ -1,4 +1,4 @@
-"""The file of revoked tokens: what is in it is refused at once, and a file that cannot be read lets nobody in."""
+"""The file of revoked tokens: an entry takes effect at once, and an unreadable file lets nobody in."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ ONE, TWO = "0123456789abcdef", "fedcba9876543210"
 
 
 def test_a_revoked_token_is_seen_without_a_restart(tmp_path: Path) -> None:
-    """The file may come later, in a directory that is made for it, and is read again when it has changed."""
+    """The file and its directory may be created later, and the file is read again when it has changed."""
     file = tmp_path / "later" / "revoked.txt"
     revoked = RevokedTokens(file)
     assert ONE not in revoked
@@ -25,7 +25,7 @@ def test_a_revoked_token_is_seen_without_a_restart(tmp_path: Path) -> None:
 
 
 def test_people_may_edit_the_file(tmp_path: Path) -> None:
-    """Empty lines and remarks behind an id do not count; a line taken out is no longer revoked."""
+    """Empty lines and comments after an id are ignored; a token whose line is removed is no longer revoked."""
     file = tmp_path / "revoked.txt"
     revoked = RevokedTokens(file)
     file.write_text(f"\n  {ONE}  Ana's laptop was stolen\n\n{TWO}\n")
@@ -36,7 +36,7 @@ def test_people_may_edit_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_vanishes_takes_nothing_back(tmp_path: Path) -> None:
-    """Who deletes it does not let a stolen token in again."""
+    """Deleting the file does not make a stolen token valid again."""
     file = tmp_path / "revoked.txt"
     revoke_token(file, ONE)
     revoked = RevokedTokens(file)
@@ -47,7 +47,7 @@ def test_a_file_that_vanishes_takes_nothing_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"x" * (REVOKED_BYTES_MAX + 1)])
 def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, content: bytes) -> None:
-    """Nobody knows then which tokens are good: the question is not answered."""
+    """It is unknown then which tokens are valid: the check raises an error."""
     file = tmp_path / "revoked.txt"
     file.write_bytes(content)
     with pytest.raises(RevokedFileError, match=r"revoked\.txt"):
@@ -55,6 +55,6 @@ def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, content: bytes) 
 
 
 def test_a_token_that_could_not_be_revoked_is_reported(tmp_path: Path) -> None:
-    """A directory in the file's place, for example."""
+    """For example, if a directory is in the file's place."""
     with pytest.raises(RevokedFileError, match=os.fspath(tmp_path)):
         revoke_token(tmp_path, ONE)

@@ -1,4 +1,4 @@
-"""The dashboard as it is served: the stream of its state over a real connection, with a Valkey that comes and goes."""
+"""The dashboard as it is served: its stream over a real connection, with a Valkey that dies and returns."""
 
 import json
 import threading
@@ -33,7 +33,7 @@ class Stream:
         self._lines = response.iter_lines()
 
     def next(self) -> tuple[str, Any]:
-        """Return the kind and the content of the next event; comments that keep the line open are passed over."""
+        """Return kind and content of the next event; comments that keep the connection open are skipped."""
         kind, data = "", ""
         for line in self._lines:
             if line.startswith("event: "):
@@ -45,12 +45,12 @@ class Stream:
         raise AssertionError("the stream ended")
 
     def read_to_its_end(self) -> None:
-        """Take what is still to come; raises an error of the client where the stream was cut."""
+        """Read the rest of the stream; raises a client error if the stream was cut."""
         for _ in self._lines:
             continue
 
     def until(self, page: Page, part: str) -> dict[str, Any]:
-        """Take events into the page until one has the part, and return it."""
+        """Merge events into the page until it has the part, and return it."""
         while True:
             kind, message = self.next()
             if kind == "beat":
@@ -66,7 +66,7 @@ def open_stream(served: ServedDashboard) -> Any:
 
 
 def test_a_page_gets_everything_and_then_what_changes(served: ServedDashboard) -> None:
-    """First the whole state and the server's clock; a new window then brings one point of the cost, not all of them."""
+    """First the full state and the server's clock; a new window then adds one point to the cost, not all of them."""
     document = written_document()
     newest = document["cost"].pop()
     publish(served.redis_url, document)
@@ -87,7 +87,7 @@ def test_a_page_gets_everything_and_then_what_changes(served: ServedDashboard) -
 
 
 def test_a_page_that_comes_back_gets_everything_again(served: ServedDashboard) -> None:
-    """Whatever id a browser says it has seen last, a new connection begins with the whole state."""
+    """Whichever id a browser saw last, a new connection begins with the full state."""
     publish(served.redis_url, written_document())
     with httpx2.stream("GET", f"{served.url}api/stream", headers={"Last-Event-ID": "7"}, timeout=30) as response:
         kind, message = Stream(response).next()
@@ -96,7 +96,7 @@ def test_a_page_that_comes_back_gets_everything_again(served: ServedDashboard) -
 
 
 def test_the_page_survives_the_loss_of_valkey(served: ServedDashboard) -> None:
-    """While Valkey is away a page keeps what it has and is told since when; afterwards it continues by itself."""
+    """While Valkey is away a page keeps its content and shows since when; afterwards it recovers by itself."""
     document = written_document()
     publish(served.redis_url, document)
     served.wait_view("live")
@@ -117,7 +117,7 @@ def test_the_page_survives_the_loss_of_valkey(served: ServedDashboard) -> None:
 
 
 def test_more_pages_than_allowed_are_refused(served: ServedDashboard) -> None:
-    """The fourth of three gets a sentence; when one is closed there is a place again."""
+    """With a limit of three, the fourth page gets a sentence; closing one makes room."""
     with open_stream(served) as first, open_stream(served) as second, open_stream(served) as third:
         pages = [Stream(response) for response in (first, second, third)]
         assert [page.next()[0] for page in pages] == ["snapshot"] * 3
@@ -131,9 +131,9 @@ def test_more_pages_than_allowed_are_refused(served: ServedDashboard) -> None:
 
 
 def test_one_address_does_not_take_all_places(tmp_path: Path) -> None:
-    """The third page from an address that may have two is refused, one from elsewhere is not.
+    """The third page from an address that may have two is refused, one from another address is not.
 
-    Where a caller comes from, a proxy may say that is trusted: what it saw itself, not what it was sent.
+    A trusted proxy may report the client's address: the one that it saw, not the one in a header that it received.
     """
     with served_dashboard(tmp_path, clients_per_address_max=2, trusted_proxies=("127.0.0.1",)) as dashboard:
 
@@ -151,7 +151,7 @@ def test_one_address_does_not_take_all_places(tmp_path: Path) -> None:
 
 
 def test_an_address_that_a_stranger_claims_is_not_believed(tmp_path: Path) -> None:
-    """Without a trusted proxy the header is what anybody can send: pages count for the connection's own address."""
+    """Without a trusted proxy anybody could send the header: pages count for the connection's own address."""
     with served_dashboard(tmp_path, clients_per_address_max=1) as dashboard:
         first, second = ({"X-Forwarded-For": address} for address in ("192.0.2.7", "192.0.2.8"))
         with httpx2.stream("GET", f"{dashboard.url}api/stream", headers=first, timeout=30) as response:
@@ -162,7 +162,7 @@ def test_an_address_that_a_stranger_claims_is_not_believed(tmp_path: Path) -> No
 
 
 def test_it_starts_before_valkey_and_ends_with_a_page_open(tmp_path: Path) -> None:
-    """The page reports that nothing answers at the address of the live view; being asked to stop lets open pages go."""
+    """The page reports that nothing answers at the live view's address; a stop closes open pages."""
     away = f"redis://127.0.0.1:{choose_ports(1)[0]}/0"
     with served_dashboard(tmp_path, redis_url=away) as dashboard:
         dashboard.wait_view("away")
@@ -176,7 +176,7 @@ def test_it_starts_before_valkey_and_ends_with_a_page_open(tmp_path: Path) -> No
 
 
 def test_a_taken_port_and_a_missing_address_are_reported(tmp_path: Path, served: ServedDashboard) -> None:
-    """Each ends the start in one sentence that says what to do."""
+    """Each ends the start with one sentence that says what to do."""
     port = int(served.url.rstrip("/").rpartition(":")[2])
     common = {"bootstrap": "none", "inventory_path": tmp_path / "none.json"}
     with pytest.raises(DashboardError, match=f"127.0.0.1:{port} .*--port"):

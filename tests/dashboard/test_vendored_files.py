@@ -1,4 +1,4 @@
-"""The page's own files: copies of libraries are what their table says, and nothing is loaded from elsewhere."""
+"""The page's static files: copies of libraries match their table, and nothing is loaded from other hosts."""
 
 import hashlib
 import re
@@ -10,7 +10,7 @@ VENDOR = STATIC / "vendor"
 
 
 def test_copies_of_libraries_are_unchanged_and_have_their_licence() -> None:
-    """Every vendored file is in the table with the sum of its content, and nothing else is there."""
+    """Every vendored file is in the table with its checksum, and there are no others."""
     table = (VENDOR / "SOURCES.md").read_text(encoding="utf-8")
     sums = dict(re.findall(r"^\| `([^`]+)` .*`([0-9a-f]{64})` \|$", table, re.MULTILINE))
     found = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in VENDOR.iterdir()}
@@ -24,7 +24,7 @@ def own_files() -> list[Path]:
 
 
 def test_the_page_loads_nothing_from_elsewhere() -> None:
-    """No address of another host stands in our files, but for the names of the SVG and HTML standards."""
+    """Our files contain no address of another host, except the names of the SVG and HTML standards."""
     for file in own_files():
         hosts = set(re.findall(r"https?://([^/\"'\s]+)", file.read_text(encoding="utf-8")))
         assert hosts <= {"www.w3.org"}, file.name
@@ -41,7 +41,7 @@ def test_nothing_from_the_state_can_become_markup() -> None:
 
 
 def test_every_module_that_is_imported_is_there() -> None:
-    """There is no build step that would find a wrong name."""
+    """No build step would find a wrong name."""
     for file in own_files():
         if file.suffix != ".js":
             continue

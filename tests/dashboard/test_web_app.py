@@ -1,4 +1,4 @@
-"""The dashboard's addresses without a network: who may order what, what browsers get, health."""
+"""The dashboard's endpoints without a network: who may give which orders, what browsers get, health."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ SECRET = "k" * 40
 
 
 class Desk:
-    """A dashboard over a live view in memory, and what it sent to Kafka."""
+    """A dashboard over a live view in memory, with the orders that it sent to Kafka."""
 
     def __init__(self, client: TestClient, source: MemorySource, sent: list[Order]) -> None:
         self.client, self.source, self.sent = client, source, sent
@@ -40,14 +40,14 @@ class Desk:
         return answer.status_code, answer.json()
 
     def state(self) -> dict[str, Any]:
-        """Return all that pages get."""
+        """Return everything that pages get."""
         parts: dict[str, Any] = self.client.get("/api/state").json()["parts"]
         return parts
 
 
 @pytest.fixture
 def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
-    """Return a maker of dashboards; all are closed at the end."""
+    """Return a factory of dashboards, all of which are closed at the end."""
     opened: list[TestClient] = []
 
     def make(**given: Any) -> Desk:
@@ -79,7 +79,7 @@ def open_desk(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
 
 
 def test_an_order_goes_to_kafka_with_the_holders_name(open_desk: Callable[..., Desk]) -> None:
-    """Approving the plan that waits: the name is the token's, the reason the person's."""
+    """Approving the waiting plan: the name comes from the token, the reason from the request."""
     desk = open_desk()
     plan = proposed_document()["plans"][0]["plan"]
     status, answer = desk.order(kind="approve", subject=plan, reason="  looks good  ")
@@ -91,7 +91,7 @@ def test_an_order_goes_to_kafka_with_the_holders_name(open_desk: Callable[..., D
 
 
 def test_an_order_about_a_plan_says_which_was_shown(open_desk: Callable[..., Desk]) -> None:
-    """A page that still shows an earlier plan of that name gives no order about the one that is there now."""
+    """A page that still shows an earlier plan of that name cannot order anything about the current one."""
     desk = open_desk()
     document = proposed_document()
     [plan] = document["plans"]
@@ -105,7 +105,7 @@ def test_an_order_about_a_plan_says_which_was_shown(open_desk: Callable[..., Des
 
 
 def test_orders_about_members_fit_the_states_that_are_shown(open_desk: Callable[..., Desk]) -> None:
-    """A broker that the fleet's part does not name serves; one that is dead cannot drain."""
+    """A broker that the fleet's part does not list is in service; a dead one cannot drain."""
     desk = open_desk()
     dead = {"broker": "b03", "state": "dead", "since_ms": 1, "reason": "silent"}
     desk.source.texts = view_texts({**written_document(), "members": {"counts": {"dead": 1}, "members": [dead]}})
@@ -124,7 +124,7 @@ def test_orders_about_members_fit_the_states_that_are_shown(open_desk: Callable[
 
 
 def test_a_pause_and_a_maintenance_may_end_by_themselves(open_desk: Callable[..., Desk]) -> None:
-    """Minutes become a time; clients move away only where that is asked for."""
+    """Minutes become a time; clients move away only if that is requested."""
     desk = open_desk()
     before_ms = time.time_ns() // 1_000_000
     assert desk.order(kind="pause", minutes=30)[0] == 202
@@ -164,7 +164,7 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(
 
 
 def show(desk: Desk, phase: str) -> str:
-    """Have the live view show its plan in a phase; return the plan's name."""
+    """Make the live view show its plan in this phase; return the plan's name."""
     document = proposed_document()
     [plan] = document["plans"]
     desk.source.texts = view_texts({**document, "plans": [{**plan, "phase": phase}]})
@@ -173,7 +173,7 @@ def show(desk: Desk, phase: str) -> str:
 
 
 def test_an_order_about_a_plan_is_given_only_where_it_can_be_followed(open_desk: Callable[..., Desk]) -> None:
-    """What waits is approved, refused or cancelled, what prepares is cancelled; no other phase takes an order."""
+    """A waiting plan can be approved, refused or cancelled, a preparing one cancelled; other phases take no orders."""
     desk = open_desk()
     for phase in (*PlanPhase, "unheard of"):
         plan = show(desk, phase)
@@ -190,7 +190,7 @@ def test_an_order_about_a_plan_is_given_only_where_it_can_be_followed(open_desk:
 
 
 def test_pages_get_what_holds_in_each_phase(open_desk: Callable[..., Desk]) -> None:
-    """The orders that make sense, whether a plan is under way, and the steps of one that is executed."""
+    """The orders that are possible, whether a plan is under way, and the steps of one being executed."""
     told = open_desk().state()["phases"]
     assert told["facts"].keys() == set(PlanPhase)
     for phase, facts in LIFE.items():
@@ -200,7 +200,7 @@ def test_pages_get_what_holds_in_each_phase(open_desk: Callable[..., Desk]) -> N
 
 
 def test_kafka_being_away_is_reported(open_desk: Callable[..., Desk]) -> None:
-    """The order was not stored: the sentence of the sender comes through."""
+    """The order was not stored: the answer holds the sender's error message."""
     desk = open_desk()
     desk.faults.append("The order was not stored: check that Kafka runs")
     status, answer = desk.order(kind="pause")
@@ -221,16 +221,16 @@ def test_kafka_being_away_is_reported(open_desk: Callable[..., Desk]) -> None:
 def test_nobody_orders_without_a_good_token(
     open_desk: Callable[..., Desk], make: Callable[[str], str | None], status: int, why: str
 ) -> None:
-    """Forged, expired, unsigned, foreign or none: a status, a word, a sentence, and no order."""
+    """Forged, expired, unsigned, foreign or missing: a status, a code, a sentence, and no order."""
     desk = open_desk()
     answered, answer = desk.order(make(desk.token), kind="pause")
     assert (answered, answer["error"], desk.sent) == (status, why, [])
     assert answer["text"].endswith(".") or why == "missing"
-    assert desk.client.get("/api/state").status_code == 200  # Looking is free.
+    assert desk.client.get("/api/state").status_code == 200  # Reading is free.
 
 
 def test_a_token_is_taken_back_while_the_dashboard_runs(open_desk: Callable[..., Desk], tmp_path: Path) -> None:
-    """The next order with it is refused, those with another one are not; a broken list lets no token in."""
+    """The next order with it is refused, those with other tokens are not; an unreadable list lets no token in."""
     file = tmp_path / "revoked.txt"
     desk = open_desk(revoked_file=file)
     assert desk.order(kind="pause")[0] == 202
@@ -245,7 +245,7 @@ def test_a_token_is_taken_back_while_the_dashboard_runs(open_desk: Callable[...,
 
 
 def test_without_a_secret_the_dashboard_is_read_only_and_says_so(open_desk: Callable[..., Desk]) -> None:
-    """No token opens it, also none that needs no signature."""
+    """No token is accepted, not even one that declares no signature."""
     desk = open_desk(secret=None)
     for token in (desk.token, jwt.encode({"sub": "Ana"}, None, algorithm="none"), None):
         status, answer = desk.order(token, kind="pause")
@@ -254,7 +254,7 @@ def test_without_a_secret_the_dashboard_is_read_only_and_says_so(open_desk: Call
 
 
 def test_a_session_says_who_holds_the_token(open_desk: Callable[..., Desk]) -> None:
-    """The page asks it when somebody signs in."""
+    """The page requests it when somebody signs in."""
     desk = open_desk()
     answer = desk.client.get("/api/session", headers={"Authorization": f"Bearer {desk.token}"})
     assert answer.json()["by"] == "Ana Silva"
@@ -263,7 +263,7 @@ def test_a_session_says_who_holds_the_token(open_desk: Callable[..., Desk]) -> N
 
 @pytest.mark.parametrize("path", ["/", "/static/main.js", "/api/state", "/metrics", "/nowhere"])
 def test_browsers_learn_what_a_page_may_do(open_desk: Callable[..., Desk], path: str) -> None:
-    """No inline script, no frames, no guessing of types, whatever is answered; and no cookie."""
+    """No inline script, no frames, no guessing of types, no cookie, whatever the response."""
     answer = open_desk().client.get(path)
     policy = answer.headers["Content-Security-Policy"]
     assert "script-src 'self';" in policy
@@ -275,7 +275,7 @@ def test_browsers_learn_what_a_page_may_do(open_desk: Callable[..., Desk], path:
 
 
 def test_a_foreign_name_is_not_answered(open_desk: Callable[..., Desk]) -> None:
-    """A page of somebody else cannot read the state through a name that it lets point here."""
+    """A page of another site cannot read the state through a host name that it resolves to this server."""
     desk = open_desk()
     answer = desk.client.get("/api/state", headers={"Host": "evil.example:8090"})
     assert answer.status_code == 400
@@ -285,7 +285,7 @@ def test_a_foreign_name_is_not_answered(open_desk: Callable[..., Desk]) -> None:
 
 
 def test_a_body_has_a_bound(open_desk: Callable[..., Desk]) -> None:
-    """What is larger than any order is not even read."""
+    """A body larger than any order is not even read."""
     desk = open_desk()
     answer = desk.client.post("/api/orders", content=b"x" * 20_000, headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
@@ -300,7 +300,7 @@ def test_programs_get_the_whole_state(open_desk: Callable[..., Desk]) -> None:
 
 
 def test_it_is_ready_only_while_the_view_is_live(open_desk: Callable[..., Desk]) -> None:
-    """Valkey being away heals by no restart: healthy, but not ready, with the reason."""
+    """A restart does not bring Valkey back: healthy, but not ready, with the reason."""
     desk = open_desk()
     assert (desk.client.get("/health").status_code, desk.client.get("/ready").status_code) == (200, 200)
     desk.source.error = ConnectionError("nobody listens")
@@ -310,7 +310,7 @@ def test_it_is_ready_only_while_the_view_is_live(open_desk: Callable[..., Desk])
 
 
 def test_metrics_count_what_happens(open_desk: Callable[..., Desk]) -> None:
-    """Looks, failures, orders and refused tokens are there for Prometheus."""
+    """Polls, failures, orders and refused tokens are counted for Prometheus."""
     desk = open_desk()
     desk.order(kind="pause")
     desk.order("abc", kind="pause")

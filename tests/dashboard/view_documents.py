@@ -1,4 +1,4 @@
-"""Documents as the controller writes them: from a real loop on the virtual clock, and a way to put them into Valkey."""
+"""Documents as the controller writes them, from a real loop on the virtual clock, and a function that stores them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORKLOAD = WorkloadSettings(publisher_count=8, interested_broker_count=4, lifeti
 
 @cache
 def small_inventory() -> Inventory:
-    """Return the brokers of the loop."""
+    """Return the inventory of the loop."""
     return place_overlay(BROKERS, 6, random.Random(SEED))
 
 
@@ -47,7 +47,7 @@ def written_document() -> dict[str, Any]:
 
 
 def proposed_document() -> dict[str, Any]:
-    """Return the same document with its last plan that exchanges links still waiting for a person."""
+    """Return the same document, but its last plan that changes links still waits for approval."""
     document = written_document()
     plan = next(plan for plan in reversed(document["plans"]) if plan["links_removed"])
     document["plans"] = [
@@ -66,7 +66,7 @@ def proposed_document() -> dict[str, Any]:
 
 
 def view_texts(document: Mapping[str, Any], namespace: str = "regraft") -> dict[str, bytes]:
-    """Return the texts of the keys that the controller writes for a document, by part."""
+    """Return the texts that the controller would write for a document, by key."""
     kept: dict[str, bytes] = {}
 
     class Keeper:
@@ -78,7 +78,7 @@ def view_texts(document: Mapping[str, Any], namespace: str = "regraft") -> dict[
 
 
 def publish(url: str, document: Mapping[str, Any], alerts: Mapping[str, Any] | None = None) -> None:
-    """Write a document as the controller does, as of now."""
+    """Store a document as the controller does, with the current time."""
     with redis.Redis.from_url(url) as client:
         view = msgspec.convert({**document, "time_ms": time.time_ns() // 1_000_000}, LiveView)
         ValkeyView(client, "regraft").publish(view, 0)

@@ -1,6 +1,6 @@
-"""Values of Kafka, spoiled: bits, cuts, splices, lengths, ids, topics, and numbers and names that nobody means.
+"""Spoiled values for Kafka: bits, cuts, splices, lengths, ids, topics, and absurd numbers and names.
 
-In: the corpus and a seed. Out: values in a fixed order, each with what was done to it.
+In: the corpus and a seed. Out: values in a fixed order, each with the name of what was done to it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Mutation = Callable[[random.Random, Topic, bytes], bytes]
 
 
 def spoiled(topic: Topic, rng: random.Random, count: int) -> Iterator[tuple[str, bytes]]:
-    """Yield this many spoiled values for a topic, each with the name of what was done."""
+    """Yield this many spoiled values for a topic, each with the name of what was done to it."""
     values = valid_values()[topic]
     names = sorted(MUTATIONS)
     for _ in range(count):
@@ -80,7 +80,7 @@ def _noise(rng: random.Random, _: Topic, __: bytes) -> bytes:
 
 
 def _extreme(rng: random.Random, topic: Topic, _: bytes) -> bytes:
-    """Encode a record again with some of its fields at an extreme: good Avro that says what nobody means."""
+    """Encode a record again with extreme values in some of its fields: valid Avro with absurd content."""
     datum = msgspec.to_builtins(rng.choice(valid_records()[topic]), builtin_types=(bytes,))
     for _ in range(rng.choice((1, 1, 3))):
         leaves = list(_leaves(datum))
@@ -90,7 +90,7 @@ def _extreme(rng: random.Random, topic: Topic, _: bytes) -> bytes:
     out.write(header(schema.record))
     try:
         schemaless_writer(out, schema.parsed, datum)
-    except (ValueError, TypeError, OverflowError, struct.error, KeyError):  # Beyond what Avro itself can write.
+    except (ValueError, TypeError, OverflowError, struct.error, KeyError):  # beyond what Avro itself can encode
         return out.getvalue()
     return out.getvalue()
 

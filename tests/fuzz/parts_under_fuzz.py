@@ -1,6 +1,7 @@
-"""The parts that read what others write, each fed with spoiled and good records; what must hold is asserted here.
+"""The parts that read records of others, each fed with spoiled and good records; the invariants are asserted here.
 
-In: values of Kafka by topic. Out: how many were used and how many counted as bad. Nothing ends, nothing good is lost.
+In: values of Kafka by topic. Out: how many were used and how many counted as bad. No part stops, no good
+record is lost.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class FakeMessage:
 
 @dataclass
 class Border:
-    """Decodes as every stage does; each value is used or buried, and the letter is one that Kafka takes."""
+    """Decodes as every stage does: each value is used or becomes a dead letter that Kafka accepts."""
 
     letters: list[DeadLetter] = field(default_factory=list)
     used: int = 0
@@ -113,13 +114,13 @@ class Border:
         self.decoder = RecordDecoder(self.letters.append)
 
     def read(self, topic: Topic, value: bytes) -> Any:
-        """Return the record, None for a bad one."""
+        """Return the record, or None for a bad one."""
         record = self.decoder.decode(cast(Message, FakeMessage(topic.suffix, value)), TYPES[topic])
         self.used += record is not None
         return record
 
     def check(self, sent: int) -> None:
-        """Assert that nothing is unaccounted for."""
+        """Assert that every value is accounted for."""
         assert self.used + self.decoder.undecodable.total() == sent
         assert self.decoder.undecodable.total() == len(self.letters)
         assert all(len(encode(letter)) < LETTER_BYTES_MAX for letter in self.letters)
@@ -127,7 +128,7 @@ class Border:
 
 
 def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
-    """Feed windows, results, orders, announcements, clients while an overlay runs; afterwards it must run as ever."""
+    """Feed windows, results, orders, announcements and clients to a running overlay, which must then work as before."""
     overlay, border = ScriptedOverlay(INVENTORY, far_ends, settings_of()), Border()
     ports, deposed = overlay.ports, 0
     for start in range(0, len(values), RECORDS_PER_TICK):
@@ -144,14 +145,14 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
             elif topic == CLIENTS and record is not None:
                 ports.clients.put(record)
         overlay.tick()
-        if overlay.loop.deposed_by_term:  # Somebody answered so; the next leader has a higher number.
+        if overlay.loop.deposed_by_term:  # A result claimed so; the next leader has a higher number.
             deposed += 1
             overlay.term = overlay.loop.deposed_by_term + 1
             overlay.new_loop()
         ports.clients.interests(INVENTORY.brokers)
     border.check(len(values))
     incomplete = ports.view.shown.windows_incomplete
-    overlay.now_ms += overlay.settings.assembly.future_ms_max  # Whatever was said of windows to come is over by then.
+    overlay.now_ms += overlay.settings.assembly.future_ms_max  # all claims about future windows are over by then
     overlay.now_ms -= overlay.now_ms % 1_000
     before = ports.view.shown.windows_closed
     overlay.run_windows(30)
@@ -165,7 +166,7 @@ def feed_controller(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
 
 
 def feed_start(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
-    """Let what must not be passed over stand when a controller starts: it runs, or says what it cannot start with."""
+    """Start a controller on each record that it must not ignore: it runs, or reports what it cannot start with."""
     found: Counter[str] = Counter()
     for topic, value in values:
         try:
@@ -181,7 +182,7 @@ def feed_start(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
                 overlay.ports.plans.members[record.broker] = record
             try:
                 overlay.run_windows(1)
-            except (StackError, NotATreeError, InventoryError):  # Each ends the stage with its sentence.
+            except (StackError, NotATreeError, InventoryError):  # Each ends the stage with its message.
                 found["unfit"] += 1
                 continue
         found["used"] += 1
@@ -189,7 +190,7 @@ def feed_start(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
 
 
 def feed_members(values: Sequence[bytes]) -> Counter[str]:
-    """Let the job's watcher and the command line read members; every fleet that comes of it can be planned for."""
+    """Feed members to the job's watcher and the command line; every resulting fleet can be planned for."""
     watcher = MemberWatcher(StreamingSettings("127.0.0.1:9", Path("unused"), inventory_path=None))
     read: list[Member] = []
     for value in values:
@@ -215,7 +216,7 @@ def _names_place(error: UnreadableRecordError, topic: Topic) -> bool:
 
 
 def feed_alerts(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
-    """Feed all that the alert stage reads; every alert that comes of it must be one that can be stored."""
+    """Feed everything that the alert stage reads; every resulting alert can be stored."""
     engine, border = AlertEngine(load_rules(), START_MS), Border()
     for place, (topic, value) in enumerate(values):
         record, now_ms = border.read(topic, value), START_MS + place * 50
@@ -229,7 +230,7 @@ def feed_alerts(values: Sequence[tuple[Topic, bytes]]) -> Counter[str]:
 
 
 def feed_job(values: Sequence[bytes]) -> Counter[str]:
-    """Feed telemetry through the job's own aggregation; good brokers' rows stay as they would be without the others."""
+    """Feed telemetry through the job's aggregation; the rows of good brokers stay as they are without the others."""
     rng, prefix = random.Random(len(values)), header(TELEMETRY.record)
     good = [
         msgspec.structs.replace(batch, broker=f"good-{batch.broker}")
@@ -254,7 +255,9 @@ def feed_job(values: Sequence[bytes]) -> Counter[str]:
 
 
 def feed_recorder(values: Sequence[tuple[Topic, bytes]], path: Path, rng: random.Random) -> Counter[str]:
-    """Record all, read all back as it was; then spoil the file: reading that ends with a sentence, or fewer records."""
+    """Record everything and read it back unchanged; then spoil the file: reading fails with a message, or yields fewer
+    records.
+    """
     types = {topic.suffix: kind for topic, kind in RECORD_TYPES.items()}
     writer = RecordingWriter(path, recorded_run(), types, RecordingLimits(), START_MS)
     for place, (topic, value) in enumerate(values):
@@ -267,7 +270,7 @@ def feed_recorder(values: Sequence[tuple[Topic, bytes]], path: Path, rng: random
         try:
             expected: Any = decode(value, TYPES[topic])
         except UndecodableRecordError:
-            continue  # Kept as it is, or with the same body: whoever reads it says why not.
+            continue  # Stored as it is, or with the same body: its reader reports the fault.
         assert decode(message.value, TYPES[topic]) == expected
     whole = path.read_bytes()
     for _ in range(20):
@@ -285,7 +288,7 @@ def feed_recorder(values: Sequence[tuple[Topic, bytes]], path: Path, rng: random
 
 
 def feed_dashboard(texts: Sequence[dict[str, bytes | None]]) -> Counter[str]:
-    """Feed spoiled texts of the live view: each part is shown or told as unreadable, and pages get JSON."""
+    """Feed spoiled texts of the live view: each part is shown or reported as unreadable, and pages get JSON."""
     reader = ViewReader(50)
     found: Counter[str] = Counter()
     for text in texts:
@@ -297,12 +300,12 @@ def feed_dashboard(texts: Sequence[dict[str, bytes | None]]) -> Counter[str]:
 
 
 def good_values(topic: Topic) -> Sequence[bytes]:
-    """Return the values of the corpus that are good."""
+    """Return the good values of the corpus."""
     return [encode(record) for record in valid_records()[topic]]
 
 
 def _rows_of_job(batches: Sequence[TelemetryBatch]) -> set[tuple[str, StateRow]]:
-    """Return rows of the job and their names, without common interest, as its readers take them from its messages."""
+    """Return the job's rows with their names, without common interest, as its readers take them from its messages."""
     schema = json.loads(latest_schema(TELEMETRY.record).text)
     data = [encode(batch)[CONFLUENT_HEADER_BYTES:] for batch in batches]
     ends = np.cumsum([len(body) for body in data])
@@ -319,7 +322,7 @@ def _rows_of_job(batches: Sequence[TelemetryBatch]) -> set[tuple[str, StateRow]]
 
 
 def _sane_bodies(values: Sequence[bytes]) -> set[bytes]:
-    """Return the values that the reader by columns takes."""
+    """Return the values that the columnar reader accepts."""
     schema = json.loads(latest_schema(TELEMETRY.record).text)
     bodies = [value[CONFLUENT_HEADER_BYTES:] for value in values]
     ends = np.cumsum([len(body) for body in bodies], dtype=np.int64)

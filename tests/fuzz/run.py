@@ -1,7 +1,7 @@
 """Feed spoiled records of every topic to every part: ``python -m tests.fuzz.run --records 100000 --seed 1``.
 
-Ends with an assertion at the first fact that does not hold; what is fed follows from the seed alone. Out: counts by
-topic and by part, also of a run that ends early, and on the way the counts of all topics together.
+Stops with an assertion at the first violated invariant; what is fed depends on the seed alone. Out: counts by topic and
+by part, also of a run that fails, and meanwhile the counts of all topics together.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from tests.fuzz.parts_under_fuzz import (
     good_values,
 )
 
-ROUND = 1_000  # Records of all topics together that a part gets at once.
+ROUND = 1_000  # records of all topics together that a part gets at once
 GOOD_SHARE = 0.1
 Report = dict[str, Counter[str]]
 
 
 def run_fuzz(records: int, seed: int, report: Report, advance: Callable[[str, int], None] = lambda *_: None) -> None:
-    """Feed this many spoiled records, and a tenth as many good ones; add counts by topic and part to the report."""
+    """Feed this many spoiled records, and a tenth as many good ones; add the counts by topic and part to the report."""
     with tempfile.TemporaryDirectory() as folder:
         for place, start in enumerate(range(0, records, ROUND)):
             rng = random.Random(f"{seed}/{place}")

@@ -1,4 +1,4 @@
-"""Spoiled records of every topic: nothing ends, nothing good is lost, and all bad ones are counted."""
+"""Spoiled records of every topic: no part stops, no good record is lost, and all bad ones are counted."""
 
 import random
 
@@ -17,7 +17,7 @@ SEED = 1
 
 
 def test_spoiled_records_end_nothing_and_cost_nothing_good() -> None:
-    """Of this many spoiled records over all topics, among good ones, each is used or refused by every part."""
+    """Every part uses or refuses each of this many spoiled records over all topics, mixed with good ones."""
     report: Report = {}
     run_fuzz(RECORDS, SEED, report)
     assert sum(count.total() for name, count in report.items() if name.startswith("topic ")) == RECORDS
@@ -29,13 +29,13 @@ def test_spoiled_records_end_nothing_and_cost_nothing_good() -> None:
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.suffix)
 def test_the_same_seed_spoils_the_same(topic: Topic) -> None:
-    """A record that broke something can be made again."""
+    """A record that broke something can be reproduced."""
     assert list(spoiled(topic, random.Random(SEED), 40)) == list(spoiled(topic, random.Random(SEED), 40))
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.suffix)
 def test_every_plausible_record_is_read(topic: Topic) -> None:
-    """Whatever lies within the bounds of its fields survives its way through Kafka."""
+    """A record whose fields are within their bounds survives its way through Kafka."""
 
     @settings(max_examples=20, deadline=None)
     @given(records_of(TYPES[topic]))

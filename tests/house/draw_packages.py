@@ -1,8 +1,8 @@
 """Draw the packages and their rooms from the imports into ARCHITECTURE.md: ``python -m tests.house.draw_packages``.
 
 In: the source. Out: Mermaid figures between two marks of the page, and a table of rooms, floors and arrows. A test
-holds the page to what this would draw. An arrow goes from who imports to who is imported; one that other arrows imply
-is left out of the picture, not out of the counts.
+compares the page with them. An arrow points from the importing to the imported package; one that other arrows imply is
+not drawn, but counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Graph = dict[str, set[str]]
 
 
 def _imports(path: Path) -> set[str]:
-    """Return the modules of the project that a file imports, at its top or in a function."""
+    """Return the project's modules that a file imports, at the top or in a function."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -35,7 +35,7 @@ def _imports(path: Path) -> set[str]:
 
 
 def _at_home(module: str) -> str:
-    """Return a module's name by its folder: what is imported as ``regraft.schemas.x`` is of the package schemas."""
+    """Return a module's name by its folder: ``regraft.schemas.x`` is the module x of the package schemas."""
     rest = module.removeprefix("regraft.")
     return rest if rest.split(".")[0] in PACKAGES else module
 
@@ -59,7 +59,7 @@ def package_graph() -> Graph:
 
 
 def room_graph(package: str) -> Graph:
-    """Return which room of a package imports which; a module at the door of the package is its own room."""
+    """Return which room of a package imports which; a module directly in the package is its own room."""
     graph: Graph = {}
     for module, imported in _modules(package).items():
         room = module.split(".")[1]
@@ -69,7 +69,7 @@ def room_graph(package: str) -> Graph:
 
 
 def floors(graph: Mapping[str, set[str]]) -> dict[str, int]:
-    """Return how high each node stands: one above the highest that it imports. Raises ValueError on a circle."""
+    """Return the height of each node: one above the highest that it imports. Raises ValueError if there is a cycle."""
     found: dict[str, int] = {}
     while len(found) < len(graph):
         ready = [name for name, known in graph.items() if name not in found and known <= found.keys()]
@@ -80,7 +80,7 @@ def floors(graph: Mapping[str, set[str]]) -> dict[str, int]:
 
 
 def _direct(graph: Mapping[str, set[str]]) -> list[tuple[str, str]]:
-    """Return the arrows that no longer way implies."""
+    """Return the arrows that no longer path implies."""
     beyond = {name: _reached(graph, known) for name, known in graph.items()}
     return sorted(
         (name, one) for name, known in graph.items() for one in known if not any(one in beyond[via] for via in known)
@@ -104,7 +104,7 @@ def _mermaid(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def drawn() -> str:
-    """Return what stands between the marks."""
+    """Return the text between the marks."""
     parts = ["", "Packages, from the command line down to the records:", "", *_mermaid(package_graph()), ""]
     rows = []
     for package in ROOMY:
@@ -125,7 +125,7 @@ def page_with(figures: str) -> str:
 
 
 def main() -> int:
-    """Draw the page again."""
+    """Update the page."""
     PAGE.write_text(page_with(drawn()), encoding="utf-8")
     return 0
 

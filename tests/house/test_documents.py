@@ -1,4 +1,4 @@
-"""What a reader follows leads somewhere: links between documents, and the commands that they show."""
+"""What readers follow is valid: links between documents, and the commands that documents show."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _id(path: Path) -> str:
 
 
 def _anchors(text: str) -> set[str]:
-    """Return the anchors of the headings, as GitHub makes them."""
+    """Return the anchors of the headings, as GitHub generates them."""
     headings = re.findall(r"^#+ (.*)$", FENCED.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""The Python that documents show runs, from top to bottom, and comes to what the text says."""
+"""The Python in documents runs from top to bottom, with the results that the text states."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.fixture
 def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in which out/rec.avro is a recording of some seconds."""
+    """Return a folder in which out/rec.avro is a recording of some seconds."""
     monkeypatch.chdir(tmp_path)
     settings = load_settings({"run": {"directory": str(tmp_path / "run")}, "demo": {"brokers": 6}})
     file = tmp_path / "out" / "rec.avro"
@@ -34,7 +34,7 @@ def _run_blocks(page: str, count: int) -> dict[str, object]:
 
 
 def test_the_tutorial_runs(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Costs, the planner's proposal, what the door passes on and what is recorded are those that the page states."""
+    """Costs, the planner's proposal, what the door passes on and what is recorded match the page."""
     _run_blocks("tutorial.md", 5)
     row, direct, proposal, *door, read = capsys.readouterr().out.splitlines()
     assert (float(row), float(direct)) == (700.0, 500.0)

@@ -1,7 +1,7 @@
-"""The rules of the house that no linter knows, each with its reason. `make lint` runs them; CONTRIBUTING.md lists them.
+"""House rules that no linter knows, each with its reason. `make lint` runs them; CONTRIBUTING.md lists them.
 
-Functions and files that were longer than the aims when the rule came are listed in ``sizes.toml``. The list is a
-ratchet: an entry may only get smaller, and one that meets the aim goes.
+Functions and files that exceeded the limits when the rule was introduced are listed in ``sizes.toml``. The list is a
+ratchet: an entry may only shrink, and is removed once it meets the limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNITS = {"ns", "us", "ms", "s", "hz", "bytes", "kb", "mb", "gb"}
 AFTER_UNIT = {"from", "to", "min", "max", "mean", "sum", "total", "first", "last", "share", "by", "p50", "p95", "p99"}
 AHEAD = {"max", "min", "num", "nr", "avg", "mean"}
 NUMBERS = {"int", "float"}
-# Names that others have chosen: of a library's keyword, or of a paper's symbol.
+# names chosen by others: a library's keyword, or a paper's symbol
 NAMES_OF_OTHERS = {"max_workers", "max_examples"}
 
 
@@ -38,7 +38,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def test_no_two_files_have_one_name() -> None:
-    """A name says which file is meant, in a stack trace and in a search."""
+    """A name identifies the file, in a stack trace and in a search."""
     names = Counter(path.name for path in _files(*CODE))
     twice = {name for name, count in names.items() if count > 1}
     assert twice <= {"__init__.py", "__main__.py", "conftest.py"}
@@ -46,7 +46,9 @@ def test_no_two_files_have_one_name() -> None:
 
 @pytest.mark.parametrize("folder", CODE)
 def test_packages_are_imported_as_parts_of_regraft(folder: str) -> None:
-    """In a checkout ``schemas`` would be found, too, as a second copy with classes of its own; from the wheel never."""
+    """In a checkout ``schemas`` would also be found, as a second copy with its own classes; from the wheel it would
+    not.
+    """
     short = {*PRODUCT, "experiments"} - {"regraft"}
     found = {
         f"{path.relative_to(ROOT)}: {name}"
@@ -81,14 +83,14 @@ def _numbers(tree: ast.Module) -> Iterator[str]:
 def _has_unit_last(name: str) -> bool:
     words = name.strip("_").lower().split("_")
     if words[0] in AHEAD:
-        return set(words[1:]) <= UNITS | {"per"}  # Of a record that is all about one time: its mean and its largest.
+        return set(words[1:]) <= UNITS | {"per"}  # in a record about a single time: its mean and its largest
     places = [at for at, word in enumerate(words) if word in UNITS and at]
     return not places or all(word in UNITS | AFTER_UNIT | {"per"} for word in words[places[0] :])
 
 
 @pytest.mark.parametrize("folder", PRODUCT)
 def test_units_and_bounds_come_last_in_the_names_of_numbers(folder: str) -> None:
-    """``wait_ms_max``, not ``max_wait``: a reader sees at the end of the word what is being compared."""
+    """``wait_ms_max``, not ``max_wait``: the end of the name shows the reader what is compared."""
     wrong = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in _files(folder)
@@ -118,7 +120,7 @@ def test_the_rule_of_units_knows_good_names(name: str, is_good: bool) -> None:
 
 
 def test_nothing_is_left_to_do() -> None:
-    """What is to be done is an issue: in the code nobody finds it."""
+    """Work to do belongs in an issue: nobody finds it in the code."""
     marks = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
     found = [
         f"{path.relative_to(ROOT)}:{number}"
@@ -140,13 +142,13 @@ def _only_passes_on(tree: ast.Module) -> bool:
 
 
 def test_no_module_only_passes_on_what_others_have() -> None:
-    """One way to everything: a name is imported from where it is defined."""
+    """There is one way to import a name: from where it is defined."""
     found = [str(path.relative_to(ROOT)) for path in _files(*PRODUCT) if _only_passes_on(_tree(path))]
     assert not found
 
 
 def _code_lines(node: ast.AST, lines: list[str]) -> int:
-    """Return the lines of code: neither docstring, nor comment, nor blank."""
+    """Return the number of lines of code: not docstring, comment or blank."""
     first, last = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
     skipped: set[int] = set()
     for inner in ast.walk(node):
@@ -175,7 +177,7 @@ def _long_ones() -> dict[str, int]:
 
 
 def test_functions_and_files_stay_short() -> None:
-    """At most 40 lines of code a function and 400 lines a file, or the length that ``sizes.toml`` still allows."""
+    """At most 40 lines of code per function and 400 lines per file, or the length that ``sizes.toml`` still allows."""
     allowed = tomllib.loads((ROOT / "tests" / "house" / "sizes.toml").read_text(encoding="utf-8"))["sizes"]
     found = _long_ones()
     longer = {name: count for name, count in found.items() if count > allowed.get(name, 0)}
@@ -196,7 +198,7 @@ def _log_events(tree: ast.Module) -> Iterator[ast.expr]:
 
 
 def test_log_events_have_names_not_sentences() -> None:
-    """``plan_started`` with values beside it can be searched, counted and alerted on; a sentence cannot."""
+    """``plan_started`` with values next to it can be searched, counted and alerted on; a sentence cannot."""
     found = [
         f"{path.relative_to(ROOT)}: {event.value}"
         for path in _files(*PRODUCT, "experiments")

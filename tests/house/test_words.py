@@ -1,7 +1,7 @@
 """Docstrings, comments and strings of the code use the words of the field, as documents do; ``words.toml`` lists them.
 
-A file is searched as it is first, which takes little; only where that finds something are its docstrings, comments and
-strings taken apart, without what stands between backticks or braces: names keep theirs.
+A quick search of the whole file comes first; only if it finds something are docstrings, comments and strings searched
+one by one. Text between backticks or braces does not count: names keep their words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FOLDERS = ("alerts", "benchmarks", "controller", "dashboard", "experiments", "in
            "schemas", "streaming")  # fmt: skip
 LISTED = tomllib.loads((ROOT / "tests" / "house" / "words.toml").read_text(encoding="utf-8"))
 WORDS = {**LISTED["words"], **LISTED["code"]}
-# Between two words of a sentence a line may end, with it a comment or a string that the next line continues.
+# Between two words the line may end, and with it a comment or a string that continues on the next line.
 GAP = r"[\s\"'#]+(?:f\")?"
 ANY = re.compile("|".join(word.replace(" ", GAP) for word in WORDS), re.IGNORECASE)
 NAMES = re.compile(r"`+[^`]*`+|\{[^{}]*\}")
@@ -53,7 +53,7 @@ def _found(text: str) -> list[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_code_uses_the_words_of_the_field(folder: str) -> None:
-    """Messages, help and docstrings are read by the same people as the documents."""
+    """Messages, help and docstrings have the same readers as the documents."""
     found = {
         str(path.relative_to(ROOT)): faults
         for path in sorted((ROOT / folder).rglob("*.py"))

@@ -1,7 +1,7 @@
 """Write docs/reference.md and docs/settings.md from the code: ``python -m tests.house.write_reference``.
 
 In: the command line, tables of topics and rights, schemas, metrics, kinds of events, verdicts, settings. Out: Markdown.
-A test holds the pages to what this would write.
+A test compares the pages with it.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def commands() -> list[str]:
 
 
 def topics() -> list[str]:
-    """Return the table of topics, with who writes and who reads."""
+    """Return the table of topics, with their writers and readers."""
     rows = (
         (
             f"`{each.suffix}`",
@@ -132,7 +132,7 @@ def topics() -> list[str]:
 
 
 def records() -> list[str]:
-    """Return the newest version of each record, with its id, what it is, and its fields."""
+    """Return the newest version of each record, with its id, its purpose and its fields."""
     newest: dict[str, tuple[int, str]] = {}
     for number, stem in SCHEMAS.items():
         newest[stem.rsplit(".", 1)[0]] = (number, stem)
@@ -145,7 +145,7 @@ def records() -> list[str]:
 
 
 def layout(module: ModuleType) -> list[str]:
-    """Return what a module's description says of the bytes that it packs: its first lines, its table, what follows."""
+    """Return a module's description of a packed format: its first paragraphs, its table, and what follows."""
     text = re.sub(r":class:`[\w.]*?(\w+)`", r"`\1`", module.__doc__ or "").replace("``", "`")
     before, *lines, after = re.split(r"^=+[= ]*$", text, flags=re.MULTILINE)
     rows = re.findall(r"^(`\w+`) +([CR] \w+|\w+) +(.+)$", "".join(lines), re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Take each safeguard out of the protocol and see that a test notices: `python -m tests.mutations [--only NAME ...]`.
+"""Remove each safeguard of the protocol and check that a test notices: `python -m tests.mutations [--only NAME ...]`.
 
-Out: a table of mutations with the test, scenario or seed that failed first and after how long; progress goes to
-standard error. Exit code 1 when one survives that is not known to be equivalent, or is not valid.
+Out: a table of mutations, each with the test, scenario or seed that failed first and after how long; progress goes to
+standard error. The exit code is 1 if a mutation is invalid, or survives and is not known to be equivalent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EQUIVALENT = "equivalent"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Judge the mutations that the command line asks for; return the exit code."""
+    """Judge the mutations that the command line selects; return the exit code."""
     asked = _parser().parse_args(arguments)
     known = known_mutations()
     chosen = [one for one in known if not asked.only or one.name in asked.only]

@@ -1,7 +1,7 @@
-"""Apply one mutation to a private copy of the code and see what notices.
+"""Apply one mutation to a private copy of the code and find out which check notices it.
 
-In: the tree, a mutation. Out: a Verdict: which test, scenario or seed failed and after how long, that nothing did, or
-that the mutation is not valid (it cannot be imported, or fails by a name that does not exist).
+In: the tree, a mutation. Out: a Verdict: the test, scenario or seed that failed and after how long, that none did, or
+that the mutation is invalid (it cannot be imported, or fails because a name does not exist).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.mutations.known_mutations import Mutation
 
 COPIED = ("regraft", "producers", "controller", "overlay", "schemas", "streaming", "infra", "tests")
 STAGE_SECONDS_MAX = {"start": 60.0, "tests": 120.0, "model": 180.0, "deaths": 120.0, "slow model": 600.0}
-SEARCH_SLACK_S = 60.0  # One run takes a fraction of a second; one that takes so long does not end.
+SEARCH_SLACK_S = 60.0  # A run takes a fraction of a second; one that takes this long hangs.
 KILLED, SURVIVED, INVALID = "killed", "survived", "invalid"
 _NAME_FAULTS = re.compile(r"\b(NameError|UnboundLocalError)\b")
 
 
 @dataclass(frozen=True)
 class Options:
-    """How long the random search may take, and whether slow scenarios of the model are checked behind it."""
+    """How long the random search may take, and whether the model's slow scenarios follow it."""
 
     search_seconds: float = 20.0
     is_thorough: bool = True
@@ -37,7 +37,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one mutation: ``killer`` is the test, scenario or seed, ``text`` the end of what it said."""
+    """The outcome of one mutation: ``killer`` is the test, scenario or seed, ``text`` the end of its output."""
 
     name: str
     outcome: str
@@ -47,7 +47,7 @@ class Verdict:
 
 
 class MutatedCopy:
-    """A copy of the code in its own folder, into which one mutation after the other is put."""
+    """A copy of the code in its own folder, which gets one mutation at a time."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         self.root = root
@@ -57,7 +57,7 @@ class MutatedCopy:
         shutil.copy(root / "pyproject.toml", folder)
 
     def judge(self, mutation: Mutation, options: Options) -> Verdict:
-        """Apply a mutation, run what should notice, and take the mutation back."""
+        """Apply a mutation, run the checks that should notice it, and revert it."""
         began_s = time.monotonic()
         if fault := mutation.fault(self.root):
             return Verdict(mutation.name, INVALID, "", 0.0, fault)
@@ -70,7 +70,7 @@ class MutatedCopy:
         return Verdict(mutation.name, outcome, killer, time.monotonic() - began_s, text[-2000:])
 
     def _put(self, file: str, text: str) -> None:
-        """Write a file and remove what was compiled from it: equal size and second would pass for unchanged."""
+        """Write a file and remove its compiled code: with equal size and second it would pass for unchanged."""
         path = self.folder / file
         path.write_text(text)
         for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
@@ -95,7 +95,7 @@ class MutatedCopy:
             process.wait()
 
     def _heard(self, process: subprocess.Popen[str], options: Options) -> tuple[str, str, str]:
-        """Read what the killers say, each stage within its time."""
+        """Read the output of the killers, limiting the time of each stage."""
         assert process.stdout is not None
         lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         threading.Thread(target=_read_into, args=(process.stdout, lines), daemon=True).start()

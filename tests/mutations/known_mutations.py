@@ -1,7 +1,8 @@
-"""The list of mutations: each takes one safeguard out of the protocol by replacing one text in one file.
+"""The list of mutations: each removes one safeguard of the protocol by replacing one text in one file.
 
-In: the TOML files of this folder. Out: mutations, and what is wrong with one. A list rots when the code moves on: so
-the old text must occur exactly once in its file. ``equivalent`` says why no run can tell the mutation from the code.
+In: the TOML files of this folder. Out: mutations, and the fault of one. The old text must occur exactly once in its
+file, or the list would silently go stale as the code changes. ``equivalent`` says why no run can distinguish the
+mutation from the code.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ TREE, RING, BOTH = "tree", "ring", "both"
 
 @dataclass(frozen=True)
 class Mutation:
-    """One replacement: ``removes`` is the safeguard that is missing with it, ``overlay`` where it counts."""
+    """One replacement: ``removes`` is the safeguard that it removes, ``overlay`` the kind of overlay that needs it."""
 
     name: str
     file: str
@@ -27,7 +28,7 @@ class Mutation:
     equivalent: str = ""
 
     def fault(self, root: Path) -> str:
-        """Say why it cannot be applied to a copy of the code, empty when it can."""
+        """Return why it cannot be applied to a copy of the code, or an empty string if it can."""
         path = root / self.file
         text = path.read_text() if path.exists() else ""
         if (count := text.count(self.old)) != 1:
@@ -41,12 +42,12 @@ class Mutation:
         return ""
 
     def applied(self, text: str) -> str:
-        """Return the text of its file with the mutation."""
+        """Return the file's text with the mutation applied."""
         return text.replace(self.old, self.new)
 
 
 def known_mutations() -> tuple[Mutation, ...]:
-    """Return all mutations, file by file; ``overlay`` and ``file`` of a list are those of its entries without them."""
+    """Return all mutations, file by file; an entry without ``overlay`` or ``file`` has the value of its list."""
     found: list[Mutation] = []
     for path in sorted(FOLDER.glob("*.toml")):
         document = tomllib.loads(path.read_text())

@@ -1,8 +1,8 @@
-"""Run what should fail on a mutated copy, from quick to slow, until something does: `python -m ...run_killers tree`.
+"""Run checks on a mutated copy, from quick to slow, until one fails: `python -m ...run_killers tree`.
 
-In: which overlay and part, how long the random search may take. Out: one JSON line on standard output for each stage as
-it begins, and one at the end, which says what has failed. It runs inside the copy, in one process, because starting a
-process takes longer than most tests. Copying and judging belong to :mod:`tests.mutations.kill_mutation`.
+In: the part and the kind of overlay, how long the random search may take. Out: one JSON line on standard output when a
+stage begins, and one at the end, with what failed. It runs inside the copy, in one process, because starting a process
+takes longer than most tests. Copying and judging belong to :mod:`tests.mutations.kill_mutation`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-TEST_SECONDS_MAX = 20  # For one test: each takes less than one second on correct code.
+TEST_SECONDS_MAX = 20  # for one test; each takes less than a second on correct code
 SCENARIO_SECONDS_MAX = 60.0
 TESTS = {
     "tree": (
@@ -58,7 +58,7 @@ TESTS = {
     "controller": ("tests/controller/execute/test_transition.py", "tests/controller/execute/test_carry_out_plan.py"),
 }
 DEATHS = "tests/scenarios/test_deaths_during_plans.py"
-# Scenarios that take more than one second on correct code come behind the random search.
+# Scenarios that take more than a second on correct code run after the random search.
 SLOW = frozenset(
     (
         "ring_bypass_again",
@@ -96,7 +96,7 @@ SLOW = frozenset(
 
 
 class FirstFailure:
-    """A pytest plugin that keeps what failed first, and whether that was at import."""
+    """A pytest plugin that keeps the first failure, and whether it occurred at import."""
 
     def __init__(self) -> None:
         self.test = ""
@@ -104,18 +104,18 @@ class FirstFailure:
         self.is_import = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that failed."""
+        """Record the first test that failed."""
         if report.failed and not self.test:
             self.test, self.text = report.nodeid, report.longreprtext
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Note a file that cannot be imported."""
+        """Record the first file that cannot be imported."""
         if report.failed and not self.test:
             self.test, self.text, self.is_import = report.nodeid, report.longreprtext, True
 
 
 def killers(part: str, overlay: str, search_seconds: float, *, is_thorough: bool) -> Iterator[tuple[str, Any]]:
-    """Return the stages for a part of the protocol: a name, and a function that says what failed."""
+    """Yield the stages for a part of the protocol: a name, and a function that returns what failed."""
     overlays = ("tree", "ring") if overlay == "both" else (overlay,)
     files = TESTS["controller"] if part == "controller" else ()
     files += tuple(dict.fromkeys(file for one in overlays for file in TESTS[one]))
@@ -171,7 +171,7 @@ def _failed_seed(overlays: tuple[str, ...], seconds: float) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the stages that the command line asks for; stop behind the first in which something fails."""
+    """Run the stages that the command line selects; stop after the first failure."""
     part, overlay, seconds, thoroughness = arguments
     for stage, failed in killers(part, overlay, float(seconds), is_thorough=thoroughness == "thorough"):
         _say({"stage": stage})

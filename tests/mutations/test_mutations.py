@@ -1,4 +1,4 @@
-"""The list of mutations fits the code, and the tests notice samples of it; `make mutate` tries them all."""
+"""The list of mutations fits the code, and the tests kill a sample of it; `make mutate` tries them all."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ QUICK = Options(search_seconds=0.0, is_thorough=False)
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> MutatedCopy:
-    """A copy of the code that may be mutated."""
+    """Return a copy of the code to mutate."""
     return MutatedCopy(ROOT, tmp_path_factory.mktemp("mutated") / "copy")
 
 
 def test_every_mutation_fits_the_code_as_it_is() -> None:
-    """Its old text occurs exactly once and the new one compiles."""
+    """Its old text occurs exactly once, and the new one compiles."""
     faults = [fault for mutation in KNOWN.values() if (fault := mutation.fault(ROOT))]
     assert not faults, "\n".join(faults)
 
 
 def test_mutations_have_names_of_their_own_and_say_what_they_remove() -> None:
-    """There are at least 80, on both overlays, and no two are the same change."""
+    """There are at least 80, for both kinds of overlay, and no two make the same change."""
     mutations = known_mutations()
     assert len(mutations) >= 80
     assert not [name for name, count in Counter(one.name for one in mutations).items() if count > 1]
@@ -41,7 +41,7 @@ def test_mutations_have_names_of_their_own_and_say_what_they_remove() -> None:
 
 
 def test_killers_name_tests_and_scenarios_that_exist() -> None:
-    """What has been renamed would kill nothing any more."""
+    """A killer that was renamed would kill nothing."""
     assert all((ROOT / file).exists() for files in (*TESTS.values(), (DEATHS,)) for file in files)
     assert {scenario.name for scenario in TREES + RINGS} >= SLOW
 
@@ -55,7 +55,7 @@ def test_killers_name_tests_and_scenarios_that_exist() -> None:
     ],
 )
 def test_a_missing_safeguard_is_noticed(copy: MutatedCopy, name: str, killer: str) -> None:
-    """And the copy is as it was before."""
+    """Afterwards the copy is as it was before."""
     verdict = copy.judge(KNOWN[name], QUICK)
     assert verdict.outcome == KILLED
     assert verdict.killer.startswith(killer)
@@ -72,7 +72,7 @@ def test_a_missing_safeguard_is_noticed(copy: MutatedCopy, name: str, killer: st
     ],
 )
 def test_a_mutation_that_cannot_run_is_not_taken_as_noticed(copy: MutatedCopy, old: str, new: str, text: str) -> None:
-    """Whoever reads the table would believe that a test had found it."""
+    """The table would suggest that a test had noticed it."""
     mutation = Mutation("broken", "controller/execute/transition.py", "both", "nothing", old, new)
     verdict = copy.judge(mutation, QUICK)
     assert verdict.outcome == INVALID
