@@ -1,1 +1,1 @@
-"""The protocol core of a broker, pure: messages in, effects out. Every real node embeds it, too."""
+"""A broker's protocol core, pure: messages in, effects out. Nodes next to real brokers embed it too."""

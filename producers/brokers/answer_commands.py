@@ -1,4 +1,4 @@
-"""What a broker answers the controller, and its count of its own messages to neighbours for that.
+"""How a broker answers the controller, with its count of the control messages that it sent to neighbours.
 
 In: commands, and the state of the broker (:mod:`producers.brokers.two_epochs`). Out: answers.
 """
@@ -33,7 +33,7 @@ class AnsweringBroker:
         return Answer(msgspec.structs.replace(answer, refusal=refusal, reason=reason))
 
     def _result(self, under_way: PlanUnderWay, phase: CommandPhase, outcome: Outcome, now_ms: float) -> Answer:
-        """Answer a command that has been obeyed since."""
+        """Answer a command whose phase is complete, possibly long after it came."""
         digest = self.fence.digest_of(under_way.epoch_to)
         return Answer(self._result_to(under_way.plan, digest, phase, under_way.epoch_to, outcome, now_ms))
 
@@ -48,7 +48,7 @@ class AnsweringBroker:
         )  # fmt: skip
 
     def count_control(self, effects: list[Effect]) -> None:
-        """Count what was sent to peers but notifications, and of that what the plan under way caused."""
+        """Count the messages sent to peers, except notifications; also count those that the plan under way caused."""
         sent = [
             effect.message
             for effect in effects

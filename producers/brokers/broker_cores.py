@@ -1,4 +1,4 @@
-"""Which protocol core a broker has, by the kind of its overlay."""
+"""The protocol core for each kind of overlay."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def core_of(
 ) -> BrokerProtocol:
     """Return the protocol core of a broker that begins with a configuration of any kind.
 
-    It begins outside the overlay when that does not have it, or with ``is_outside`` (it was in it in an earlier life).
+    The broker begins outside the overlay if the configuration does not contain it, or with ``is_outside`` (an earlier
+    life of it is still in the configuration).
     """
     return CORES[configuration.KIND](broker, configuration, boot_ms, is_outside=is_outside)

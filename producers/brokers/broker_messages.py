@@ -1,10 +1,10 @@
-"""What brokers send each other, what clients ask of their home, and what a broker's core wants done.
+"""Messages between brokers, requests of clients to their home, and effects that a broker's core asks for.
 
-Plain frozen values; nothing here travels over Kafka. Control messages carry the epoch whose tables they build.
-Advertisements are known in all epochs; theirs says over which tree they are flooded.
+Plain frozen values; nothing here travels over Kafka. A control message carries the epoch whose tables it builds.
+Advertisements are known in all epochs; the epoch in theirs names the tree over which they are flooded.
 
-``connection`` numbers the stays of a client: it may leave and come again under its name, at any broker, and each stay
-has a higher number than those before.
+``connection`` numbers the stays of a client: it may leave and return under its name, at any broker, and each stay has a
+higher number than the previous ones.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ UNSTAMPED_EPOCH = -1
 class Notification:
     """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
 
-    On a ring ``from_rendezvous`` marks a copy on its way down the topic's tree, not up to the root. On a structured
-    cyclic one ``vector`` has the clusters that the receiver must serve, ``is_detour`` a way other than the static.
+    On a ring, ``from_rendezvous`` marks a copy that goes down the topic's tree, not up to the root. On a structured
+    cyclic overlay, ``vector`` holds the clusters that the receiver must serve, ``is_detour`` marks a path that is not
+    static.
     """
 
     publisher: str
@@ -48,10 +49,10 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Install a subscription in the tables of ``epoch``, with the sender as the way to its home.
+    """Install a subscription in the tables of ``epoch``; the path to its home leads over the sender.
 
-    ``epoch_issued_max`` is the newest epoch in which its home issued it; tables of later epochs are derived from this
-    one, those up to it are built by their own messages.
+    ``epoch_issued_max`` is the newest epoch in which its home issued it. Tables of later epochs are derived from this
+    one; up to that epoch, each has its own messages.
     """
 
     epoch: int
@@ -63,7 +64,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeAck:
-    """The subscription has reached every advertisement it meets beyond the sender."""
+    """The subscription has reached every matching advertisement beyond the sender."""
 
     epoch: int
     subscription: str
@@ -107,7 +108,7 @@ class AdvertiseAck:
 
 @dataclass(frozen=True, slots=True)
 class Unadvertise:
-    """The publisher is gone; flooded over the tree of ``epoch``, behind its notifications."""
+    """The publisher's stay has ended; flooded over the tree of ``epoch``, behind its notifications."""
 
     epoch: int
     publisher: str
@@ -127,7 +128,7 @@ ControlMessage = TreeMessage | RingMessage | ScotMessage
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Control messages that one step of a broker sends over one link, in their order, as one message."""
+    """Control messages that one step of a broker sends over one link, in order, as one message."""
 
     messages: tuple[ControlMessage, ...]
 
@@ -137,7 +138,7 @@ Message = Notification | ControlMessage | Bundle
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:
-    """A local client wants what the filter describes; ``subscription`` is never used again."""
+    """A local client subscribes to what the filter describes; the name ``subscription`` is never reused."""
 
     subscription: str
     client: str
@@ -147,10 +148,10 @@ class SubscribeRequest:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequest:
-    """A local client has ended a subscription: what was published before is still owed.
+    """A local client has ended a subscription; it is still owed what was published before.
 
-    Only a comparison of two machines' clocks could separate that from what is published while the end is on its way to
-    the publishers; so that may be handed over, too.
+    Notifications published while the cancellation is on its way to the publishers may be handed over too: only
+    comparing the clocks of two machines could distinguish them.
     """
 
     subscription: str
@@ -175,7 +176,7 @@ class UnadvertiseRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeaveRequest:
-    """A local publisher has handed this home all that it will: what follows goes to its next home."""
+    """A local publisher has handed this home its last notification: later ones go to its next home."""
 
     publisher: str
     connection: int = 0
@@ -183,7 +184,7 @@ class LeaveRequest:
 
 @dataclass(frozen=True, slots=True)
 class ArriveRequest:
-    """A subscription that a plan moves comes to its next home, which issues it in the tables of ``epoch`` alone."""
+    """A subscription that a plan moves arrives at its next home, which issues it in the tables of ``epoch`` alone."""
 
     epoch: int
     subscription: str
@@ -194,14 +195,14 @@ class ArriveRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadyRequest:
-    """The next home of a subscription has it in the tables of ``epoch``, on all brokers."""
+    """The next home has issued the subscription in the tables of ``epoch``, on all brokers."""
 
     epoch: int
     subscription: str
 
 
 def stay_of(request: AdvertiseRequest | UnadvertiseRequest) -> tuple[str, int]:
-    """Return the stay and the publisher that a request is about."""
+    """Return the stay that a request is about: the publisher and the number of its connection."""
     return request.publisher, request.connection
 
 
@@ -226,14 +227,14 @@ class Send:
 
 
 def control_messages_in(message: object) -> int:
-    """Return how many control messages there are in one message; what is not a bundle counts as one."""
+    """Return how many control messages one message contains; anything but a bundle counts as one."""
     return len(message.messages) if isinstance(message, Bundle) else 1
 
 
 def bundled(effects: list[Effect]) -> list[Effect]:
-    """Return the effects with the control messages for each neighbour put together, as far as their order allows.
+    """Return the effects with the control messages to each neighbour bundled, as far as their order allows.
 
-    Notifications stay as they are, and nothing overtakes another message of its link.
+    Notifications stay as they are, and nothing overtakes another message on its link.
     """
     sends = [effect for effect in effects if isinstance(effect, Send)]
     if len(sends) == len({effect.peer for effect in sends}):
@@ -282,7 +283,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The subscription has reached every publisher it meets: notifications published from now on are owed to it."""
+    """The subscription has reached every matching publisher: notifications published from now on are owed to it."""
 
     subscription: str
 
@@ -304,7 +305,7 @@ class AdvertiseConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class PublisherLeaves:
-    """The publisher must hand over nothing more here, confirm by a LeaveRequest, and continue at ``home_to``."""
+    """The publisher must hand over nothing more here, confirm with a LeaveRequest, and continue at ``home_to``."""
 
     publisher: str
     home_to: str
@@ -321,7 +322,7 @@ class PublisherTaken:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberMoves:
-    """The subscription is to come to ``home_to``, too, for ``epoch``, and to end at both until it is taken there."""
+    """The client must bring the subscription to ``home_to`` too, for ``epoch``; until taken, it cancels at both."""
 
     subscription: str
     home_to: str
@@ -330,7 +331,7 @@ class SubscriberMoves:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberAwaited:
-    """This broker, the next home of the subscription, has it in the tables of ``epoch``: the old home is to know."""
+    """This broker, the next home, has the subscription in ``epoch``'s tables; the client informs the old home."""
 
     subscription: str
     epoch: int
@@ -338,7 +339,7 @@ class SubscriberAwaited:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberTaken:
-    """This broker is the home of the subscription for all that is stamped ``epoch`` or later."""
+    """This broker is the home of the subscription for everything stamped ``epoch`` or later."""
 
     subscription: str
     epoch: int
@@ -346,7 +347,7 @@ class SubscriberTaken:
 
 @dataclass(frozen=True, slots=True)
 class UserMoves:
-    """The user is to attach to ``home_to``, too, for ``epoch``, and to ask and end at both until it is taken there."""
+    """The user must attach to ``home_to`` as well, for ``epoch``, and send requests to both until it is taken there."""
 
     user: str
     connection: int
@@ -356,7 +357,7 @@ class UserMoves:
 
 @dataclass(frozen=True, slots=True)
 class UserStays:
-    """The move was called off: the user's home is this broker as before."""
+    """The move was aborted: this broker remains the user's home."""
 
     user: str
     connection: int
@@ -364,14 +365,14 @@ class UserStays:
 
 @dataclass(frozen=True, slots=True)
 class UserTaken:
-    """This broker is the user's home from now on; it waits until the user says that it has heard so."""
+    """This broker is the user's home from now on; it waits for the user to acknowledge that."""
 
     user: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserDrained:
-    """Nothing more will come here for a subscription that moved: the user may say so at its new home."""
+    """Nothing more will come here for a subscription that moved: the user may report that to its new home."""
 
     user: str
     subscription: str
@@ -380,7 +381,7 @@ class UserDrained:
 
 @dataclass(frozen=True, slots=True)
 class ClientDropped:
-    """A client's home has ended its stay: it was silent while others waited for it, or the broker is not a home now."""
+    """A client's home has ended its stay: others waited for a client that was silent, or this is not its home now."""
 
     client: str
     connection: int
@@ -388,7 +389,7 @@ class ClientDropped:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The notification goes no further here, and why."""
+    """The notification goes no further, for this reason."""
 
     notification: Notification
     reason: str

@@ -1,8 +1,8 @@
-"""What a broker's protocol core is to its driver: the emulator, tests that try every order, a node on a network.
+"""The interface of a broker's protocol core to its driver: the emulator, exhaustive tests or a node on a network.
 
 In: one message at a time (from a neighbour, a local client or the controller) and the time. Out: effects. A core owns
-no queue, no link and no clock. What it asks of its surroundings: messages of one link arrive in the order they were
-sent, and nothing is lost. Which core a kind of overlay needs is in :mod:`producers.brokers.broker_cores`.
+no queue, no link and no clock. It requires that messages of one link arrive in the order they were sent, and that none
+is lost. :mod:`producers.brokers.broker_cores` chooses the core for a kind of overlay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.schemas.command import Command
 
 
 class BrokerPhase(StrEnum):
-    """Where a broker is in a transition."""
+    """A broker's phase in a transition."""
 
     STEADY = "steady"
     PREPARING = "preparing"
@@ -27,8 +27,8 @@ class BrokerPhase(StrEnum):
 class BrokerProtocol(Protocol):
     """The protocol state of one broker. Deterministic: equal inputs give equal effects in equal order.
 
-    ``boot_ms`` is when it began. ``epoch`` is what it stamps. Since boot are counted ``control_messages_sent`` to
-    neighbours and ``held_count_max``, how many deliveries were held back at a time.
+    ``boot_ms`` is when it began, ``epoch`` the one it stamps. Counted since boot: ``control_messages_sent`` to
+    neighbours, and ``held_count_max``, the most deliveries held back at one time.
     """
 
     broker: str
@@ -38,26 +38,26 @@ class BrokerProtocol(Protocol):
     held_count_max: int
 
     def begin_at(self, plan: str, digest: str, term: int) -> None:
-        """Accept the configuration that it begins with as the one that a plan led to, in this or an earlier term.
+        """Accept the initial configuration as the one that a plan led to, in this or an earlier term.
 
-        It then answers for that plan as if it had carried it out, and obeys no leader of a lower term.
+        From then on the core answers for that plan as if it had executed it, and obeys no leader of a lower term.
         """
         ...
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Process one message and return what to do, in order. ``source`` is a neighbour or None for our own.
+        """Process one message and return the effects, in order. ``source`` is a neighbour, or None for a local sender.
 
-        Raises ProtocolError for a message that cannot be.
+        Raises ProtocolError if the message is impossible.
         """
         ...
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Note that a neighbour is gone for good, after all that it had sent; return what to do."""
+        """Note that a neighbour is gone for good, after everything it had sent; return the effects."""
         ...
 
     @property
     def phase(self) -> BrokerPhase:
-        """Where this broker is in a transition."""
+        """The phase of this broker in a transition."""
         ...
 
     @property
@@ -67,20 +67,20 @@ class BrokerProtocol(Protocol):
 
     @property
     def takes_clients(self) -> bool:
-        """May clients come: is this broker in the overlay of every live epoch?"""
+        """Whether clients may connect: the broker is in the overlay of every live epoch."""
         ...
 
     @property
     def held_notifications(self) -> list[Notification]:
-        """What this broker holds back for the plan under way."""
+        """Return the notifications that this broker holds back for the plan under way."""
         ...
 
     @property
     def covered_forwards(self) -> int:
-        """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        """Number of subscriptions sent to a neighbour that already had a wider one from here."""
         ...
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions have ended and may still be owed something."""
+        """Number of subscriptions that have ended but may still be owed something."""
         ...

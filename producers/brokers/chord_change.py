@@ -1,19 +1,19 @@
 """The two-epoch transition of one broker of a Chord ring: IDs are reassigned, users move, nothing is lost or repeated.
 
-In: commands of the controller, users that come and go, markers of draining. Out: effects. What is the same on any
-overlay stands in :mod:`producers.brokers.two_epochs`, the trees in :mod:`producers.brokers.chord_trees`.
+In: commands of the controller, users that come and go, markers of draining. Out: effects. What all overlays have in
+common is in :mod:`producers.brokers.two_epochs`, the trees are in :mod:`producers.brokers.chord_trees`.
 
-Zhao13, section 5.1.2, has four steps; here they are:
+The four steps of Zhao13, section 5.1.2, correspond to:
 
 - RCFG_INIT and RCFG_OVERLAY: *prepare* carries the whole new ring, so each broker has both control planes at once and
-  nobody leaves and joins the ring by lookups.
-- RCFG_PUBSUB: where the way from a topic's rendezvous to a broker is the same in both epochs, its place in the tree is
-  taken over on both ends; elsewhere it joins, and publishers register at a rendezvous that is another one. The paper
-  hands tables over and then repairs them.
+  none leaves and joins the ring by lookups.
+- RCFG_PUBSUB: if the path from a topic's rendezvous to a broker is the same in both epochs, both ends derive its place
+  in the tree; otherwise the broker joins. Publishers register if their rendezvous has changed. The paper instead hands
+  tables over and then repairs them.
 - RCFG_FINISH: *activate*, then *drain* and *retire*, which the paper leaves open.
 
-A user that moves has two homes for a while (:mod:`producers.brokers.chord_moves`). END per link would wait forever on a
-ring, so it goes by topic (:mod:`producers.brokers.chord_endings`).
+A user that moves has two homes for a while (:mod:`producers.brokers.chord_moves`). Waiting for END on each link would
+deadlock on a ring, so END goes by topic (:mod:`producers.brokers.chord_endings`).
 """
 
 from __future__ import annotations
@@ -62,31 +62,31 @@ class RingChange:
         self.broker = core.broker
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Continue without a dead neighbour, after all that it had sent."""
+        """Continue without a dead neighbour, after everything it had sent."""
         effects: list[Effect] = []
         for tables in self._core.epochs():
             effects += self._deaths.lose_in(tables, peer, now_ms)
         return effects + self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
 
     def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
-        """Take the controller's word for who is dead, before its command is obeyed."""
+        """Accept which brokers the controller reports dead, before its command is obeyed."""
         return self._deaths.heed(command, now_ms)
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
     def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the ring with the IDs reassigned, and the brokers that join and go."""
+        """Return the ring with the IDs reassigned and with the brokers that join or leave."""
         present = self._core.tables[self._core.epoch].configuration
         return present.replaced(command.epoch_to, command.id_moves, change=change_asked(command, present))
 
     def tables_outside(self, command: Command) -> ChordTables:
-        """Return tables of the ring that an install names, from outside; it has as many bits as ever."""
+        """Return an outsider's tables of the ring that an install names; the number of ID bits does not change."""
         bits = self._core.tables[self._core.epoch].configuration.bits
         ids = {move.broker: move.id_to for move in command.id_moves}
         return ChordTables(self.broker, ChordConfiguration.of(command.epoch_to, bits, ids), is_outside=True)
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move of a user cannot be, or who is still here when this broker is to leave, else empty."""
+        """Return which move of a user is impossible, or which clients a leaving broker still has; empty if none."""
         present = self._core.tables[self._core.epoch].configuration
         for move in command.moves:
             if move.home_from not in present.brokers:
@@ -107,7 +107,7 @@ class RingChange:
         self._core.begin_plan(under_way, tables)
         self._core.lost_peers.difference_update(command.brokers_joined)
         self._derive(old, tables)
-        effects = self._moves.send_away(tables, sorted(going), now_ms)  # Before what says that they have all of old.
+        effects = self._moves.send_away(tables, sorted(going), now_ms)  # Before messages that report the old epoch over
         for local in self._trees.locals.values():
             if local.subscription in getattr(old.topics.get(local.topic), "subscriptions", ()):
                 effects += self._moves.issued(old, local)
@@ -118,15 +118,16 @@ class RingChange:
         for entry in list(tables.topics.values()):
             effects += self._trees.consider_leaving(tables, entry)
         for publisher, at_home in sorted(self._publishers.here.items()):
-            is_unsure = bool(tables.lost) and bool(at_home.unconfirmed_epochs)  # It may wait for what is lost.
+            is_unsure = bool(tables.lost) and bool(at_home.unconfirmed_epochs)  # Its confirmation may be lost.
             if is_unsure or not tables.takes_over(old, at_home.topic, self.broker):
                 effects += self._publishers.register(tables, publisher)
         return effects
 
     def _derive(self, old: ChordTables, tables: ChordTables) -> None:
-        """Take over our places in trees, and children, where the way from the rendezvous is the same in both epochs.
+        """Derive our places in trees, and children, if the path from the rendezvous is the same in both epochs.
 
-        Neighbours do likewise, so no message is needed. A broker without use for its place in the new epoch leaves it.
+        Neighbours do the same, so no message is needed. A broker that has no use for its place in the new epoch leaves
+        it.
         """
         for topic, entry in old.topics.items():
             if tables.same_way(old, topic, self.broker):
@@ -138,7 +139,7 @@ class RingChange:
                 derived = tables.topics[topic] = TopicEntry(
                     topic, entry.parent, entry.is_joined, tuple(sorted(kept)), kept, is_derived=True
                 )
-                # What has ended may still be owed something of the old epoch when that is retired.
+                # Ended subscriptions may still be owed something of the old epoch when that is retired.
                 derived.subscriptions = {name: None for name in entry.subscriptions if name in entry.ended_here}
                 derived.ended_here = set(entry.ended_here)
         for topic, publishers in old.registered.items():
@@ -147,18 +148,18 @@ class RingChange:
                 tables.registered[topic] = known
 
     def is_ready_to_switch(self, under_way: RingPlanUnderWay) -> bool:
-        """Return True if users have come, publishers are registered and all trees are joined."""
+        """Return True if users have arrived or acknowledged, publishers are registered and all trees are joined."""
         if under_way.awaited_users or under_way.unacknowledged:
             return False
         tables = self._core.tables[under_way.epoch_to]
-        # What the older epoch was to confirm may be lost with a broker: then the newer one confirms it by itself.
+        # A confirmation of the older epoch may be lost with a broker: then that of the newer one is enough.
         needed = {under_way.epoch_to} if tables.lost else {under_way.epoch_from, under_way.epoch_to}
         if any(needed & one.unconfirmed_epochs for one in self._publishers.here.values()):
             return False
         return all(entry.is_joined for entry in tables.topics.values())
 
     def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
-        """End the stay of users that have not said in time that they heard of their move, or that they have all."""
+        """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
         return self._moves.drop_silent(under_way, now_ms)
 
     # --- switching ---------------------------------------------------------------------------------------------------
@@ -168,11 +169,11 @@ class RingChange:
         return self._core.switch(under_way, now_ms)
 
     def taken_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Notify the users that have come that this is their home."""
+        """Notify the users that have arrived that this is their home."""
         return self._moves.take_over(under_way)
 
     def must_hold(self, delivery: Deliver) -> bool:
-        """Return True if one of its subscriptions may still get something of an older epoch."""
+        """Return True if one of the delivery's subscriptions may still get something of an older epoch."""
         return any(self.may_come_older(delivery.notification, name) for name in delivery.subscriptions)
 
     def may_come_older(self, notification: Notification, subscription: str) -> bool:
@@ -189,7 +190,7 @@ class RingChange:
         return self._endings.is_rerouted(under_way, entry.topic)
 
     def kept_notifications(self) -> list[Notification]:
-        """Return what waits at this broker as a rendezvous."""
+        """Return the notifications that wait at this broker as a rendezvous."""
         return self._endings.kept_notifications()
 
     def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
@@ -199,7 +200,7 @@ class RingChange:
     # --- draining ----------------------------------------------------------------------------------------------------
 
     def drain_on(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Send END of our publishers and of our topics where it is due."""
+        """Send END of our publishers and of our topics if it is due."""
         return [
             *self._endings.end_publishers(under_way),
             *self._endings.end_topics(under_way),
@@ -207,13 +208,13 @@ class RingChange:
         ]
 
     def is_drained(self, under_way: RingPlanUnderWay) -> bool:
-        """Return True if users that came know it and have all of the old epoch, and every END has come."""
+        """Return True if the users that arrived know it and have all of the old epoch, and every END has come."""
         if under_way.unacknowledged or self._core.tables[under_way.epoch_from].awaited:
             return False
         return self._endings.are_ends_in(under_way)
 
     def see_topic_over(self, tables: ChordTables, topic: str) -> list[Effect]:
-        """The parent says that nothing of a topic follows in this epoch."""
+        """Handle the parent's message that nothing of a topic follows in this epoch."""
         entry = tables.topics.get(topic)
         if entry is None:
             return []
@@ -222,7 +223,7 @@ class RingChange:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def finish_moves(self, under_way: RingPlanUnderWay) -> None:
-        """Take the users that came as any others."""
+        """Treat the users that arrived like any others from now on."""
         self._core.tables[under_way.epoch_to].ended.clear()
         for local in self._trees.locals.values():
             local.has_come = False
@@ -236,17 +237,17 @@ class RingChange:
             entry = gone.topics[topic]
             effects += self._trees.confirm(sorted(entry.fresh), gone.epoch, now_ms)
             effects += self._trees.forget_ended(entry.subscriptions)
-            effects += self._trees.settle(topic, now_ms)  # Acknowledgements that waited for the epoch that has gone.
+            effects += self._trees.settle(topic, now_ms)  # Acknowledgements that waited for this epoch to end.
         for name in [name for name, local in self._trees.locals.items() if gone.epoch in local.unconfirmed_epochs]:
             effects += self._trees.confirm((name,), gone.epoch, now_ms)
         for name in [name for name, local in self._trees.locals.items() if not self._is_issued(local)]:
-            # Its user has moved: it was served here in the old epoch, or, aborted, in the new one.
+            # Its user has moved: the old epoch served it here, or, if aborted, the new one did.
             del self._trees.locals[name]
         for publisher, at_home in sorted(self._publishers.here.items()):
             if gone.epoch in at_home.unconfirmed_epochs:
                 effects += self._publishers.confirm_publisher(publisher, at_home.connection, gone.epoch)
         for tables in self._core.epochs():
-            effects += self._publishers.end_lost_stays(tables)  # Those that waited for the epoch that has gone.
+            effects += self._publishers.end_lost_stays(tables)  # Those that waited for this epoch to end.
         if under_way is not None and gone.epoch == under_way.epoch_to:
             for tables in self._core.tables.values():
                 tables.awaited.clear()

@@ -1,14 +1,14 @@
-"""Brokers of a Chord ring that die: nothing is waited for that was to cross them, and all that had crossed them first.
+"""Deaths on a Chord ring: wait for everything that had crossed a dead broker, and for nothing that had yet to.
 
-In: that a broker is dead, from its link or from the controller, and what its neighbours pass on. Out: effects. A link
-reports a death after all that the dead broker had sent, so only its neighbours know where that ends. Each says so with
-EndBehind to those whom the ways over the dead broker led to next, and they to the next: the ways from one broker to all
-others are a tree, so that is one message for each broker. EndBehind follows the same ways as what had crossed the dead
-broker, towards a rendezvous or down from one, and links keep order: a broker that has it has all of that.
+In: the report that a broker is dead, from its link or from the controller, and what neighbours pass on. Out: effects. A
+link reports a death after everything that the dead broker had sent, so only its neighbours know where that ends. Each
+neighbour sends EndBehind to the brokers that come next on paths over the dead one, and they pass it on: the paths from
+one broker to all others form a tree, so that is one message for each broker. EndBehind takes the same paths as what had
+crossed the dead broker, towards a rendezvous or down from one, and links keep order: a broker that has EndBehind has
+all of that.
 
-If two brokers of one way are dead, EndBehind of the earlier one ends at the later one, whose own continues; either will
-do. So nobody needs to know who is dead to know what has ended: it is enough that EndBehind of any broker on the way has
-come.
+If two brokers on one path are dead, EndBehind of the earlier one stops at the later one, whose own continues; either is
+enough. So no broker needs to know who is dead to know what has ended: EndBehind of any broker on the path suffices.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from regraft.schemas.command import Command, CommandPhase
 
 
 class DeadBrokers:
-    """What follows at one broker from others' deaths, in all live epochs."""
+    """The effects of others' deaths on one broker, in all live epochs."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class DeadBrokers:
         self.broker = core.broker
 
     def lose_in(self, tables: ChordTables, dead: str, now_ms: float) -> list[Effect]:
-        """Wait for nothing from a broker any more in one epoch, and take nothing; say what has ended behind it."""
+        """Stop waiting for a dead broker in one epoch, accept nothing more from it, and report what ended behind it."""
         if dead in tables.dead or dead not in tables.configuration.place_of or dead == self.broker:
             return []
         tables.dead.add(dead)
@@ -62,7 +62,7 @@ class DeadBrokers:
         return effects + self._forget(tables)
 
     def see_end_behind(self, tables: ChordTables, message: EndBehind) -> list[Effect]:
-        """Nothing that has crossed a dead broker follows here."""
+        """Note that nothing more that crossed a dead broker comes here, and pass that on."""
         is_known = message.lost in tables.configuration.place_of  # Else it is of another plan for the same epoch.
         if message.lost in tables.ended_behind or tables.is_outside or not is_known:
             return []
@@ -78,10 +78,10 @@ class DeadBrokers:
         return effects + self._moves.await_nothing_from_dead()
 
     def heed(self, command: Command, now_ms: float) -> list[Effect]:
-        """Take the controller's word for who is dead.
+        """Accept which brokers the controller reports dead.
 
-        A prepare says so of the older epoch: a lost broker may come back in the newer one. No command says anything of
-        the epochs behind its own.
+        A prepare reports deaths in the older epoch only: a lost broker may rejoin in the newer one. No command reports
+        deaths in epochs after its own.
         """
         epoch_max = command.epoch_from if command.phase is CommandPhase.PREPARE else command.epoch_to
         effects: list[Effect] = []

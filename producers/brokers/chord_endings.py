@@ -1,21 +1,20 @@
-"""END on a ring: whose paths a plan changes, which brokers must learn that nothing of the old epoch follows, and which
-ask for it.
+"""END on a ring: which paths a plan changes, and which brokers must learn, or ask, when the old epoch is over on them.
 
-In: what brokers of a topic's tree and homes of publishers ask each other while a plan is under way. Out: effects. What
-a transition does otherwise belongs to :mod:`producers.brokers.chord_change`.
+In: requests between brokers of a topic's tree and homes of publishers while a plan is under way. Out: effects. The rest
+of a transition belongs to :mod:`producers.brokers.chord_change`.
 
-Notifications of both epochs keep their order where they take the same way: links do that. So END is sent only where a
-way changes. Each end of a way derives that by itself, from the two rings:
+Notifications of both epochs that take the same path keep their order, because links do. So END is sent only where a
+path changes. Each end of a path derives that by itself, from the two rings:
 
-- *The rendezvous of a topic changes*, or its ways to most brokers do: all homes of its publishers send EndPublisher to
-  the old one, which notifies the whole tree when it has them all.
-- *The way from a publisher to the rendezvous changes*: its home sends EndPublisher; until that has come, what the
+- *The rendezvous of a topic changes*, or its paths to most brokers do: all homes of its publishers send EndPublisher to
+  the old one, which notifies the whole tree once it has them all.
+- *The path from a publisher to the rendezvous changes*: its home sends EndPublisher; until that has come, what the
   publisher has published in the new epoch waits at the rendezvous.
-- *The way from the rendezvous to a subscribing broker changes, or one of its users is to be moved*: the broker asks for
-  END, from child to parent in the old tree; the rendezvous asks the homes of all publishers for it, and answers those
-  who asked.
+- *The path from the rendezvous to a subscribing broker changes, or one of its users is to be moved*: the broker asks
+  for END, from child to parent in the old tree; the rendezvous asks the homes of all publishers for it, and answers the
+  brokers that asked.
 
-What is still under way when an epoch is retired has the same way in the next one, and is routed by that one's tables.
+Messages still in transit when an epoch is retired have the same path in the next one, and are routed by its tables.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from regraft.producers.brokers.two_epochs import HELD_MAX, HOLD_OVERFLOW
 
 
 class TopicEndings:
-    """What one broker knows of END in the plan under way."""
+    """The state of END at one broker for the plan under way."""
 
     def __init__(self, core: RingBroker, ring: RingParts, publishers: TopicPublishers) -> None:
         self._core = core
@@ -63,26 +62,26 @@ class TopicEndings:
         return root != new.rendezvous(topic) or root in new.lost
 
     def _ends_unasked(self, under_way: RingPlanUnderWay, topic: str) -> bool:
-        """Return True if END of a topic goes to all of its tree: most need it, and asking would cost as much again."""
+        """Return True if END of a topic goes to its whole tree: most brokers need it, and asking doubles the cost."""
         if under_way.is_ring_kept:
             return False
         old, new = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to]
         return self._turns(under_way, topic) or new.changes_most(old, old.rendezvous(topic))
 
     def is_rerouted(self, under_way: RingPlanUnderWay, topic: str) -> bool:
-        """Return True if the topic's notifications come to this broker another way in the new epoch."""
+        """Return True if the topic's notifications reach this broker over another path in the new epoch."""
         old, new = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to]
         return not new.same_way(old, topic, self.broker)
 
     def _is_publisher_rerouted(self, under_way: RingPlanUnderWay, topic: str, home: str) -> bool:
-        """Return True if what is published at ``home`` goes to the rendezvous another way in the new epoch."""
+        """Return True if notifications published at ``home`` take another path to the rendezvous in the new epoch."""
         old, new = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to]
         return self._turns(under_way, topic) or not new.same_route(old, home, old.rendezvous(topic))
 
     # --- asking for END ----------------------------------------------------------------------------------------------
 
     def want_end(self, topic: str) -> list[Effect]:
-        """Ask for END of a topic, unless it goes to everybody anyway."""
+        """Ask for END of a topic, unless it goes to the whole tree anyway."""
         under_way = self._core.under_way
         assert under_way is not None
         entry = self._core.tables[under_way.epoch_from].topics.get(topic)
@@ -98,14 +97,14 @@ class TopicEndings:
         return effects
 
     def _ask_end_of(self, under_way: RingPlanUnderWay, topic: str, publisher: str, known: Registration) -> list[Effect]:
-        """Ask a publisher's home for END, unless that sends it unasked."""
+        """Ask a publisher's home for END, unless it sends END unasked."""
         if self._is_publisher_rerouted(under_way, topic, known.home):
             return []
         ask = AskEndPublisher(under_way.epoch_to, known.home, topic, publisher, known.connection)
         return self._ring.route_on(self._core.tables[under_way.epoch_to], ask)
 
     def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
-        """Ask a publisher that has come during the transition, too."""
+        """Ask a publisher that registers during the transition for END as well."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from or message.topic not in under_way.ends_wanted:
             return []
@@ -113,7 +112,7 @@ class TopicEndings:
         return self._ask_end_of(under_way, message.topic, message.publisher, known)
 
     def accept_end_wanted(self, source: str, message: AskEndTopic) -> list[Effect]:
-        """A child wants END. It does so once, also if it leaves the tree and comes back."""
+        """Handle a child's request for END, which it sends only once, even if it leaves the tree and returns."""
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_to:
             return []
@@ -124,19 +123,19 @@ class TopicEndings:
         return self.want_end(message.topic)
 
     def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
-        """A child that has asked for END comes back: this broker may have left the tree meanwhile, too."""
+        """Ask for END again for a child that had asked and returns: this broker may have left the tree in between."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return []
         return self.want_end(topic) if source in under_way.end_children.get(topic, ()) else []
 
     def accept_end_asked(self, message: AskEndPublisher) -> list[Effect]:
-        """The rendezvous wants END of a local publisher: at once if this broker stamps the new epoch already."""
+        """Send END of a local publisher to the rendezvous that asks: at once if this broker stamps the new epoch."""
         under_way, local = self._core.under_way, self._publishers.here.get(message.publisher)
         if under_way is None or message.epoch != under_way.epoch_to:
             return []
         if local is None or local.connection != message.connection:
-            return []  # It has left, and the rendezvous is about to hear so.
+            return []  # It has left; its Unregister is on the way to the rendezvous.
         if not under_way.has_ended_publishing:
             under_way.ends_asked.add(message.publisher)
             return []
@@ -145,9 +144,10 @@ class TopicEndings:
     # --- END ---------------------------------------------------------------------------------------------------------
 
     def end_publishers(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Send END for the local publishers whose END somebody needs, once; after a death for all.
+        """Send END once for the local publishers whose END another broker needs; after a death, for all of them.
 
-        A broker that needs it may be unable to ask: the request goes the ways of the new epoch, which a death may cut.
+        A broker that needs END may be unable to ask: its request takes paths of the new epoch, which a death may have
+        cut.
         """
         is_first, under_way.has_ended_publishing = not under_way.has_ended_publishing, True
         has_deaths = any(self._core.tables[one].ended_behind for one in (under_way.epoch_from, under_way.epoch_to))
@@ -169,7 +169,7 @@ class TopicEndings:
         return self._ring.route_on(old, EndPublisher(old.epoch, root, local.topic, publisher, local.connection))
 
     def accept_end_of_publisher(self, message: EndPublisher) -> list[Effect]:
-        """Nothing of the old epoch follows from a publisher: release what it has sent in the new one."""
+        """Release what a publisher has sent in the new epoch: nothing more of it follows in the old one."""
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
@@ -177,21 +177,21 @@ class TopicEndings:
         return self._release_at_root(under_way, message.topic, message.publisher)
 
     def release_behind(self, message: Unregister) -> list[Effect]:
-        """A publisher has left in the old epoch: nothing of it follows there."""
+        """Release what waits for a publisher that has left in the old epoch: nothing more of it follows there."""
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_from:
             return []
         known = self._core.tables[under_way.epoch_from].registered.get(message.topic, {}).get(message.publisher)
         if known is None or known.connection != message.connection:
-            return []  # It says nothing of the stay that is known here, whose END may have come already.
+            return []  # It is about another stay than the known one, whose END may have come.
         stay = (message.topic, message.publisher)
         under_way.publishers_over.add(stay)
         effects = self._release_at_root(under_way, *stay)
-        under_way.publishers_over.discard(stay)  # The next stay under its name is another matter.
+        under_way.publishers_over.discard(stay)  # The next stay under its name has its own END.
         return effects
 
     def see_ended_behind(self, tables: ChordTables) -> list[Effect]:
-        """Nothing more has crossed a dead broker: everything that had to come that way has ended here."""
+        """End what had to come over a dead broker: nothing more has crossed it."""
         effects: list[Effect] = []
         for entry in list(tables.topics.values()):
             if entry.parent is not None and tables.is_over_from(tables.rendezvous(entry.topic)):
@@ -203,7 +203,7 @@ class TopicEndings:
         return effects
 
     def end_topics(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Send END of the topics that are ours, are wanted, and whose publishers are all over."""
+        """Send END of the topics whose rendezvous we are, if it is wanted and all their publishers have ended."""
         old = self._core.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for entry in list(old.topics.values()):
@@ -214,7 +214,7 @@ class TopicEndings:
         return effects
 
     def _is_over(self, under_way: RingPlanUnderWay, topic: str, publisher: str, home: str) -> bool:
-        """Return True if nothing of the old epoch follows here from a publisher."""
+        """Return True if nothing more of a publisher's old epoch comes here."""
         is_cut = self._core.tables[under_way.epoch_from].is_over_from(home)
         return is_cut or (topic, publisher) in under_way.publishers_over
 
@@ -223,14 +223,14 @@ class TopicEndings:
         return topic in under_way.ends_wanted or self._ends_unasked(under_way, topic)
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
-        """Return True if a child is sent END of a topic."""
+        """Return True if this broker passes END of a topic on to a child."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return True
         return self._ends_unasked(under_way, entry.topic) or peer in under_way.end_children.get(entry.topic, ())
 
     def end_topic(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
-        """Nothing of a topic follows in this epoch: notify the children and the users that have moved away."""
+        """Mark a topic as over in this epoch; notify the children and the users that have moved away."""
         if entry.is_over:
             return []
         entry.is_over = True
@@ -249,7 +249,7 @@ class TopicEndings:
         )
 
     def kept_notifications(self) -> list[Notification]:
-        """Return what this broker holds back as a rendezvous."""
+        """Return the notifications that this broker holds back as a rendezvous."""
         under_way = self._core.under_way
         waiting = under_way.waiting_at_root.values() if under_way is not None else ()
         return [message for each in waiting for message in each if isinstance(message, Notification)]
@@ -259,7 +259,7 @@ class TopicEndings:
     def _waits_at_root(self, topic: str, publisher: str) -> bool:
         """Return True if what a publisher sends in the new epoch may have overtaken what it sent in the old one.
 
-        Only where this broker is the topic's rendezvous in both.
+        That is possible only if this broker is the topic's rendezvous in both.
         """
         under_way = self._core.under_way
         if under_way is None:
@@ -272,14 +272,17 @@ class TopicEndings:
         return self._is_publisher_rerouted(under_way, topic, known.home)
 
     def must_keep_at_root(self, topic: str, message: FromPublisher) -> bool:
-        """Return True if this comes from a publisher in the new epoch and must wait."""
+        """Return True if a publisher sent this in the new epoch and it must wait."""
         under_way = self._core.under_way
         if under_way is None or message.epoch != under_way.epoch_to:
             return False
         return self._waits_at_root(topic, message.publisher)
 
     def keep_at_root(self, topic: str, message: FromPublisher) -> list[Effect]:
-        """Let a message wait for END of its publisher in the old epoch."""
+        """Hold back a message until END of its publisher has come in the old epoch.
+
+        At most HELD_MAX for each publisher; a notification beyond that is dropped.
+        """
         under_way = self._core.under_way
         assert under_way is not None
         waiting = under_way.waiting_at_root.setdefault((topic, message.publisher), deque())
@@ -289,7 +292,7 @@ class TopicEndings:
         return []
 
     def release_waiting(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Release everything that waits at this rendezvous, though END has not come."""
+        """Release everything that waits at this rendezvous, even though END has not come."""
         effects: list[Effect] = []
         for stay in list(under_way.waiting_at_root):
             under_way.publishers_over.add(stay)
@@ -297,7 +300,7 @@ class TopicEndings:
         return effects
 
     def _release_at_root(self, under_way: RingPlanUnderWay, topic: str, publisher: str) -> list[Effect]:
-        """Release what waited for the END of a publisher, in its order."""
+        """Release what waited for END of a publisher, in order."""
         effects: list[Effect] = []
         for message in under_way.waiting_at_root.pop((topic, publisher), ()):
             if isinstance(message, Notification):

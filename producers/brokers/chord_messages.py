@@ -1,4 +1,4 @@
-"""What brokers of a Chord ring send each other, and what users ask of their homes there.
+"""Messages between brokers of a Chord ring, and requests of users to their homes there.
 
 Plain frozen values; nothing here travels over Kafka. All belong to an epoch. Messages with a ``target`` are routed to
 that broker by greedy lookup; the others go to a neighbour in a topic's tree.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 class Join:
     """Child to parent: forward the topic's notifications to me.
 
-    ``issued_max`` is the newest epoch that the child knew: in later ones its place is derived from this one where its
-    way from the rendezvous is the same, up to it the child says by itself what it wants.
+    ``issued_max`` is the newest epoch that the child knew. In later epochs its place is derived from this one if its
+    path from the rendezvous is the same; up to that epoch the child sends its own messages.
     """
 
     epoch: int
@@ -24,7 +24,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class JoinAck:
-    """Parent to child: the way from the rendezvous to you stands, also in the epoch that derived it from this one."""
+    """Parent to child: the path from the rendezvous to you is complete, also in epochs that derive it from this."""
 
     epoch: int
     topic: str
@@ -32,7 +32,7 @@ class JoinAck:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Child to parent: forward the topic's notifications to me no longer; ``issued_max`` as in :class:`Join`."""
+    """Child to parent: stop forwarding the topic's notifications to me; ``issued_max`` as in :class:`Join`."""
 
     epoch: int
     topic: str
@@ -73,8 +73,8 @@ class RegisterAck:
 class Unregister:
     """To the rendezvous, behind the publisher's last notification of this epoch: it has left.
 
-    ``issued_max`` is the newest epoch that its home knew: up to it the home says so in each, behind what was published
-    there; a later one takes it from here.
+    ``issued_max`` is the newest epoch that its home knew. Up to it the home sends one message in each epoch, behind
+    what was published there; a later epoch derives the end from this one.
     """
 
     epoch: int
@@ -106,7 +106,7 @@ class AskEndTopic:
 
 @dataclass(frozen=True, slots=True)
 class AskEndPublisher:
-    """From the rendezvous to a publisher's home: say in the epoch before when none of its notifications follows."""
+    """From the rendezvous to a publisher's home: notify me when the publisher sends no more in the epoch before."""
 
     epoch: int
     target: str
@@ -126,7 +126,7 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True)
 class AskFlush:
-    """To the rendezvous: notify me when all that was published on the topic before now has come to me."""
+    """To the rendezvous: notify me when everything published on the topic so far has reached me."""
 
     epoch: int
     target: str
@@ -158,7 +158,7 @@ class ProbeBack:
 
 @dataclass(frozen=True, slots=True)
 class GrantFlush:
-    """From the rendezvous down to who asked, behind the topic's notifications: all of them have come."""
+    """From the rendezvous down to the broker that asked, behind the topic's notifications: all of them have come."""
 
     epoch: int
     target: str
@@ -176,7 +176,7 @@ class NotComing:
 
 @dataclass(frozen=True, slots=True)
 class EndBehind:
-    """Down the ways that led over a broker that is dead: nothing that has crossed it follows in this epoch."""
+    """Along the paths that led over a dead broker: nothing more that has crossed it follows in this epoch."""
 
     epoch: int
     lost: str
@@ -190,7 +190,7 @@ RingMessage = TopicMessage | RoutedMessage
 
 @dataclass(frozen=True, slots=True)
 class MovedSubscription:
-    """One subscription that a user has at its old home, too."""
+    """One subscription that a user also has at its old home."""
 
     subscription: str
     topic: str
@@ -198,7 +198,7 @@ class MovedSubscription:
 
 @dataclass(frozen=True, slots=True)
 class AttachRequest:
-    """A user that is to move comes to its next home, for ``epoch``, with its subscriptions; then with each new one."""
+    """A user to be moved attaches to its next home for ``epoch``, with its subscriptions, then with each new one."""
 
     epoch: int
     user: str
@@ -208,9 +208,9 @@ class AttachRequest:
 
 @dataclass(frozen=True, slots=True)
 class MoveAckRequest:
-    """A user has heard that it is to move, at its next home that it has, and is alive.
+    """A user acknowledges that it is to move, or, at its next home, that it has moved; so it is alive.
 
-    What follows at the next home is for that one alone.
+    Once it has moved, its requests go to the next home alone.
     """
 
     user: str
@@ -226,7 +226,7 @@ class DrainedRequest:
 
 @dataclass(frozen=True, slots=True)
 class GoneRequest:
-    """A user has disconnected, between two homes from both; its subscriptions have been cancelled one by one."""
+    """A user has disconnected, from both homes if it has two; its subscriptions have been cancelled one by one."""
 
     user: str
     connection: int

@@ -1,9 +1,10 @@
 """Users of a Chord ring that a plan moves: notified at the old home, served at both, handed over, or cut off.
 
-In: requests of local users and the homes' messages about them. Out: effects. A user that moves is notified at its old
-home, which continues to serve it in epoch k; it attaches at its next home, too, which serves it in k+1 and holds that
-back until the old home has handed over all of k. Until it is taken there it asks both homes for what is new, which
-stands when both have confirmed it. The plan itself belongs to :mod:`producers.brokers.chord_change`.
+In: requests of local users, and messages between homes about them. Out: effects. A moving user is notified at its old
+home, which continues to serve it in epoch k. It also attaches to its next home, which serves it in k+1 but holds that
+back until the old home has handed over all of k. Until the next home takes it over, the user sends new requests to both
+homes, and a subscription is confirmed once both have confirmed it. The plan itself belongs to
+:mod:`producers.brokers.chord_change`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from regraft.schemas.command import Command
 
 
 class MovingUsers:
-    """The users that the plan under way brings here or sends elsewhere."""
+    """The users that the plan under way brings here or moves elsewhere."""
 
     def __init__(self, core: RingBroker, ring: RingParts, trees: TopicTrees, endings: TopicEndings) -> None:
         self._core = core
@@ -46,7 +47,7 @@ class MovingUsers:
 
     def plan_of(self, command: Command) -> RingPlanUnderWay:
         """Return the plan that a prepare begins, with the users that it moves from and to this broker."""
-        # Users of a broker that is lost come to their next homes like any others, when the plan is executed.
+        # Users of a lost broker connect to their next homes like any others when the plan is executed.
         moves = {
             move.client: move
             for move in command.moves
@@ -70,8 +71,8 @@ class MovingUsers:
     def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued.
 
-        A user to be moved asks there, too: only the old epoch needs it here. A broker that stamps the
-        new epoch needs no place in the old one any more: it would have to wait for END there again.
+        A user to be moved also sends the request to its next home, so here only the old epoch needs it. A broker that
+        stamps the new epoch takes no new place in the old one: it would have to wait for END there again.
         """
         under_way, epochs = self._core.under_way, self._core.epochs()
         epoch_max = max(self._core.tables)
@@ -81,7 +82,7 @@ class MovingUsers:
         return epoch_max, [tables for tables in epochs if epoch_min <= tables.epoch <= epoch_max]
 
     def see_late(self, request: SubscribeRequest) -> list[Effect]:
-        """Notify a user to be moved if its request comes too late to be handed over here."""
+        """Notify a user to be moved if its request comes too late to be handed over from here."""
         under_way = self._core.under_way
         if under_way is None or not under_way.is_active:
             return []
@@ -90,13 +91,13 @@ class MovingUsers:
         return [UserDrained(request.client, request.subscription, under_way.moves[request.client].home_to)]
 
     def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
-        """Ask for END of the old epoch where the topic comes here another way in the new one, or its user moves."""
+        """Ask for END of the old epoch if the topic's path to here changes in the new one, or if its user moves."""
         under_way = self._core.under_way
         if under_way is None or tables.epoch != under_way.epoch_from:
             return []
         if self._is_leaving(under_way, local):
             under_way.unflushed.setdefault(local.user, set()).add(local.subscription)
-            if tables.topics[local.topic].is_over:  # END has been here, and nothing follows it.
+            if tables.topics[local.topic].is_over:  # END has passed here, so nothing follows.
                 return self.flushed(tables, (local.subscription,))
         elif not self._endings.is_rerouted(under_way, local.topic):
             return []
@@ -106,7 +107,7 @@ class MovingUsers:
         return not local.has_ended and under_way.leaving.get(local.user) == local.connection
 
     def send_away(self, tables: ChordTables, users: Iterable[str], now_ms: float) -> list[Effect]:
-        """Notify users to be moved, and the next homes of those that are not here not to wait."""
+        """Notify users to be moved; for those that are not here, notify their next homes not to wait."""
         under_way = self._core.under_way
         assert under_way is not None
         effects: list[Effect] = []
@@ -115,19 +116,19 @@ class MovingUsers:
             if connection is not None:
                 under_way.unacknowledged[user] = now_ms
                 effects.append(UserMoves(user, connection, home_to, tables.epoch))
-            else:  # It left, or is elsewhere: then it stays there.
+            else:  # It has left, or is elsewhere and stays there.
                 effects += self._ring.route_on(tables, NotComing(tables.epoch, home_to, user))
         return effects
 
     def confirm_move(self, request: MoveAckRequest) -> list[Effect]:
-        """A user has heard that it is to move, or that it has."""
+        """Note that a user has acknowledged its move, at its old or its next home."""
         under_way = self._core.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
             under_way.unacknowledged.pop(request.user, None)
         return []
 
     def see_gone(self, request: GoneRequest) -> list[Effect]:
-        """A user that was to move has disconnected: should it come back here, it is one like any other."""
+        """Forget a user of the plan that has disconnected; if it returns here, it is a user like any other."""
         under_way = self._core.under_way
         if under_way is not None and self._stay_of(under_way, request.user) == request.connection:
             under_way.leaving.pop(request.user, None)
@@ -136,25 +137,26 @@ class MovingUsers:
         return []
 
     def users_of_plan(self) -> dict[str, int]:
-        """Return the users that are to leave by the plan under way or have come by it, with their stays."""
+        """Return the users that the plan under way moves away or has brought here, with their stays."""
         under_way = self._core.under_way
         return {} if under_way is None else under_way.leaving | under_way.come_users
 
     def is_of_plan(self, user: str, connection: int) -> bool:
-        """Return True for a user that is to leave by the plan under way, or has come by it."""
+        """Return True if the plan under way moves this user away or has brought it here."""
         under_way = self._core.under_way
         return under_way is not None and self._stay_of(under_way, user) == connection
 
     def _stay_of(self, under_way: RingPlanUnderWay, user: str) -> int | None:
-        """Return the connection of a user that is to leave or has come, None for others."""
+        """Return the connection of a user that is to leave or has arrived, None for others."""
         return under_way.leaving.get(user, under_way.come_users.get(user))
 
     # --- users that come ----------------------------------------------------------------------------------------------
 
     def attach(self, request: AttachRequest, now_ms: float) -> list[Effect]:
-        """Take a user that comes here by the plan under way, and what it asks for later, in the new epoch only.
+        """Accept, in the new epoch only, a user that the plan under way brings here, and its later subscriptions.
 
-        What comes with it stands here before anybody may publish in that epoch; what comes later must be confirmed.
+        The subscriptions it arrives with are in place before anything is published in that epoch; later ones must be
+        confirmed.
         """
         under_way = self._core.under_way
         if request.epoch not in self._core.tables:
@@ -185,23 +187,23 @@ class MovingUsers:
         return effects
 
     def epoch_awaited_by(self, subscription: str) -> int | None:
-        """Return the epoch for which a subscription came here that this broker is still to prepare, else None."""
+        """Return the epoch, not yet prepared here, for which a subscription has already arrived, or None."""
         for epoch, kept in self._core.early:
             if isinstance(kept, AttachRequest) and any(one.subscription == subscription for one in kept.subscriptions):
                 return epoch
         return None
 
     def epoch_of_coming(self, user: str, connection: int) -> int | None:
-        """Return the epoch for which a user came here that this broker is still to prepare, else None."""
+        """Return the epoch, not yet prepared here, for which a user has already arrived, or None."""
         for epoch, kept in self._core.early:
             if isinstance(kept, AttachRequest) and (kept.user, kept.connection) == (user, connection):
                 return epoch
         return None
 
     def take_over(self, under_way: RingPlanUnderWay) -> list[Effect]:
-        """Notify the users that have come that this is their home; this broker has just switched.
+        """Notify the users that have arrived that this is their home; this broker has just switched.
 
-        From now on each of them is waited for: to say that it has heard so, and then that it has all of the old epoch.
+        From now on each must acknowledge that, and later that it has all of the old epoch; this broker waits for both.
         """
         under_way.unacknowledged = dict.fromkeys(under_way.come_users, self._core.now_ms)
         under_way.handed_over = dict.fromkeys(under_way.handed_over, self._core.now_ms)
@@ -211,20 +213,20 @@ class MovingUsers:
         return effects
 
     def await_no_longer(self, user: str, now_ms: float) -> list[Effect]:
-        """A user does not come, or its old home has ended its stay after it came."""
+        """Stop waiting for a user that does not come, or whose old home has ended its stay after it arrived."""
         if self._core.under_way is not None:
             self._core.under_way.awaited_users.discard(user)
             self._core.under_way.come_users.pop(user, None)
         return self._end_user(user, now_ms, only_come=True)
 
     def see_handed_over(self, user: str, now_ms: float) -> list[Effect]:
-        """The old home of a user that came has handed over all."""
+        """Note that the old home of an arrived user has handed over everything."""
         if self._core.under_way is not None:
             self._core.under_way.handed_over[user] = now_ms
         return []
 
     def await_nothing_from_dead(self) -> list[Effect]:
-        """A user that came from a broker that is dead has got there what it could."""
+        """Stop waiting for what dead brokers were to hand over to users that came from them."""
         under_way = self._core.under_way
         if under_way is not None:
             old, live = self._core.tables[under_way.epoch_from], self._core.epochs()
@@ -233,7 +235,7 @@ class MovingUsers:
         return self._core.release_held()
 
     def see_drained(self, request: DrainedRequest) -> list[Effect]:
-        """The old home of a subscription that has come has handed over all."""
+        """Stop holding for an arrived subscription: its old home has handed over everything."""
         for tables in self._core.tables.values():
             tables.awaited.pop(request.subscription, None)
         return self._core.release_held()
@@ -259,7 +261,7 @@ class MovingUsers:
         return self._hand_over(under_way, local.user) if under_way.is_active else []
 
     def _hand_over(self, under_way: RingPlanUnderWay, user: str) -> list[Effect]:
-        """Notify a user's next home when the user has got everything here: from then on it waits only for the user.
+        """Notify a user's next home once the user has got everything here: from then on it waits only for the user.
 
         Not before this broker is active: until then it accepts new requests of the user.
         """
@@ -271,7 +273,7 @@ class MovingUsers:
     # --- users that do not answer -------------------------------------------------------------------------------------
 
     def drop_silent(self, under_way: RingPlanUnderWay, now_ms: float) -> list[Effect]:
-        """End the stay of users that have not said in time that they heard of their move, or that they have all."""
+        """End the stay of users that did not acknowledge their move, or the end of the old epoch, in time."""
         effects: list[Effect] = []
         late = self._core.take_late(under_way.unacknowledged, now_ms)
         if not under_way.is_active:
@@ -292,7 +294,7 @@ class MovingUsers:
         return effects
 
     def _end_user(self, user: str, now_ms: float, *, only_come: bool) -> list[Effect]:
-        """End what a user has here, now."""
+        """End all subscriptions of a user here at once; with ``only_come`` only those that arrived by the plan."""
         effects: list[Effect] = []
         for local in list(self._trees.locals.values()):
             if local.user == user and not local.has_ended and (local.has_come or not only_come):

@@ -1,4 +1,4 @@
-"""What the parts of a broker of a ring ask of those above them.
+"""What the parts of a ring broker ask of the parts above them.
 
 Trees know nothing of publishers, publishers nothing of END, END nothing of users that move; each gets what it needs
 through this protocol. :class:`producers.brokers.chord_routing.RingRouting` puts them together.
@@ -23,43 +23,43 @@ class RingParts(Protocol):
     # --- messages on their way ---------------------------------------------------------------------------------------
 
     def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
-        """Send a message one hop towards its target, or take it when this broker is it."""
+        """Send a message one hop towards its target, or accept it if this broker is the target."""
         ...
 
     def arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
-        """Take a message that has come to its target."""
+        """Accept a message that has reached its target."""
         ...
 
     def pass_down(self, tables: ChordTables, notification: Notification) -> list[Effect]:
         """Pass on a notification that has come to the rendezvous of its topic, or down from it."""
         ...
 
-    # --- what the plan under way makes of what happens ---------------------------------------------------------------
+    # --- how the plan under way reacts --------------------------------------------------------------------------------
 
     def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued."""
         ...
 
     def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
-        """A subscription is in an epoch's tree."""
+        """React to a subscription that has entered an epoch's tree."""
         ...
 
     def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
-        """All that these subscriptions were owed in an epoch has come."""
+        """React to subscriptions that have received everything owed to them in an epoch."""
         ...
 
     def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
-        """A child has joined a topic's tree."""
+        """React to a child that has joined a topic's tree."""
         ...
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
-        """Return True if a child is notified that a topic has ended in this epoch."""
+        """Return True if this broker passes END of a topic on to a child in this epoch."""
         ...
 
     def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
-        """A publisher has come to its rendezvous."""
+        """React to a publisher that has registered at its rendezvous."""
         ...
 
     def retire(self, gone: ChordTables) -> None:
-        """An epoch is over here; something of it may still be under way."""
+        """Note that an epoch is retired here, though messages of it may still be in transit."""
         ...

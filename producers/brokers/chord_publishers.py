@@ -1,7 +1,7 @@
 """Publishers of a Chord ring at their homes and at the rendezvous of their topics.
 
-In: requests of local publishers and control messages. Out: effects. A publisher may publish when the rendezvous of its
-topic knows it in every live epoch; the rendezvous keeps its topic's tree while it does. Trees belong to
+In: requests of local publishers and control messages. Out: effects. A publisher may publish once the rendezvous of its
+topic knows it in every live epoch; until it ends, the rendezvous stays in the topic's tree. Trees belong to
 :mod:`producers.brokers.chord_trees`.
 """
 
@@ -25,7 +25,7 @@ class TopicPublishers:
         self.here: dict[str, LocalPublisher] = {}
 
     def advertise(self, request: AdvertiseRequest) -> list[Effect]:
-        """Take in a local publisher; it may publish when its rendezvous knows it."""
+        """Accept a local publisher; it may publish once its rendezvous knows it."""
         self.here[request.publisher] = LocalPublisher(topic_of(request.filter_), request.connection)
         return self.register(self._core.tables[self._core.epoch], request.publisher)
 
@@ -38,24 +38,24 @@ class TopicPublishers:
         return self._ring.route_on(tables, message)
 
     def accept_registration(self, tables: ChordTables, message: Register) -> list[Effect]:
-        """Note a publisher; one whose earlier stay is still known waits for the end of that.
+        """Note a publisher; if an earlier stay of it is still known, the new one waits for the end of that.
 
-        That end comes behind all that was published in the earlier stay: so order holds across stays.
+        That end comes behind everything published in the earlier stay, so order holds across stays.
         """
         earlier = tables.registered.get(message.topic, {}).get(message.publisher)
         if earlier is not None and earlier.connection < message.connection:
             waiting = tables.successors.get((message.topic, message.publisher))
-            if waiting is None or waiting.connection < message.connection:  # Else its client has come again since.
+            if waiting is None or waiting.connection < message.connection:  # Else a later stay waits.
                 tables.successors[message.topic, message.publisher] = message
             return []
         effects: list[Effect] = []
         if earlier is None:
             if tables.is_gone(message.home) and tables.is_over_from(message.home):
-                return []  # Its turn has come too late: it has died with its home.
+                return []  # It has died with its home while it waited.
             registration = Registration(message.connection, message.home)
             for other in self._from(tables, message.topic):
                 if other.ended.get((message.topic, message.publisher), -1) >= message.connection:
-                    continue  # In the later epoch, where it came another way, its end was here first.
+                    continue  # Its end took another path in the later epoch and came first.
                 if other is not tables and not self._derives(other, tables, message):
                     continue
                 other.registered.setdefault(message.topic, {})[message.publisher] = registration
@@ -65,12 +65,12 @@ class TopicPublishers:
         return effects + self._ring.route_on(tables, ack)
 
     def _derives(self, later: ChordTables, tables: ChordTables, message: Register) -> bool:
-        """Return True if a later epoch takes a registration from this one, and does not get its own."""
-        is_asked = (message.topic, message.publisher) in later.successors  # There, too, it waits for an earlier stay.
+        """Return True if a later epoch derives a registration from this one, and does not get its own."""
+        is_asked = (message.topic, message.publisher) in later.successors  # It waits for an earlier stay there, too.
         return not is_asked and later.takes_over(tables, message.topic, message.home)
 
     def confirm_publisher(self, publisher: str, connection: int, epoch: int) -> list[Effect]:
-        """The rendezvous of an epoch knows a local publisher."""
+        """Note that an epoch's rendezvous knows a local publisher; let it publish once all live epochs' do."""
         local = self.here.get(publisher)
         if local is None or local.connection != connection:
             return []
@@ -99,7 +99,7 @@ class TopicPublishers:
         topic, publisher = message.topic, message.publisher
         successor = tables.successors.get((topic, publisher))
         if successor is not None and successor.connection == message.connection:
-            del tables.successors[topic, publisher]  # It has ended before its turn came.
+            del tables.successors[topic, publisher]  # It has ended while it waited.
             return []
         effects: list[Effect] = []
         if tables.epoch > min(self._core.tables):
@@ -120,9 +120,9 @@ class TopicPublishers:
         return effects
 
     def end_lost_stays(self, tables: ChordTables) -> list[Effect]:
-        """End the stays of publishers whose homes are dead, behind all that has come of them in any live epoch.
+        """End the stays of publishers whose homes are dead, behind everything that came from them in any live epoch.
 
-        A flush of the newer epoch is granted without them, and lets subscriptions of the older one go, too.
+        A flush of the newer epoch is granted without them, and also releases subscriptions of the older one.
         """
         newest = max(self._core.tables)
         older = [one for one in self._core.epochs() if one.epoch < tables.epoch and not one.is_outside]
@@ -140,6 +140,9 @@ class TopicPublishers:
         return [] if waiting is None else self.accept_registration(tables, waiting)
 
     def _from(self, tables: ChordTables, topic: str) -> list[ChordTables]:
-        """Return an epoch and the later ones in which this broker is the topic's rendezvous: these derive from it."""
+        """Return this epoch and the later ones in which this broker is still the topic's rendezvous.
+
+        The registrations of the later ones are derived from this one.
+        """
         later = [other for other in self._core.epochs() if other.epoch > tables.epoch]
         return [tables, *(other for other in later if other.rendezvous(topic) == self.broker)]

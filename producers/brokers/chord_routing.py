@@ -1,4 +1,4 @@
-"""What a broker of a Chord ring does with each message that comes to it.
+"""How a broker of a Chord ring handles each message.
 
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
 trees belong to :mod:`producers.brokers.chord_trees`, publishers to :mod:`producers.brokers.chord_publishers`, END to
@@ -72,7 +72,7 @@ from regraft.producers.brokers.two_epochs import (
     TwoEpochBroker,
 )
 
-RETIRED_KEPT_MAX = 16  # Epochs with messages possibly in transit; those of an older one go no further.
+RETIRED_KEPT_MAX = 16  # Retired epochs that may have messages in transit; older messages are dropped.
 
 
 def ring_broker(
@@ -84,7 +84,7 @@ def ring_broker(
 
 @dataclass(frozen=True, slots=True)
 class _Retired:
-    """What is remembered of an epoch that is over: its ring, whose lives before it and in it are over."""
+    """What a broker remembers of a retired epoch: its ring, and which brokers' lives ended before it or in it."""
 
     epoch: int
     configuration: ChordConfiguration
@@ -93,7 +93,7 @@ class _Retired:
 
 
 class RingRouting:
-    """Where the messages of one broker of a ring go. A :class:`producers.brokers.epoch_change.Routing`."""
+    """Message routing at one broker of a ring. A :class:`producers.brokers.epoch_change.Routing`."""
 
     covered_forwards = 0  # Topics do not cover each other.
 
@@ -107,20 +107,20 @@ class RingRouting:
         self.deaths = DeadBrokers(core, self.trees, self.publishers, self.endings, self.moves)
         self.change = RingChange(core, self, self.trees, self.publishers, self.endings, self.moves, self.deaths)
         self._retired: deque[_Retired] = deque(maxlen=RETIRED_KEPT_MAX)
-        self._as_ever: dict[tuple[int, str, str, bool], bool] = {}  # See _is_as_ever; since the last retirement.
+        self._as_ever: dict[tuple[int, str, str, bool], bool] = {}  # Cache of _is_as_ever, cleared at each retirement.
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions that have ended wait for a flush."""
+        """Number of ended subscriptions that wait for a flush."""
         return self.trees.ended_count
 
     def clients_here(self) -> dict[str, int]:
-        """Return publishers and users whose home this broker is, as far as it knows them, with their stays."""
+        """Return the publishers and users whose home this broker is, as far as it knows, with their stays."""
         publishers = {name: one.connection for name, one in self.publishers.here.items()}
         return publishers | self.trees.users_here() | self.moves.users_of_plan()
 
     def look_around(self, now_ms: float) -> list[Effect]:
-        """Any message may have been the last one needed to be prepared or drained."""
+        """Report prepared or drained if that is due: any message may have been the last one needed."""
         return self._core.answer_prepare(now_ms) + self._core.drain(now_ms)
 
     # --- notifications -----------------------------------------------------------------------------------------------
@@ -149,12 +149,12 @@ class RingRouting:
             and notification.epoch < oldest
             and not self._comes_as_ever(notification.epoch, topic, self.broker)
         ):
-            return []  # From a parent that had not heard yet that we had left the tree: nobody here wants it.
+            return []  # From a parent that did not know yet that we had left the tree.
         if tables.is_outside:
             return [Dropped(notification, OUTSIDE)]
         if not notification.from_rendezvous:
             if notification.epoch < oldest and not self._goes_as_ever(notification.epoch, notification.home, topic):
-                return [Dropped(notification, BROKER_DIED)]  # Else END behind it would have been waited for.
+                return [Dropped(notification, BROKER_DIED)]  # Else we would have waited for END behind it.
             root = tables.rendezvous(topic)
             if root != self.broker:
                 effects.append(Send(tables.next_hop(root), notification))
@@ -164,20 +164,20 @@ class RingRouting:
         return effects + self.pass_down(tables, notification)
 
     def _is_dead(self, source: str, epoch: int) -> bool:
-        """Return True if a broker has died in an epoch, or before it was retired here."""
+        """Return True if a broker has died in an epoch, or had died in it by the time it was retired here."""
         tables = self._core.tables.get(epoch)
         if tables is not None:
             return source in tables.dead
         return any(source in one.dead for one in self._retired if one.epoch == epoch)
 
     def _goes_as_ever(self, epoch: int, start: str, topic: str) -> bool:
-        """Return True if a broker's way to a topic's rendezvous is what it was in a retired epoch, and always since."""
+        """Return True if a broker's path to a topic's rendezvous has not changed since a retired epoch."""
         return self._is_as_ever(epoch, topic, start, is_up=True)
 
     def _comes_as_ever(self, epoch: int, topic: str, broker: str) -> bool:
-        """Return True if the topic's way to a broker is what it was in an epoch that is retired here, and always since.
+        """Return True if the topic's path to a broker has not changed since an epoch that is retired here.
 
-        What is still under way then belongs to the tables of now.
+        Messages of that epoch still in transit may then use the current tables.
         """
         return self._is_as_ever(epoch, topic, broker, is_up=False)
 
@@ -195,7 +195,7 @@ class RingRouting:
         return self._as_ever[key]
 
     def retire(self, gone: ChordTables) -> None:
-        """Remember an epoch with messages possibly in transit."""
+        """Remember an epoch that may have messages in transit."""
         self._retired.append(_Retired(gone.epoch, gone.configuration, gone.lost, frozenset(gone.dead)))
         self._as_ever.clear()
 
@@ -208,7 +208,7 @@ class RingRouting:
             notification = replace(notification, from_rendezvous=True)
         children: Iterable[str] = entry.children
         if notification.epoch < min(self._core.tables):
-            # A child with another way since then has got it over its old one.
+            # A child whose path has changed since then got it over its old one.
             epoch, topic = notification.epoch, entry.topic
             children = [peer for peer in children if self._comes_as_ever(epoch, topic, peer)]
         effects: list[Effect] = [Send(peer, notification) for peer in children]
@@ -224,7 +224,7 @@ class RingRouting:
                 effects.append(Deliver(notification, wanted))
             return
         at_once = []
-        for name in wanted:  # Those who moved here and those who were here wait for different things.
+        for name in wanted:  # Those that moved here wait for other ENDs.
             if self.change.may_come_older(notification, name):
                 self._core.deliver_or_hold(Deliver(notification, (name,)), effects)
             else:
@@ -235,7 +235,7 @@ class RingRouting:
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
-        """Take what a local client asks for."""
+        """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._takes(request):
             return turned_away(request)
         match request:
@@ -246,12 +246,12 @@ class RingRouting:
             case CancelRequest() | DrainedRequest() if (
                 epoch := self.moves.epoch_awaited_by(request.subscription)
             ) is not None:
-                return self._core.keep_early(epoch, None, request)  # Behind the user's coming, which is kept, too.
+                return self._core.keep_early(epoch, None, request)  # Behind the user's AttachRequest, also kept.
             case CancelRequest():
                 return self.trees.cancel(request)
             case AdvertiseRequest():
                 if self._core.under_way is not None:
-                    # A broker that drains an epoch must know all that publish in it.
+                    # A broker that drains an epoch must know all its publishers.
                     return self._core.postpone(request)
                 return self.publishers.advertise(request)
             case UnadvertiseRequest():
@@ -268,13 +268,13 @@ class RingRouting:
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def _takes(self, request: SubscribeRequest | AdvertiseRequest) -> bool:
-        """Return True if a client may ask this broker: one that joins or leaves serves only users that move."""
+        """Return True if a client may use this broker: one that joins or leaves serves only users that move."""
         if self._core.takes_clients:
             return True
         return isinstance(request, SubscribeRequest) and self.moves.is_of_plan(request.client, request.connection)
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
-        """Take a control message of a neighbour."""
+        """Handle a control message from a neighbour."""
         if self._is_dead(source, message.epoch):
             return []
         tables = self._core.tables.get(message.epoch)
@@ -283,7 +283,7 @@ class RingRouting:
                 return self._take_late(source, message)
             return self._core.keep_early(message.epoch, source, message)
         if tables.is_outside and not self._concerns_who_leaves(tables, source, message):
-            return []  # It was for an earlier life of this broker, or is of another plan than this broker's.
+            return []  # It is for an earlier life of this broker, or of another plan.
         match message:
             case Join():
                 return self.trees.accept_join(tables, source, message, now_ms)
@@ -300,17 +300,20 @@ class RingRouting:
         return self.route_on(tables, message)
 
     def _concerns_who_leaves(self, tables: ChordTables, source: str, message: Any) -> bool:
-        """Return True if a message of an epoch without this broker is for it: END is wanted, or another leaves, too."""
+        """Return True if this broker, outside this epoch's ring, must handle a message of it.
+
+        That is so for a leaving broker if END is wanted, or if another leaving broker relays over it.
+        """
         is_passed_on = getattr(message, "target", self.broker) != self.broker
         is_leaving = tables.epoch > min(self._core.tables)
-        is_from_leaving = source not in tables.configuration.place_of  # Else rings of two controllers make a circle.
+        is_from_leaving = source not in tables.configuration.place_of  # Else rings of two controllers may form a loop.
         return is_leaving and (isinstance(message, AskEndTopic) or (is_passed_on and is_from_leaving))
 
     def _take_late(self, source: str, message: Any) -> list[Effect]:
-        """Take from a message of a retired epoch what it says of the epoch that was derived from it.
+        """Apply what a message of a retired epoch means for the epoch derived from it.
 
-        Only what nobody waits for may come so late: that a child has left, and that a publisher has, where its way is
-        the same in both. Everything else in transit is useless now.
+        Only messages that no broker waits for may come so late: a child or a publisher has left, and its path is the
+        same in both epochs. Everything else in transit is useless now.
         """
         oldest = self._core.tables[min(self._core.tables)]
         if oldest.is_outside:
@@ -323,10 +326,10 @@ class RingRouting:
         return []
 
     def arrive(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
-        """Take a message that has come to its target."""
+        """Accept a message that has reached its target."""
         match message:
             case Unregister() | ProbeBack() if self.endings.must_keep_at_root(message.topic, message):
-                return self.endings.keep_at_root(message.topic, message)  # Behind what was published before it.
+                return self.endings.keep_at_root(message.topic, message)  # Behind earlier publications.
             case Register():
                 return self.publishers.accept_registration(tables, message)
             case RegisterAck():
@@ -351,44 +354,44 @@ class RingRouting:
                 return self.moves.see_handed_over(message.user, self._core.now_ms)
 
     def route_on(self, tables: ChordTables, message: RoutedMessage) -> list[Effect]:
-        """Send a message one hop towards its target, or take it when this broker is it."""
+        """Send a message one hop towards its target, or accept it if this broker is the target."""
         if message.target == self.broker:
             return self.arrive(tables, message)
         peer = self._relay_into(tables) if tables.is_outside else tables.find_hop(message.target)
-        return [] if peer is None else [Send(peer, message)]  # None: it is of another plan of the same epoch.
+        return [] if peer is None else [Send(peer, message)]  # None: from another plan for the epoch.
 
     def _relay_into(self, tables: ChordTables) -> str:
-        """Return who passes on what a broker that leaves has to say in an epoch that is without it.
+        """Return which broker relays messages of a leaving broker into an epoch that does not contain it.
 
-        A neighbour that stays; where none does, the successor, which leaves, too, and does likewise.
+        This is a neighbour that stays, or else the successor, which also leaves and does the same.
         """
         old = self._core.tables[min(self._core.tables)]
         staying = [peer for peer in old.neighbours if peer in tables.configuration.place_of]
         ring = old.configuration
         return staying[0] if staying else ring.broker_at[(ring.position_of[self.broker] + 1) % len(ring.brokers)]
 
-    # --- what parts ask of those above them: :class:`producers.brokers.chord_parts.RingParts` ------------------------
+    # --- what parts ask of the parts above: :class:`producers.brokers.chord_parts.RingParts` --------------------------
 
     def epochs_for(self, request: SubscribeRequest) -> tuple[int, list[ChordTables]]:
         """Return the last epoch in which a new subscription is served here, and the epochs in which it is issued."""
         return self.moves.epochs_for(request)
 
     def issued(self, tables: ChordTables, local: TopicSubscription) -> list[Effect]:
-        """A subscription is in an epoch's tree."""
+        """React to a subscription that has entered an epoch's tree."""
         return self.moves.issued(tables, local)
 
     def flushed(self, tables: ChordTables, names: Iterable[str]) -> list[Effect]:
-        """All that these subscriptions were owed in an epoch has come."""
+        """React to subscriptions that have received everything owed to them in an epoch."""
         return self.moves.flushed(tables, names)
 
     def joined(self, tables: ChordTables, topic: str, source: str) -> list[Effect]:
-        """A child has joined a topic's tree."""
+        """React to a child that has joined a topic's tree."""
         return self.endings.joined(tables, topic, source)
 
     def passes_end(self, tables: ChordTables, entry: TopicEntry, peer: str) -> bool:
-        """Return True if a child is notified that a topic has ended in this epoch."""
+        """Return True if this broker passes END of a topic on to a child in this epoch."""
         return self.endings.passes_end(tables, entry, peer)
 
     def registered(self, tables: ChordTables, message: Register) -> list[Effect]:
-        """A publisher has come to its rendezvous."""
+        """React to a publisher that has registered at its rendezvous."""
         return self.endings.registered(tables, message)

@@ -1,7 +1,6 @@
-"""What one broker of a Chord ring knows for one epoch: the topic trees it is part of, and who publishes on its topics.
+"""What one broker of a Chord ring knows for one epoch: the topic trees it is part of, and the publishers of its topics.
 
-Pure data with the questions that routing asks; what is sent and when is decided in
-:mod:`producers.brokers.chord_trees`.
+Pure data with the queries that routing needs; :mod:`producers.brokers.chord_trees` decides what is sent and when.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ FromPublisher = Notification | ProbeBack | Unregister
 class TopicEntry:
     """One topic's tree as this broker sees it.
 
-    ``parent`` is the neighbour towards the rendezvous, None at the rendezvous itself. ``children`` get what comes;
-    ``issued`` says up to which epoch each of them speaks for itself.
-    ``subscriptions`` are the local ones, with those that have ended but may still be owed something (``ended_here``);
-    ``fresh`` are not confirmed yet. ``is_joined``: the way from the rendezvous stands; ``waiting`` are children to
-    notify when it does. ``flushing`` are the subscriptions that the flush under way lets go, None when none is.
-    ``is_over``: nothing of this epoch will come any more. ``is_derived``: taken over from the epoch before, whose
-    acknowledgement is this one's, too.
+    ``parent`` is the neighbour towards the rendezvous, None at the rendezvous itself. ``children`` get the topic's
+    notifications; ``issued`` gives the newest epoch for which each child sends its own messages. ``subscriptions`` are
+    the local ones, including those that have ended but may still be owed something (``ended_here``); ``fresh`` ones are
+    not confirmed yet. ``is_joined``: the path from the rendezvous is complete; ``waiting`` are the children to notify
+    once it is. ``flushing`` are the subscriptions that the flush under way will release, None if there is no flush.
+    ``is_over``: nothing more of this epoch will come. ``is_derived``: taken over from the epoch before, whose
+    acknowledgement also counts for this one.
     """
 
     topic: str
@@ -38,7 +37,7 @@ class TopicEntry:
     is_joined: bool
     children: tuple[str, ...] = ()
     issued: dict[str, int] = field(default_factory=dict)
-    subscriptions: dict[str, None] = field(default_factory=dict)  # In order of coming.
+    subscriptions: dict[str, None] = field(default_factory=dict)  # In order of arrival.
     fresh: set[str] = field(default_factory=set)
     ended_here: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
@@ -53,7 +52,7 @@ class TopicEntry:
             self.children = tuple(sorted((*self.children, peer)))
 
     def drop_child(self, peer: str) -> None:
-        """Forward to it no longer."""
+        """Stop forwarding to a neighbour."""
         self.children = tuple(child for child in self.children if child != peer)
         self.waiting.discard(peer)
         self.issued.pop(peer, None)
@@ -61,10 +60,10 @@ class TopicEntry:
 
 @dataclass(slots=True)
 class TopicSubscription:
-    """A subscription of a local user: is it confirmed, has it ended, which epochs are still to confirm it.
+    """A subscription of a local user: whether it is confirmed or has ended, and which epochs have yet to confirm it.
 
-    ``has_come``: by the move under way; its old home has it in the older epoch. ``epoch_min`` is the first epoch in
-    which this broker serves it: what comes later of an older one, its old home has handed over.
+    ``has_come``: it arrived by the plan under way, and its old home has it in the older epoch. ``epoch_min`` is the
+    first epoch in which this broker serves it; its old home hands over everything of older epochs.
     """
 
     subscription: str
@@ -78,17 +77,17 @@ class TopicSubscription:
     epoch_min: int = 0
 
     def wants(self, notification: Notification) -> bool:
-        """Return True if a notification that has come is for it.
+        """Return True if this broker must hand a notification over to the subscription.
 
-        All that was published after the confirmation comes after it, and all that was published before the end comes
-        before the flush; so no clock is asked when it was published.
+        Notifications published after the confirmation arrive after it, and those published before the end arrive before
+        the flush, so no publish times are compared.
         """
         return self.is_confirmed and notification.epoch >= self.epoch_min
 
 
 @dataclass(slots=True)
 class LocalPublisher:
-    """A publisher of this broker: its topic, the number of its stay, and the epochs that are still to confirm it."""
+    """A publisher of this broker: its topic, the number of its stay, and the epochs that have yet to confirm it."""
 
     topic: str
     connection: int
@@ -109,15 +108,14 @@ class RingPlanUnderWay(PlanUnderWay):
     """The plan under way at a broker of a ring; ``moves`` are of the users that come here or leave.
 
     ``is_ring_kept``: no broker changes its ID. ``leaving``: users to be moved that are still connected, with their
-    connection. ``awaited_users``: those that are to come and have not yet, ``come_users`` those that have, with their
-    connection. ``unacknowledged``: users that have not acknowledged their move, with when they were notified: until
-    this broker is active those that leave, then those that it has taken. ``unflushed``: subscriptions of leaving users
-    that the old epoch still serves here, by user. ``handed_over``: users that have come and whose old home has nothing
-    more for them, with since when. ``ends_wanted``: topics whose END this broker waits for, for itself or for the
-    children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous asks for, ``ends_sent`` those
-    that it was sent for.
-    ``publishers_over``: by topic, publishers with nothing more of the old epoch to come; ``waiting_at_root``: what
-    others of them have sent in the new one.
+    connection. ``awaited_users``: users that have yet to arrive; ``come_users``: those that have, with their
+    connection. ``unacknowledged``: users that have not acknowledged their move, with when they were notified: before
+    this broker is active those that leave, from then on those that it has taken over. ``unflushed``: subscriptions of
+    leaving users that the old epoch still serves here, by user. ``handed_over``: users that have arrived and whose old
+    home has nothing more for them, with the time since when. ``ends_wanted``: topics whose END this broker waits for,
+    for itself or for the children in ``end_children``. ``ends_asked``: local publishers whose END a rendezvous has
+    asked for; ``ends_sent``: those whose END was sent. ``publishers_over``: topic and publisher if nothing more of the
+    old epoch will come from it; ``waiting_at_root``: what other publishers have sent in the new epoch.
     """
 
     is_ring_kept: bool = False
@@ -137,15 +135,15 @@ class RingPlanUnderWay(PlanUnderWay):
 
 
 class ChordTables:
-    """All that one broker knows for one epoch.
+    """Everything that one broker knows for one epoch.
 
-    ``registered`` are the publishers, by topic, of the topics whose rendezvous this broker is; ``successors`` those
-    that have come again before the end of their earlier stay did, by topic and publisher. ``awaited`` are
-    subscriptions that have moved here and whose old home may still hand over something of this epoch, with their user.
-    ``lost`` are the brokers whose life in the epoch before is over. ``dead`` have died in this one, as their links or
-    the controller say; ``ended_behind`` are those from whom nothing more comes here in it, through any broker. A broker
-    that is not on the ring has tables without neighbours, as has one that ``is_outside`` though it is: it was, in an
-    earlier life.
+    ``registered`` holds, by topic, the publishers of the topics whose rendezvous this broker is. ``successors`` holds,
+    by topic and publisher, stays that began before the end of the earlier stay had come. ``awaited`` maps subscriptions
+    that have moved here, and whose old home may still hand over something of this epoch, to their user. ``lost`` are
+    the brokers whose life ended in the epoch before. ``dead`` are those that died in this one, as their links or the
+    controller report; ``ended_behind`` are those from which nothing more comes here in it, over any broker. A broker
+    that is not on the ring has tables without neighbours; so has one on it with ``is_outside``, as only an earlier life
+    of it is on it.
     """
 
     def __init__(
@@ -167,7 +165,7 @@ class ChordTables:
         self.topics: dict[str, TopicEntry] = {}
         self.registered: dict[str, dict[str, Registration]] = {}
         self.successors: dict[tuple[str, str], Register] = {}
-        self.ended: dict[tuple[str, str], int] = {}  # Stays by topic and publisher, while the epoch before lives.
+        self.ended: dict[tuple[str, str], int] = {}  # Stays by topic and publisher, while the epoch before is live.
         self.flushes: dict[tuple[str, str], set[str]] = {}  # (topic, asker) -> publishers not heard from yet.
         self.awaited: dict[str, str] = {}
         self._next_hop: dict[str, str] = {}
@@ -191,26 +189,26 @@ class ChordTables:
         return found
 
     def next_hop(self, target: str) -> str:
-        """Return the neighbour on the way to another broker."""
+        """Return the neighbour on the path to another broker; raise KeyError if that is not on the ring."""
         return self._next_hop[target]
 
     def find_hop(self, target: str) -> str | None:
-        """Return the neighbour on the way to another broker, None when that is not on the ring."""
+        """Return the neighbour on the path to another broker, or None if that is not on the ring."""
         return self._next_hop.get(target)
 
     def parent(self, topic: str) -> str | None:
-        """Return the neighbour towards a topic's rendezvous in its tree, None when this broker is it."""
+        """Return the neighbour towards a topic's rendezvous in its tree, or None if this broker is the rendezvous."""
         return self._parent[self.rendezvous(topic)]
 
     def below(self, start: str) -> tuple[str, ...]:
-        """Return the neighbours that come next behind this broker on the ways from another one to whomever, sorted."""
+        """Return the neighbours that follow this broker on the paths from ``start`` to all other brokers, sorted."""
         configuration = self.configuration
         above = configuration.ring.parents[configuration.position_of[start]]
         places = np.flatnonzero(above == configuration.position_of[self.broker])
         return tuple(sorted(configuration.broker_at[at] for at in places.tolist()))
 
     def is_over_from(self, start: str) -> bool:
-        """Return True if all that came the way from a broker to this one has come, as one on it is dead."""
+        """Return True if everything on the path from ``start`` has arrived: a broker on it is dead."""
         return bool(self.ended_behind) and not self.ended_behind.isdisjoint(
             self.configuration.route(start, self.broker)
         )
@@ -220,26 +218,26 @@ class ChordTables:
         return broker in self.dead or broker in self.ended_behind
 
     def takes_over(self, older: ChordTables, topic: str, home: str) -> bool:
-        """Return True if the rendezvous of an older epoch knows here, too, who publishes on a topic at ``home``.
+        """Return True if registrations of a topic's publishers at ``home`` are derived from an older epoch.
 
-        Otherwise the home registers its publishers again, as it does if some of that may have been lost.
+        Otherwise the home registers its publishers again; it also does so if a registration may have been lost.
         """
         root, places = older.rendezvous(topic), (older.configuration.place_of, self.configuration.place_of)
         is_kept = root == self.rendezvous(topic) and all(home in place_of for place_of in places)
         return is_kept and self.lost.isdisjoint(older.configuration.route(home, root))
 
     def same_way(self, older: ChordTables, topic: str, broker: str) -> bool:
-        """Return True if the way from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
+        """Return True if the path from a topic's rendezvous to a broker is that of an older epoch, broker by broker.
 
-        Then it is so for all brokers on it, too: routes from one node share their beginnings.
+        This then also holds for all brokers on the path, because routes from one node share their beginnings.
         """
         root = self.rendezvous(topic)
         return root == older.rendezvous(topic) and self.same_route(older, root, broker)
 
     def same_route(self, older: ChordTables, start: str, target: str) -> bool:
-        """Return True if the way between two brokers is that of an older epoch, broker by broker.
+        """Return True if the path between two brokers is that of an older epoch, broker by broker.
 
-        A link that touches a broker which is not in both, or whose life in the older one is over, is not.
+        It is not if it touches a broker that is in only one of the rings, or whose life ended in the older epoch.
         """
         place = self.configuration.place_of
         if start not in place or target not in place:
@@ -247,7 +245,7 @@ class ChordTables:
         return bool(self._same_routes_since(older)[place[start], place[target]])
 
     def changes_most(self, older: ChordTables, root: str) -> bool:
-        """Return True if the ways from a broker to most of the others are not those of an older epoch."""
+        """Return True if most paths from a broker to the others differ from those of an older epoch."""
         return bool(np.mean(self._same_routes_since(older)[self.configuration.place_of[root]]) < 0.5)
 
     def _same_routes_since(self, older: ChordTables) -> NDArray[np.bool_]:

@@ -1,16 +1,16 @@
-"""Topic trees of one broker of a Chord ring: joining, leaving and flushing.
+"""Topic trees at one broker of a Chord ring: joining, leaving and flushing.
 
-In: requests of local users and control messages of neighbours. Out: effects. Every tree belongs to an epoch; while two
-are live, both are kept. Notifications and the change from one epoch to the next belong to
-:mod:`producers.brokers.chord_routing` and :mod:`producers.brokers.chord_change`.
+In: requests of local users and control messages from neighbours. Out: effects. Every tree belongs to an epoch; while
+two are live, both trees are kept. Notifications belong to :mod:`producers.brokers.chord_routing`, the change from one
+epoch to the next to :mod:`producers.brokers.chord_change`.
 
-A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (
-Zhao13, section 3). A broker joins at its parent, which joins at its own until one is reached that is part of the tree.
+A topic's tree is the union of the greedy routes from its rendezvous to the brokers with a local subscription (Zhao13,
+section 3). A broker joins at its parent, which joins at its own, up to one that is already part of the tree.
 
 A subscription that ends is still owed what was published before. So a broker leaves a tree only after a flush: the
-rendezvous sends a probe to each publisher of the topic, which comes back behind what the publisher had published, and
-then notifies the broker, behind the topic's notifications. A broker that stays in the tree anyway asks for it, too: a
-topic may be quiet for long, and nobody wants what comes then.
+rendezvous sends a probe to each publisher of the topic, which comes back behind what the publisher had published; the
+rendezvous then notifies the broker, behind the topic's notifications. A broker that stays in the tree asks for a flush
+too: a topic may be quiet for long, and later notifications are not for subscriptions that have ended.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from regraft.producers.brokers.chord_tables import ChordTables, TopicEntry, Topi
 from regraft.producers.brokers.match_content import Filter, Operator
 from regraft.producers.brokers.two_epochs import ProtocolError
 
-TOPIC = "topic"  # The attribute that subscriptions and publishers name their topic by.
-ENDED_KEPT_MAX = 10_000  # How many are kept if no flush comes back: a publisher's home or the rendezvous has died.
+TOPIC = "topic"  # The attribute in which filters and notifications name their topic.
+ENDED_KEPT_MAX = 10_000  # Bound if no flush comes back because a publisher's home or the rendezvous has died.
 
 
 def topic_of(filter_: Filter) -> str:
-    """Return the topic that a filter names. Raises ProtocolError when it names none: a ring routes by topics alone."""
+    """Return the topic that a filter names. Raises ProtocolError if it names none: a ring routes by topic only."""
     for predicate in filter_:
         if predicate.attribute == TOPIC and predicate.operator is Operator.EQ:
             return str(predicate.value)
@@ -53,7 +53,7 @@ def topic_of(filter_: Filter) -> str:
 
 
 class TopicTrees:
-    """Trees of all live epochs at one broker, and the subscriptions of its users."""
+    """The trees of all live epochs at one broker, and the subscriptions of its users."""
 
     def __init__(self, core: RingBroker, ring: RingParts) -> None:
         self._core = core
@@ -63,22 +63,25 @@ class TopicTrees:
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions that have ended wait for a flush."""
+        """Number of ended subscriptions that wait for a flush."""
         return sum(len(entry.ended_here) for tables in self._core.tables.values() for entry in tables.topics.values())
 
     def users_here(self) -> dict[str, int]:
-        """Return the users with a subscription here that has not ended, with the number of their stay."""
+        """Return the users that have a subscription here that has not ended, with the number of their stay."""
         return {local.user: local.connection for local in self.locals.values() if not local.has_ended}
 
     # --- subscriptions -----------------------------------------------------------------------------------------------
 
     def subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
-        """Enter a local user's new subscription into the trees of all epochs that it is issued in."""
+        """Add a local user's new subscription to the trees of all epochs that it is issued in.
+
+        Raises ProtocolError if its name is already in use.
+        """
         name, topic = request.subscription, topic_of(request.filter_)
         if name in self.locals:
             raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
         epoch_max, issued = self._ring.epochs_for(request)
-        # An older epoch that it is not issued in must be over first: then nothing for it is published there any more.
+        # An older epoch without it must be retired first: then nothing for it is published there any more.
         unconfirmed = {epoch for epoch in self._core.tables if epoch <= epoch_max}
         local = TopicSubscription(name, request.client, request.connection, topic, unconfirmed)
         self.locals[name] = local
@@ -88,7 +91,7 @@ class TopicTrees:
         return effects
 
     def issue(self, tables: ChordTables, local: TopicSubscription, now_ms: float) -> list[Effect]:
-        """Enter a subscription into an epoch's tree."""
+        """Add a subscription to an epoch's tree."""
         effects: list[Effect] = []
         entry = self.entered(tables, local.topic, effects)
         entry.subscriptions[local.subscription] = None
@@ -96,7 +99,7 @@ class TopicTrees:
         return effects + self._ring.issued(tables, local) + self.settle(local.topic, now_ms)
 
     def cancel(self, request: CancelRequest) -> list[Effect]:
-        """End a local subscription; it stays until all that it is owed has come."""
+        """End a local subscription; it stays until everything owed to it has arrived."""
         local = self.locals.get(request.subscription)
         if local is None or local.has_ended:
             return []
@@ -106,7 +109,7 @@ class TopicTrees:
             entry = tables.topics.get(local.topic)
             if entry is None or local.subscription not in entry.subscriptions:
                 continue
-            if not local.is_confirmed:  # It is owed nothing.
+            if not local.is_confirmed:  # Nothing is owed to it.
                 entry.fresh.discard(local.subscription)
                 del entry.subscriptions[local.subscription]
                 effects += self._ring.flushed(tables, (local.subscription,))
@@ -117,7 +120,7 @@ class TopicTrees:
         return effects + self.forget_ended((local.subscription,))
 
     def _drop_oldest_ended(self, entry: TopicEntry) -> list[Effect]:
-        """Keep the subscriptions that wait for a flush bounded; without deaths there are never that many."""
+        """Keep the subscriptions that wait for a flush bounded; only deaths can cause that many."""
         if len(entry.ended_here) <= ENDED_KEPT_MAX:
             return []
         oldest = next(name for name in entry.subscriptions if name in entry.ended_here)
@@ -126,7 +129,7 @@ class TopicTrees:
         return self.forget_ended((oldest,))
 
     def forget_ended(self, names: Iterable[str]) -> list[Effect]:
-        """Forget subscriptions that have ended and are in no tree of a live epoch any more."""
+        """Forget the subscriptions that have ended and are no longer in a tree of any live epoch."""
         effects: list[Effect] = []
         for name in names:
             local = self.locals.get(name)
@@ -139,7 +142,7 @@ class TopicTrees:
         return effects
 
     def settle(self, topic: str, now_ms: float) -> list[Effect]:
-        """Notify children and local users that the way from the topic's rendezvous is complete, if it is."""
+        """Notify children and local users that the path from the topic's rendezvous is complete, if it is."""
         effects: list[Effect] = []
         for tables in self._core.epochs():
             entry = tables.topics.get(topic)
@@ -156,14 +159,14 @@ class TopicTrees:
         return effects
 
     def _stands_later(self, tables: ChordTables, topic: str, peer: str) -> bool:
-        """Return True if an acknowledgement to a child holds in later epochs that derive its place from this."""
+        """Return True if an acknowledgement to a child also holds in later epochs that derive its place."""
         later = (other.topics.get(topic) for other in self._core.epochs() if other.epoch > tables.epoch)
         return all(
             entry is None or entry.is_joined or peer not in entry.children or peer in entry.waiting for entry in later
         )
 
     def confirm(self, names: Iterable[str], epoch: int, now_ms: float) -> list[Effect]:
-        """An epoch's tree stands for these subscriptions."""
+        """Note that an epoch's tree is complete for these subscriptions; confirm those for which all epochs' are."""
         effects: list[Effect] = []
         for name in names:
             local = self.locals.get(name)
@@ -178,11 +181,11 @@ class TopicTrees:
     # --- trees -------------------------------------------------------------------------------------------------------
 
     def entered(self, tables: ChordTables, topic: str, effects: list[Effect]) -> TopicEntry:
-        """Return the topic's entry; join the tree when there is none yet."""
+        """Return the topic's entry; join the tree first if there is none."""
         entry = tables.topics.get(topic)
         if entry is None:
             parent = tables.parent(topic)
-            # Nothing can come through a dead parent: what waits for it must not wait forever.
+            # A dead parent sends nothing: what waits for it must not wait forever.
             is_cut = parent in tables.dead
             is_over = parent is not None and tables.is_over_from(tables.rendezvous(topic))
             entry = TopicEntry(topic, parent, is_joined=parent is None or is_cut, is_over=is_over)
@@ -192,7 +195,7 @@ class TopicTrees:
         return entry
 
     def accept_join(self, tables: ChordTables, source: str, message: Join, now_ms: float) -> list[Effect]:
-        """Take a neighbour as child."""
+        """Accept a neighbour as a child."""
         effects: list[Effect] = []
         entry = self.entered(tables, message.topic, effects)
         entry.add_child(source, message.issued_max)
@@ -203,7 +206,7 @@ class TopicTrees:
         return effects + self._ring.joined(tables, message.topic, source) + self.settle(message.topic, now_ms)
 
     def accept_join_ack(self, tables: ChordTables, message: JoinAck, now_ms: float) -> list[Effect]:
-        """The way from the rendezvous stands."""
+        """Note that the path from the rendezvous is complete."""
         entry = tables.topics.get(message.topic)
         if entry is None:
             return []
@@ -220,7 +223,7 @@ class TopicTrees:
         return effects
 
     def accept_leave(self, tables: ChordTables, source: str, message: Leave) -> list[Effect]:
-        """Release a child, also where its place was derived."""
+        """Release a child, also in epochs that derived its place."""
         effects: list[Effect] = []
         for other in self._core.epochs():
             if other is tables or other.epoch > message.issued_max:
@@ -231,9 +234,9 @@ class TopicTrees:
         return effects
 
     def consider_leaving(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
-        """Ask for a flush where a subscription has ended; leave a tree in which nobody is left."""
+        """Ask for a flush if a subscription has ended; leave the tree if no subscriber, child or publisher is left."""
         if not entry.is_joined or entry.flushing is not None:
-            return []  # It is considered again when that is over.
+            return []  # Reconsidered once joined and flushed.
         if entry.ended_here:
             return self.ask_flush(tables, entry)
         if entry.subscriptions or entry.children or tables.registered.get(entry.topic):
@@ -242,11 +245,11 @@ class TopicTrees:
         return [] if entry.parent is None else self._leave(tables, entry.topic, entry.parent)
 
     def _leave(self, tables: ChordTables, topic: str, parent: str) -> list[Effect]:
-        """Leave a tree at the parent, and a place in a later epoch that was derived from this one, too.
+        """Leave a tree at the parent, and also a place in a later epoch that was derived from this one.
 
-        A derived place that is still of use becomes this broker's own: the parent may be still to derive it, and will
-        not when we have left. (Without this, everything of the next epoch is lost for a broker that asks for the topic
-        then.)
+        A derived place that is still needed becomes this broker's own: the parent may have yet to derive it, and will
+        not once we have left. (Without this, a broker that then subscribes to the topic loses everything of the next
+        epoch.)
         """
         effects: list[Effect] = []
         issued_max = max(self._core.tables)
@@ -263,7 +266,7 @@ class TopicTrees:
         return [Send(parent, Leave(tables.epoch, topic, issued_max)), *effects]
 
     def ask_flush(self, tables: ChordTables, entry: TopicEntry) -> list[Effect]:
-        """Ask for all that was published before now, for the subscriptions that have ended."""
+        """Ask for everything published so far, for the subscriptions that have ended."""
         if not entry.is_joined or entry.flushing is not None:
             return []
         entry.flushing = frozenset(entry.ended_here)
@@ -273,7 +276,7 @@ class TopicTrees:
     # --- flushes -----------------------------------------------------------------------------------------------------
 
     def begin_flush(self, tables: ChordTables, message: AskFlush) -> list[Effect]:
-        """Send a probe to every publisher of a topic, or grant the flush where there is none."""
+        """Send a probe to every publisher of a topic, or grant the flush if it has none."""
         publishers = tables.registered.get(message.topic, {})
         if not publishers:
             return self._ring.route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
@@ -285,13 +288,13 @@ class TopicTrees:
         return effects
 
     def answer_probe(self, tables: ChordTables, message: Probe) -> list[Effect]:
-        """Send a probe back behind what its publisher has published."""
+        """Send a probe back behind its publisher's notifications."""
         root = tables.rendezvous(message.topic)
         back = ProbeBack(tables.epoch, root, message.topic, message.publisher, message.asker)
         return self._ring.route_on(tables, back)
 
     def take_probe_back(self, tables: ChordTables, message: ProbeBack) -> list[Effect]:
-        """Grant a flush when the last probe is back."""
+        """Note a returned probe; grant the flush if it is the last."""
         key = message.topic, message.asker
         missing = tables.flushes.get(key)
         if missing is None:
@@ -303,7 +306,7 @@ class TopicTrees:
         return self._ring.route_on(tables, GrantFlush(tables.epoch, message.asker, message.topic))
 
     def end_flush(self, tables: ChordTables, message: GrantFlush) -> list[Effect]:
-        """Release the subscriptions that had ended when the flush was asked for."""
+        """Release the subscriptions that had ended when the flush was requested."""
         entry = tables.topics.get(message.topic)
         if entry is None or entry.flushing is None:
             return []

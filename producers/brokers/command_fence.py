@@ -1,7 +1,7 @@
-"""Whom a broker obeys: the leader of the highest term that it has seen, and for each epoch one plan alone.
+"""Which commands a broker obeys: those of the leader with the highest term it has seen, and of one plan for each epoch.
 
-In: commands. Out: why one is refused, regardless of its request. What a command does that is not refused here belongs
-to :mod:`producers.brokers.two_epochs`.
+In: commands. Out: why one is refused, whatever it asks for. :mod:`producers.brokers.two_epochs` executes the commands
+that are not refused here.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 from regraft.schemas.command import Command, CommandPhase, Refusal
 
-PLANS_KEPT_MAX = 100  # Plans that are over; what comes for an older one is refused as not known.
+PLANS_KEPT_MAX = 100  # Finished plans remembered; commands for older ones are refused as unknown.
 
 
 @dataclass(frozen=True, slots=True)
 class EpochOwner:
-    """The plan that an epoch belongs to here; ``is_aborted``: it was given up."""
+    """The plan that an epoch belongs to here, and whether that was aborted."""
 
     plan: str
     digest: str
@@ -24,10 +24,10 @@ class EpochOwner:
 
 
 class CommandFence:
-    """The highest term seen, and whose each epoch is: that of the plan under way, of the one in force, of some before.
+    """The highest term seen, and the plan that each epoch belongs to: under way, in force, or finished lately.
 
-    An epoch belongs to the first plan that is prepared or aborted in it. Another plan of the same epoch comes from a
-    controller that does not know of the first, and is refused in every phase, also when the first is long over.
+    An epoch belongs to the first plan that is prepared or aborted in it. Another plan for the same epoch comes from a
+    controller that does not know of the first, and is refused in every phase, even long after the first is over.
     """
 
     def __init__(self) -> None:
@@ -35,17 +35,17 @@ class CommandFence:
         self._owners: dict[int, EpochOwner] = {}  # Oldest first.
 
     def begin_at(self, epoch: int, plan: str, digest: str, term: int) -> None:
-        """Know from the start which plan led to an epoch, and the highest term so far."""
+        """Record, at the start, which plan led to an epoch, and the highest term so far."""
         self.term = max(self.term, term)
         self._owners[epoch] = EpochOwner(plan, digest)
 
     def plan_of(self, epoch: int) -> str:
-        """Return the plan that an epoch belongs to, empty when that is not known."""
+        """Return the plan that an epoch belongs to, empty if unknown."""
         owner = self._owners.get(epoch)
         return "" if owner is None else owner.plan
 
     def digest_of(self, epoch: int) -> str:
-        """Return the digest of the plan that an epoch belongs to, empty when that is not known."""
+        """Return the digest of the plan that an epoch belongs to, empty if unknown."""
         owner = self._owners.get(epoch)
         return "" if owner is None else owner.digest
 
@@ -55,12 +55,12 @@ class CommandFence:
         return owner is not None and owner.is_aborted
 
     def refusal_of(self, command: Command, epoch: int) -> tuple[Refusal, str]:
-        """Take in a command's term, and return why it is refused at ``epoch``; NONE when nothing here is against it."""
+        """Note a command's term, and return why it is refused at ``epoch``; NONE if the fence lets it pass."""
         if command.term < self.term:
             return Refusal.TERM, f"has term {command.term}, but a leader of term {self.term} commands"
         self.term = command.term
         if command.phase in (CommandPhase.REPORT, CommandPhase.INSTALL):
-            return Refusal.NONE, ""  # What is in force is so whichever plan was known here before.
+            return Refusal.NONE, ""  # The overlay in force does not depend on plans known here.
         owner, epoch_to = self._owners.get(command.epoch_to), command.epoch_to
         if owner is None:
             if epoch_to > epoch:
@@ -78,16 +78,19 @@ class CommandFence:
         return Refusal.NONE, ""
 
     def install(self, command: Command, epoch: int) -> None:
-        """Let the installed epoch belong to its plan; one that was prepared at ``epoch``, and overtaken, is aborted.
+        """Let the installed epoch belong to its plan; mark plans prepared between ``epoch`` and it as aborted.
 
-        It was never active here, and what was prepared of it is gone; its controller may not know what is in force.
+        They were never active here, and their tables are gone; their controller may not know the overlay in force.
         """
         for overtaken in self._owners.keys() & range(epoch + 1, command.epoch_to):
             self._owners[overtaken] = replace(self._owners[overtaken], is_aborted=True)
         self.claim(command, (command.epoch_to,))
 
     def claim(self, command: Command, live_epochs: Collection[int]) -> None:
-        """Let the command's epoch belong to its plan; forget the oldest that are over, but of no live epoch."""
+        """Let the command's epoch belong to its plan.
+
+        Forgets the oldest finished plans beyond PLANS_KEPT_MAX, but none of a live epoch.
+        """
         is_aborted = command.phase is CommandPhase.ABORT
         self._owners[command.epoch_to] = EpochOwner(command.plan, command.digest, is_aborted)
         over = [epoch for epoch in self._owners if epoch not in live_epochs and epoch != command.epoch_to]

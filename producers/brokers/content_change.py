@@ -1,7 +1,7 @@
-"""How brokers that route by content hear of deaths, on a tree and on a structured cyclic overlay alike.
+"""How brokers that route by content learn of deaths, on a tree and on a structured cyclic overlay alike.
 
-In: a link's report and the controller's. Out: which broker's life is over in which epoch. What follows from it belongs
-to the kind's own change: :mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
+In: reports of a link or of the controller. Out: which broker's life is over in which epoch. The consequences belong to
+the kind's own change: :mod:`producers.brokers.tree_change`, :mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from regraft.schemas.command import Command
 
 
 class ContentTables(EpochTables, Protocol):
-    """All that a broker knows for one epoch, with who is lost and dead in it."""
+    """Everything that a broker knows for one epoch, including which brokers are lost and dead in it."""
 
     lost: frozenset[str]
     dead: set[str]
@@ -28,17 +28,17 @@ Plan = TypeVar("Plan", bound=PlanUnderWay)
 
 
 class ContentChange(Generic[Tables, Plan]):
-    """The part of a :class:`producers.brokers.epoch_change.EpochChange` that is the same on both."""
+    """The part of a :class:`producers.brokers.epoch_change.EpochChange` that both kinds share."""
 
     def __init__(self, core: TwoEpochBroker[Tables, Plan]) -> None:
         self._core = core
         self.broker = core.broker
-        self._links_to_end: set[str] = set()  # To neighbours that the controller said are dead.
+        self._links_to_end: set[str] = set()  # To neighbours that the controller reported dead.
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Take what a neighbour that is dead sent as ended, and wait for none of its answers.
+        """Treat everything from a dead neighbour as ended, and wait for none of its answers.
 
-        A link's report of a death that the controller has already announced says nothing about a later life.
+        If the controller has already reported the death, the link's report does not concern a later life.
         """
         is_of_old = peer in self._links_to_end
         self._links_to_end.discard(peer)
@@ -46,10 +46,10 @@ class ContentChange(Generic[Tables, Plan]):
         return self._mourn({(epoch, peer) for epoch, one in live if not (is_of_old and peer in one.lost)}, now_ms)
 
     def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
-        """Take the controller's word for who is dead, in the epochs that it speaks of.
+        """Accept which brokers the controller reports dead, in the epochs that the report covers.
 
-        Who is named in the prepare of an epoch and is in its overlay has come back by that plan: it lives in that
-        epoch, unless a later command of the plan says that this life is over, too.
+        A broker that the prepare of an epoch names as lost and that is in its overlay rejoins by that plan: it lives in
+        that epoch, unless a later command of the plan says that this life is over, too.
         """
         deaths = {
             (epoch, peer)
@@ -63,12 +63,12 @@ class ContentChange(Generic[Tables, Plan]):
 
     @abstractmethod
     def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
-        """Take the lives of brokers for over; by epoch and broker."""
+        """Treat the lives of brokers as over; ``deaths`` holds epoch and broker."""
 
     def kept_notifications(self) -> list[Notification]:
-        """Return nothing: deliveries wait, and nothing else."""
+        """Return nothing: only deliveries wait on these overlays."""
         return []
 
     def release_waiting(self, under_way: Plan) -> list[Effect]:
-        """Return nothing: deliveries wait, and nothing else."""
+        """Return nothing: only deliveries wait on these overlays."""
         return []

@@ -1,11 +1,11 @@
 """Subscribers that a plan moves: notified at the old home, issued at the next one, held there until k is over.
 
-In: the plan under way, what clients say. Out: effects. The same on a tree and on a structured cyclic overlay. A
+In: the plan under way, messages from clients. Out: effects. The same on a tree and on a structured cyclic overlay. A
 subscription that moves is in the tables of k with its old home and in those of k' with the next one, and neither is
-derived from the other. Its client is notified when the old home prepares and brings it to the next home, which issues
-it in k' alone; the old home is prepared when that is on all brokers. The next home holds back what is stamped k' for it
-until k is retired: by then the old home has handed over all of k, as it is drained only when nothing of k can come to
-it any more.
+derived from the other. The old home notifies the client when it prepares; the client brings the subscription to the
+next home, which issues it in k' alone. The old home is prepared once all brokers have it. The next home holds back
+notifications stamped k' for it until k is retired: by then the old home has handed over all of k, because it is drained
+only when nothing of k can reach it any more.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from regraft.producers.brokers.two_epochs import TwoEpochBroker
 class ContentPlanUnderWay(PlanUnderWay):
     """The plan under way at a broker that routes by content; ``moves`` are of publishers and named subscriptions.
 
-    ``homes``: by broker the new home of all its other subscribers. ``waiting_for``: subscriptions and publishers that
-    keep this broker from being prepared. ``leaving``: publishers that must still leave before it is active, with when
-    they were notified, None until then. ``going`` are the subscriptions here that the plan moves elsewhere, ``ready``
-    those of them that their next home has, ``come`` those that it has brought here.
+    ``homes``: by broker, the new home of all its subscribers that ``moves`` does not name. ``waiting_for``:
+    subscriptions and publishers that keep this broker from being prepared. ``leaving``: publishers that must leave
+    before this broker is active, with when they were notified; None before any is notified. ``going``: the local
+    subscriptions that the plan moves elsewhere; ``ready``: those that their next home has; ``come``: those that the
+    plan has brought here.
     """
 
     homes: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +46,7 @@ class ContentPlanUnderWay(PlanUnderWay):
     come: set[str] = field(default_factory=set)
 
     def home_after(self, subscription: str, home: str) -> str:
-        """Return where a subscription at a home goes, empty when it stays."""
+        """Return the new home of a subscription, empty if it stays."""
         move = self.moves.get(subscription)
         return move.home_to if move is not None and move.home_from == home else self.homes.get(home, "")
 
@@ -57,13 +58,13 @@ class ContentPlanUnderWay(PlanUnderWay):
 
 @dataclass(slots=True)
 class LocalSubscription:
-    """A subscription of a local client: is it confirmed, has it ended, which epochs are still to confirm it.
+    """A subscription of a local client: whether it is confirmed or has ended, and which epochs have yet to confirm it.
 
     A subscription that ``has_come`` by the plan under way is confirmed to the old home first.
 
-    All that was published after the confirmation comes after it, and all that was published before the end comes before
-    it is released; so everything that comes between the two is handed over, and no clock is needed for when it was
-    published.
+    Notifications published after the confirmation arrive after it, and those published before the end arrive before the
+    subscription is released; so everything that arrives between the two is handed over, without comparing publish
+    times.
     """
 
     subscription: str
@@ -91,7 +92,7 @@ class LocalInterests(Protocol[TablesIn]):
 
 
 class MovingSubscribers(Generic[Tables, Plan]):
-    """The subscriptions that the plan under way brings here or sends elsewhere."""
+    """The subscriptions that the plan under way brings here or moves elsewhere."""
 
     def __init__(self, core: TwoEpochBroker[Tables, Plan], interests: LocalInterests[Tables]) -> None:
         self._core = core
@@ -101,7 +102,7 @@ class MovingSubscribers(Generic[Tables, Plan]):
     # --- at the old home ---------------------------------------------------------------------------------------------
 
     def send_away(self, under_way: Plan) -> list[Effect]:
-        """Notify the clients of subscriptions to be moved; one that has ended stays to its end."""
+        """Notify the clients of subscriptions to be moved; one that has ended stays here until it is released."""
         effects: list[Effect] = []
         for name, local in sorted(self._interests.locals.items()):
             home_to = under_way.home_after(name, self.broker)
@@ -118,14 +119,14 @@ class MovingSubscribers(Generic[Tables, Plan]):
         return self._core.answer_prepare(now_ms)
 
     def is_ready(self, under_way: Plan) -> bool:
-        """Return True if each subscription that is to go stands here and there, or has ended."""
+        """Return True if each subscription that moves away is confirmed here and at its next home, or has ended."""
         here = [self._interests.locals[name] for name in under_way.going if name in self._interests.locals]
         return all(one.has_ended or (one.is_confirmed and one.subscription in under_way.ready) for one in here)
 
     # --- at the next home --------------------------------------------------------------------------------------------
 
     def arrive(self, request: ArriveRequest, now_ms: float) -> list[Effect]:
-        """Take a subscription that the plan under way brings here; of another plan it comes in vain."""
+        """Accept a subscription that the plan under way brings here; ignore one of another plan."""
         under_way, name = self._core.under_way, request.subscription
         if request.epoch not in self._core.tables:
             return self._core.keep_early(request.epoch, None, request)
@@ -137,30 +138,30 @@ class MovingSubscribers(Generic[Tables, Plan]):
         return self._interests.bring(self._core.tables[request.epoch], request, now_ms)
 
     def take_over(self, under_way: Plan) -> list[Effect]:
-        """Notify the clients of what has come that this is their home; this broker has just switched."""
+        """Notify the clients of arrived subscriptions that this is their home; this broker has just switched."""
         return [SubscriberTaken(name, under_way.epoch_to) for name in sorted(under_way.come)]
 
     def apart(self, subscriptions: Sequence[str]) -> list[tuple[str, ...]]:
-        """Return those of some subscriptions that have come by the plan under way, and the others, where any."""
+        """Split subscriptions into those already here and those that the plan under way brought; omit empty parts."""
         under_way = self._core.under_way
         come = set() if under_way is None else under_way.come
         both = [tuple(one for one in subscriptions if (one in come) is is_come) for is_come in (False, True)]
         return [part for part in both if part]
 
     def must_hold(self, delivery: Deliver) -> bool:
-        """Return True if the old home may still hand over what was published before."""
+        """Return True if the old home may still hand over earlier notifications."""
         under_way = self._core.under_way
         return under_way is not None and delivery.subscriptions[0] in under_way.come
 
     # --- the end of the plan -----------------------------------------------------------------------------------------
 
     def finish(self, under_way: Plan) -> None:
-        """Be the home of what has come for good, and hold back nothing for it."""
+        """Treat arrived subscriptions like any others, and hold back nothing for them."""
         for name in under_way.come & self._interests.locals.keys():
             self._interests.locals[name].has_come = False
         under_way.come.clear()
 
     def let_go(self, names: set[str]) -> list[Effect]:
-        """Forget subscriptions that have their home elsewhere: they have moved, or their move was called off."""
+        """Forget subscriptions whose home is elsewhere: they have moved, or their move was aborted."""
         gone = [self._interests.locals.pop(name) for name in sorted(names) if name in self._interests.locals]
         return [Cancelled(one.subscription) for one in gone if one.has_ended]

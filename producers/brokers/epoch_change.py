@@ -1,9 +1,10 @@
 """What a kind of overlay gives a broker's core: how its tables change from one epoch to the next, and how it routes.
 
-The core (:mod:`producers.brokers.two_epochs`) owns the epochs, the plan under way and the phases, and asks these two at
-the right moments; they use the core's public methods. On a tree they are :mod:`producers.brokers.tree_change` and
+The core (:mod:`producers.brokers.two_epochs`) owns the epochs, the plan under way and the phases, and calls these two;
+they use the core's public methods. On a tree they are :mod:`producers.brokers.tree_change` and
 :mod:`producers.brokers.tree_routing`, on a ring :mod:`producers.brokers.chord_change` and
-:mod:`producers.brokers.chord_routing`.
+:mod:`producers.brokers.chord_routing`, on a structured cyclic overlay :mod:`producers.brokers.scot_change` and
+:mod:`producers.brokers.scot_routing`.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ class PlanUnderWay:
 
 
 def change_asked(command: Command, present: OverlayConfiguration) -> BrokerChange:
-    """Return which brokers a prepare adds to the present overlay and removes from it; lost ones may be long gone."""
+    """Return which brokers a prepare adds to the present overlay and removes from it; skip lost ones not in it."""
     lost = frozenset(command.lost_brokers).intersection(present.brokers)
     return BrokerChange(frozenset(command.brokers_joined), frozenset(command.brokers_left), lost)
 
 
 def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
-    """Return how the target that a broker has worked out differs from the command's, empty when it does not."""
+    """Return how the target's digest, as computed by a broker, differs from the command's; empty if it does not."""
     given = overlay_digest(command.digest)
     if given == target.digest:
         return ""
@@ -58,7 +59,7 @@ def digest_mismatch(command: Command, target: OverlayConfiguration) -> str:
 
 
 def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
-    """Return which clients a broker would leave behind, empty when the plan moves all that are at home there."""
+    """Return which clients a broker would leave behind, empty if the plan moves all of its clients."""
     moved = {move.client for move in command.moves if move.home_from == command.broker}
     left = sorted(set(clients_here) - moved)
     more = f" and {len(left) - CLIENTS_NAMED_MAX} more" if len(left) > CLIENTS_NAMED_MAX else ""
@@ -67,17 +68,17 @@ def reason_to_stay(clients_here: Iterable[str], command: Command) -> str:
 
 
 def turned_away(request: SubscribeRequest | AdvertiseRequest) -> list[Effect]:
-    """Notify a client that a broker is not its home."""
+    """Notify a client that this broker is not its home."""
     client = request.client if isinstance(request, SubscribeRequest) else request.publisher
     return [ClientDropped(client, request.connection)]
 
 
 class EpochTables(Protocol):
-    """All that a broker knows for one epoch."""
+    """Everything that a broker knows for one epoch."""
 
     @property
     def epoch(self) -> int:
-        """The epoch."""
+        """The epoch's number."""
         ...
 
     @property
@@ -87,12 +88,12 @@ class EpochTables(Protocol):
 
     @property
     def neighbours(self) -> Collection[str]:
-        """The brokers that this one is linked to; none when it is outside."""
+        """The brokers that this one is linked to; none if it is outside."""
         ...
 
     @property
     def is_outside(self) -> bool:
-        """Is this broker no part of the overlay?"""
+        """Whether the broker is outside the overlay."""
         ...
 
 
@@ -101,18 +102,18 @@ PlanIn = TypeVar("PlanIn", bound=PlanUnderWay, contravariant=True)
 
 
 class EpochChange(Protocol[Tables, PlanIn]):
-    """How tables change from epoch to epoch: what preparing, switching and draining mean on a kind of overlay."""
+    """How tables change from epoch to epoch: preparing, switching and draining on a kind of overlay."""
 
     def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the configuration that a prepare asks for; raise ValueError when it cannot be."""
+        """Return the configuration that a prepare asks for; raise ValueError if it is impossible."""
         ...
 
     def tables_outside(self, command: Command) -> Tables:
-        """Return tables of the overlay that an install names, from outside; raise ValueError when it is none."""
+        """Return an outsider's tables of the overlay that an install names; raise ValueError if that is invalid."""
         ...
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return why this broker cannot take part, empty when it can."""
+        """Return why this broker cannot take part, empty if it can."""
         ...
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
@@ -124,11 +125,11 @@ class EpochChange(Protocol[Tables, PlanIn]):
         ...
 
     def begin_switch(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
-        """Let the core switch to the new epoch, at once or when what stands in its way is over."""
+        """Let the core switch to the new epoch, at once or as soon as nothing prevents it."""
         ...
 
     def taken_over(self, under_way: PlanIn) -> list[Effect]:
-        """Return what to send clients when this broker has switched."""
+        """Return the messages to clients that are due after this broker has switched."""
         ...
 
     def drain_on(self, under_way: PlanIn) -> list[Effect]:
@@ -136,31 +137,31 @@ class EpochChange(Protocol[Tables, PlanIn]):
         ...
 
     def is_drained(self, under_way: PlanIn) -> bool:
-        """Return True if the old epoch's tables are needed here no longer."""
+        """Return True if this broker no longer needs the old epoch's tables."""
         ...
 
     def drop_silent(self, under_way: PlanIn, now_ms: float) -> list[Effect]:
-        """End the stay of clients that others wait for and that have not answered in time."""
+        """End the stay of clients that others wait for and that did not answer in time."""
         ...
 
     def must_hold(self, delivery: Deliver) -> bool:
-        """Return True if something published before it may still be on its way here in an older epoch."""
+        """Return True if an earlier notification may still be on its way here in an older epoch."""
         ...
 
     def kept_notifications(self) -> list[Notification]:
-        """Return what waits for something of the old epoch, besides deliveries."""
+        """Return the notifications, other than deliveries, that wait for the old epoch to end."""
         ...
 
     def release_waiting(self, under_way: PlanIn) -> list[Effect]:
-        """Release everything that waits for something of the old epoch, besides deliveries."""
+        """Release everything, other than deliveries, that waits for the old epoch to end."""
         ...
 
     def finish_moves(self, under_way: PlanIn) -> None:
-        """Take the clients that have moved for good, when the old epoch is retired."""
+        """Make the moves of clients final when the old epoch is retired."""
         ...
 
     def forget_epoch(self, gone: Tables, under_way: PlanIn | None, now_ms: float) -> list[Effect]:
-        """Return what follows from an epoch having gone; what waited for it no longer does."""
+        """Return the effects of forgetting an epoch: nothing waits for it any more."""
         ...
 
     def is_of_plan(self, message: Message, under_way: PlanIn) -> bool:
@@ -168,16 +169,16 @@ class EpochChange(Protocol[Tables, PlanIn]):
         ...
 
     def heed_deaths(self, command: Command, now_ms: float) -> list[Effect]:
-        """Take the controller's word for who is dead, before its command is obeyed."""
+        """Accept which brokers the controller reports dead, before its command is obeyed."""
         ...
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Return what follows from a neighbour's being gone for good, after all that it had sent."""
+        """Return the effects of losing a neighbour for good, after everything it had sent."""
         ...
 
 
 class Routing(Protocol[Tables, PlanIn]):
-    """What a broker does with notifications, requests of clients and control messages on a kind of overlay."""
+    """How a broker handles notifications, client requests and control messages on a kind of overlay."""
 
     @property
     def change(self) -> EpochChange[Tables, PlanIn]:
@@ -186,30 +187,30 @@ class Routing(Protocol[Tables, PlanIn]):
 
     @property
     def covered_forwards(self) -> int:
-        """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        """Number of subscriptions sent to a neighbour that already had a wider one from here."""
         ...
 
     def clients_here(self) -> dict[str, int]:
-        """Return the clients whose home this broker is, as far as it knows them, with the number of their stay."""
+        """Return the clients whose home this broker is, as far as it knows, with the number of their stay."""
         ...
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions have ended and may still be owed something."""
+        """Number of subscriptions that have ended but may still be owed something."""
         ...
 
     def route(self, source: str | None, notification: Notification) -> list[Effect]:
-        """Pass a notification on and hand it over; without ``source`` its publisher is here."""
+        """Pass a notification on and hand it over; its publisher is local if ``source`` is None."""
         ...
 
     def serve(self, request: Any, now_ms: float) -> list[Effect]:
-        """Take what a local client asks for."""
+        """Handle a request of a local client."""
         ...
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
-        """Take a control message of a neighbour."""
+        """Handle a control message from a neighbour."""
         ...
 
     def look_around(self, now_ms: float) -> list[Effect]:
-        """Return what any message or command may have made possible."""
+        """Return the effects that the last message or command may have made possible."""
         ...

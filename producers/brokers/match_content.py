@@ -1,7 +1,7 @@
-"""Content-based matching: predicates, filters, what two filters have in common, and an index over many filters.
+"""Content-based matching: predicates, filters, relations between two filters, and an index over many filters.
 
-In: filters and the content of notifications. Out: which match. Who subscribed and where a match is sent belong to
-:mod:`producers.brokers.tree_tables` and :mod:`producers.emulator.ledger`, the two that ask.
+In: filters and the content of notifications. Out: which filters match. Who subscribed, and where matches are sent,
+belongs to the callers: the brokers' tables, the ledger and the doors of nodes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Operator(StrEnum):
 
 
 class PredicateError(ValueError):
-    """A predicate that can never be meant; the message says which value and why."""
+    """An invalid predicate; the message names the value and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """One condition on one attribute: it must be there and of the type of ``value``, which only ``present`` lacks."""
+    """One condition on one attribute: present and of the type of ``value``, which is None only for ``present``."""
 
     attribute: str
     operator: Operator
@@ -78,7 +78,7 @@ _OPPOSITE = {
 
 
 def matches(filter_: Filter, content: Content) -> bool:
-    """Return True if the content fulfils every predicate; an absent attribute or one of another type never does."""
+    """Return True if the content fulfils every predicate; an absent attribute or one of another type fulfils none."""
     return all(
         predicate.attribute in content and _fulfils(predicate, content[predicate.attribute]) for predicate in filter_
     )
@@ -98,9 +98,9 @@ def _fulfils(predicate: Predicate, value: float | str) -> bool:
 def intersects(advertisement: Filter, subscription: Filter) -> bool:
     """Return True if some content matches both filters.
 
-    Exact, but for numbers so close that no float lies between them: there it says yes.
+    Exact, except for numbers so close that no float lies between them: then it returns True.
     """
-    for offered in advertisement:  # Nearly all pairs differ in one equality: find that before the exact search.
+    for offered in advertisement:  # Nearly all pairs differ in one equality: check that before the exact search.
         if offered.operator is Operator.EQ:
             for wanted in subscription:
                 if (
@@ -132,7 +132,7 @@ def _by_attribute(filter_: Filter) -> dict[str, list[Predicate]]:
 
 
 def _is_implied(given: list[Predicate], implied: Predicate) -> bool:
-    """Return True if predicates on one attribute leave no value that ``implied`` refuses."""
+    """Return True if every value that fulfils the given predicates on one attribute also fulfils ``implied``."""
     typed = [predicate for predicate in given if predicate.value is not None]
     if implied.value is None:
         return True
@@ -142,7 +142,7 @@ def _is_implied(given: list[Predicate], implied: Predicate) -> bool:
 
 
 def _refusals(predicate: Predicate) -> list[Predicate]:
-    """Return predicates of which a value of the same type fulfils one exactly if it does not fulfil the given one."""
+    """Return predicates of which a value of the same type fulfils one if and only if it fails the given one."""
     if predicate.operator is not Operator.PREFIX:
         return [Predicate(predicate.attribute, _OPPOSITE[predicate.operator], predicate.value)]
     prefix = str(predicate.value)
@@ -156,7 +156,7 @@ def _refusals(predicate: Predicate) -> list[Predicate]:
 
 def _is_satisfiable(predicates: Sequence[Predicate]) -> bool:
     """Return True if one value fulfils all of these predicates on one attribute."""
-    if len(predicates) == 1:  # By far the most frequent case; only no text is before the empty one.
+    if len(predicates) == 1:  # By far the most frequent case; no text sorts before the empty one.
         return predicates[0].operator is not Operator.LT or predicates[0].value != ""
     typed = [predicate for predicate in predicates if predicate.value is not None]
     if not typed:
@@ -174,14 +174,14 @@ def _some_number(typed: list[Predicate]) -> bool:
     bounds = [(predicate, float(predicate.value or 0)) for predicate in typed]
     lower = max((value for predicate, value in bounds if predicate.operator in (">", ">=")), default=-math.inf)
     upper = min((value for predicate, value in bounds if predicate.operator in ("<", "<=")), default=math.inf)
-    # Between two different bounds lie more numbers than `!=` can refuse.
+    # There are more numbers between two different bounds than `!=` can refuse.
     return lower < upper or (lower == upper and all(_fulfils(predicate, lower) for predicate in typed))
 
 
 def _some_text(typed: list[Predicate]) -> bool:
-    """Return True if the least text that fulfils lower bounds, prefixes and `!=` fulfils the rest too.
+    """Return True if the least text that fulfils lower bounds, prefixes and `!=` also fulfils the rest.
 
-    The text right after t is t + NUL, so that the least one always exists.
+    The text right after t is t + NUL, so the least one always exists.
     """
     least = ""
     for predicate in typed:
@@ -198,16 +198,16 @@ def _some_text(typed: list[Predicate]) -> bool:
 
 # --- many filters, one content -----------------------------------------------------------------------------------
 
-_Test = tuple[str, Callable[[Any, Any], bool], Any, bool | None]  # attribute, compare, value, whether it is a text
+_Test = tuple[str, Callable[[Any, Any], bool], Any, bool | None]  # attribute, compare, value, is it a text
 _Residue = tuple[_Test, ...]
 _Bucket = dict[str, dict[_Residue, dict[str, None]]]  # destination -> residue -> keys, in order of arrival
 
 
 class MatchIndex:
-    """Filters by key, each with a destination, asked which destinations a content has.
+    """Filters by key, each with a destination; queried for the destinations whose filters match a content.
 
-    All equalities of a filter are answered by one look-up for each set of attributes they name, however many filters
-    there are; only what else a filter asks (its residue) is tested, once for all filters that ask the same.
+    One look-up per set of attributes decides all equalities of all filters that name them, however many filters there
+    are; only the remaining predicates of a filter (its residue) are tested, once for all filters with the same residue.
     """
 
     def __init__(self) -> None:
@@ -221,7 +221,7 @@ class MatchIndex:
         return key in self._filters
 
     def add(self, key: str, filter_: Filter, destination: str) -> None:
-        """Add a filter; raise KeyError when the key is in use."""
+        """Add a filter; raise KeyError if the key is in use."""
         if key in self._filters:
             raise KeyError(f"{key} is already in the index: remove it first")
         self._filters[key] = (filter_, destination)
@@ -230,7 +230,7 @@ class MatchIndex:
         bucket.setdefault(destination, {}).setdefault(residue, {})[key] = None
 
     def remove(self, key: str) -> None:
-        """Remove a filter; raise KeyError when there is none of this key."""
+        """Remove a filter; raise KeyError if no filter has this key."""
         filter_, destination = self._filters.pop(key)
         attributes, values, residue = _split(filter_)
         by_values = self._buckets[attributes]
@@ -246,11 +246,11 @@ class MatchIndex:
             del self._buckets[attributes]
 
     def destination_of(self, key: str) -> str:
-        """Return where a filter's matches go; raise KeyError when there is none of this key."""
+        """Return where a filter's matches go; raise KeyError if no filter has this key."""
         return self._filters[key][1]
 
     def destinations(self, content: Content, exclude: str | None = None) -> set[str]:
-        """Return every destination but ``exclude`` with at least one filter that matches."""
+        """Return every destination except ``exclude`` that has at least one matching filter."""
         found: set[str] = set()
         for bucket in self._candidates(content):
             for destination, residues in bucket.items():
@@ -262,7 +262,7 @@ class MatchIndex:
         return found
 
     def keys_for(self, content: Content, destination: str) -> list[str]:
-        """Return the keys of all filters of one destination that match."""
+        """Return the keys of all matching filters of one destination."""
         found: list[str] = []
         for bucket in self._candidates(content):
             for residue, keys in bucket.get(destination, {}).items():

@@ -1,6 +1,6 @@
-"""What a broker says when it is asked what it holds: its epoch, the plan that led there, and the whole overlay. Pure.
+"""A broker's answer to REPORT: its epoch, the plan that led there, and the whole overlay. Pure.
 
-In: the broker's own state. Out: an answer. Who asks, and what is made of the answers, belongs to the controller.
+In: the broker's own state. Out: an answer. Who asks, and how the answers are used, belongs to the controller.
 """
 
 from __future__ import annotations

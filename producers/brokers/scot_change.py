@@ -1,13 +1,13 @@
 """The two-epoch transition of one broker of a structured cyclic overlay: prepare, activate, drain, retire, or abort.
 
-In: commands of the controller, markers, publishers that leave, neighbours that die. Out: effects. What is the same on
-any overlay stands in :mod:`producers.brokers.two_epochs`.
+In: commands of the controller, markers, publishers that leave, neighbours that die. Out: effects. What all overlays
+have in common is in :mod:`producers.brokers.two_epochs`.
 
-Tables of the new epoch are refilled: each home issues its subscriptions and advertises its publishers in it. A
-publisher that moves is announced to its next home by the old one. Deliveries of the new epoch wait until the old one is
-drained here, those to a subscriber that has moved here until it is drained everywhere, so that none overtakes one of
-the old. A detour may lead a notification over any links of the old epoch,
-but to no cluster twice; so its end goes round by how often notifications have crossed between clusters.
+Tables of the new epoch start empty: each home issues its subscriptions and advertises its publishers in it. A publisher
+that moves is announced to its next home by the old one. Deliveries of the new epoch wait until the old one is drained
+here, and those to a subscriber that has moved here until it is drained everywhere, so that none overtakes one of the
+old epoch. A detour may lead a notification over any links of the old epoch, but to no cluster twice; so the end of that
+epoch goes round in rounds, by how often notifications have crossed between clusters.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     # --- what is held back -------------------------------------------------------------------------------------------
 
     def must_hold(self, delivery: Deliver) -> bool:
-        """Return True if an older epoch may still bring what was published before, here or at an old home."""
+        """Return True if an older epoch may still bring earlier notifications, here or at an old home."""
         epoch_stamped = delivery.notification.epoch
         return self.movers.must_hold(delivery) or any(
             self._core.epoch <= epoch or not tables.is_drained
@@ -74,7 +74,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     # --- preparing ---------------------------------------------------------------------------------------------------
 
     def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the overlay with places given to others and regions linked otherwise."""
+        """Return the overlay with places reassigned and regions relinked."""
         present = self._core.tables[self._core.epoch].configuration
         return present.replaced(
             command.epoch_to,
@@ -85,12 +85,12 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         )
 
     def tables_outside(self, command: Command) -> ScotTables:
-        """Return tables of the overlay that an install names, from outside."""
+        """Return an outsider's tables of the overlay that an install names."""
         overlay = ScotConfiguration.of_install(command.epoch_to, command.id_moves, command.links_added)
         return ScotTables(self.broker, overlay, is_outside=True)
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move cannot be, or who is still here when this broker is to leave, else empty."""
+        """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
         present = self._core.tables[self._core.epoch].configuration
         for move in command.moves:
             if move.home_to not in target.brokers:
@@ -108,10 +108,10 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return ""
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
-        """Begin the plan, with tables that are filled by all homes at once."""
+        """Begin the plan, with tables that all homes fill at once."""
         assert isinstance(target, ScotConfiguration)
         core, interests = self._core, self._interests
-        # Whose home is lost comes again by itself, in a new stay.
+        # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         homes = {
             one.home_from: one.home_to for one in command.subscribers_moved if one.home_from not in command.lost_brokers
@@ -121,14 +121,14 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         tables = ScotTables(self.broker, target, lost=lost)
         under_way = ScotPlanUnderWay(command.plan, command.epoch_from, command.epoch_to, moves, homes=homes)
         core.begin_plan(under_way, tables)
-        core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They come back.
+        core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
         for peer in core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         coming = {name: move.home_from for name, move in moves.items() if move.home_to == self.broker}
         under_way.expected = {name: home for name, home in coming.items() if home != self.broker}
         effects = self.movers.send_away(under_way)
         for name, local in sorted(interests.locals.items()):
-            # What one that has ended is owed is in queues of homes before any broker switches: it is of the old epoch.
+            # What an ended subscription is owed is already in the homes' queues, so it belongs to the old epoch.
             if local.has_ended or name in under_way.going or tables.is_outside:
                 continue
             if not local.is_confirmed:
@@ -157,7 +157,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return effects
 
     def _announce(self, under_way: ScotPlanUnderWay, name: str, connection: int, filter_: object) -> list[Effect]:
-        """Announce a publisher to its next home, by the overlay that both homes are in."""
+        """Announce a publisher to its next home, over an overlay that contains both homes."""
         home = under_way.moves[name].home_to
         both = [one for one in (under_way.epoch_to, under_way.epoch_from) if self._is_in(one, home)]
         message = PublisherComes(under_way.epoch_to, name, connection, home, filter_, both[0])  # type: ignore[arg-type]
@@ -168,15 +168,15 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return self.broker in overlay and home in overlay
 
     def pass_on(self, message: PublisherComes) -> list[Effect]:
-        """Send an announcement one step further on its way."""
+        """Send an announcement one hop further."""
         way = self._core.tables[message.epoch_of_way].configuration.static_way(self.broker, message.home)
         return [Send(way[1], message)]
 
     def see_coming(self, message: PublisherComes, now_ms: float) -> list[Effect]:
-        """Become the home of a publisher that comes here, or know that it does not."""
+        """Become the home of an announced publisher, or note that it will not come; pass other announcements on."""
         if message.home != self.broker:
             way = message.epoch_of_way
-            # Of another plan to the same epoch, by a rival, it may fit no overlay here: both will be aborted.
+            # A rival's plan for the same epoch may fit no overlay here; both plans will be aborted.
             return self.pass_on(message) if way in self._core.tables and self._is_in(way, message.home) else []
         under_way, tables, effects = self._core.under_way, self._core.tables[message.epoch], list[Effect]()
         if message.filter_ is not None:
@@ -202,14 +202,14 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
     # --- publishers that come and end --------------------------------------------------------------------------------
 
     def advertise(self, request: AdvertiseRequest) -> list[Effect]:
-        """Be the home of a publisher in all live epochs."""
+        """Become the home of a publisher in all live epochs."""
         effects: list[Effect] = []
         for tables in self._core.epochs():
             effects += self._interests.host(tables, request.publisher, request.filter_, request.connection)
         return effects + self._interests.allow(request.publisher)
 
     def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Forget a publisher that has ended; where it is on its way to another home, let that know."""
+        """Forget a publisher that has ended; if it is moving to another home, notify that."""
         under_way, effects = self._core.under_way, self.see_leave(request, now_ms)
         self._interests.may_publish.discard((request.publisher, request.connection))
         if under_way is not None and under_way.announced.get(request.publisher) == request.connection:
@@ -233,7 +233,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return [PublisherLeaves(name, under_way.moves[name].home_to, one.connection) for name, one in here.items()]
 
     def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
+        """Note that a publisher hands over nothing more here; switch once the last one has left."""
         under_way = self._core.under_way
         if under_way is None or not under_way.leaving:
             return []
@@ -245,7 +245,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return self._core.switch(under_way, now_ms)
 
     def drop_silent(self, under_way: ScotPlanUnderWay, now_ms: float) -> list[Effect]:
-        """End the stay of publishers that have not left in time: what they hand over from now on is not taken."""
+        """End the stay of publishers that did not leave in time: later notifications from them are refused."""
         if not under_way.leaving:
             return []
         effects: list[Effect] = []
@@ -256,7 +256,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return effects
 
     def taken_over(self, under_way: ScotPlanUnderWay) -> list[Effect]:
-        """Notify the clients that come here that this is their home."""
+        """Notify the clients that have moved here that this is their home."""
         hosted = self._core.tables[under_way.epoch_to].hosted
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         taken: list[Effect] = []
@@ -268,9 +268,9 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return taken + self.movers.take_over(under_way)
 
     def _allow_orphans(self, under_way: ScotPlanUnderWay) -> list[Effect]:
-        """Allow publishers that have come here to publish where their old home is dead, which might not have done so.
+        """Allow publishers that moved here from a dead home to publish: that home may have died before it did.
 
-        Their region knows them in the new epoch, as all were prepared. Who may publish already minds no second word.
+        All brokers were prepared, so their region knows them in the new epoch. A second confirmation does no harm.
         """
         old, hosted = self._core.tables[under_way.epoch_from], self._core.tables[under_way.epoch_to].hosted
         return [
@@ -285,20 +285,20 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return [Send(peer, FlowEnd(old.epoch, crossings)) for peer, crossings in old.ends_due()]
 
     def is_drained(self, under_way: ScotPlanUnderWay) -> bool:
-        """Return True if nothing of the old epoch can come any more."""
+        """Return True if nothing of the old epoch can arrive any more."""
         return self._core.tables[under_way.epoch_from].is_drained
 
     def see_end(self, tables: ScotTables, source: str, message: FlowEnd, now_ms: float) -> list[Effect]:
-        """Note that a neighbour sends nothing more with so few crossings."""
+        """Note that a neighbour sends nothing more with this many crossings or fewer."""
         tables.ended[source] = max(tables.ended.get(source, 0), message.crossings + 1)
         return self._core.drain(now_ms) + self._core.release_held()
 
     def finish_moves(self, under_way: ScotPlanUnderWay) -> None:
-        """Hold back nothing any more for subscriptions that have moved here."""
+        """Stop holding back notifications for subscriptions that have moved here."""
         self.movers.finish(under_way)
 
     def forget_epoch(self, gone: ScotTables, under_way: ScotPlanUnderWay | None, now_ms: float) -> list[Effect]:
-        """Wait for no confirmation of the epoch; forget subscriptions that have their home elsewhere."""
+        """Stop waiting for confirmations of the epoch; forget subscriptions whose home is elsewhere."""
         effects: list[Effect] = []
         if under_way is not None:
             effects += self.movers.let_go(under_way.going if gone.epoch < self._core.epoch else under_way.come)
