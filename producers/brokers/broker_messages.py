@@ -31,8 +31,7 @@ class Notification:
     """One published message; ``home`` is its publisher's, which stamps ``epoch`` (until then UNSTAMPED_EPOCH).
 
     On a ring, ``from_rendezvous`` marks a copy that goes down the topic's tree, not up to the root. On a structured
-    cyclic overlay, ``vector`` holds the clusters that the receiver must serve, ``is_detour`` marks a path that is not
-    static.
+    cyclic overlay, ``vector`` holds the clusters that the receiver must serve, ``is_detour`` marks a non-static path.
     """
 
     publisher: str
