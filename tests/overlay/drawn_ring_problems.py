@@ -8,12 +8,12 @@ from regraft.overlay.chord_ring import ChordRing
 from regraft.overlay.ring_reassignment import RingProblem
 
 BITS = 16
-FIG_2_BEFORE = ({0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4})  # What the lost drawing may have shown.
-FIG_2_AFTER = {1, 2, 3, 5}  # And what it must have shown.
+FIG_2_BEFORE = ({0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4})  # The lost drawing of the state before may show any of these.
+FIG_2_AFTER = {1, 2, 3, 5}  # The drawing of the state after must show this one.
 
 
 def draw_problem(seed: int, nodes_max: int = 24, topics_max: int = 12, *, equal_events: bool = False) -> RingProblem:
-    """Nodes at random IDs, topics with random roots, share of subscribers and events; equal events make many ties."""
+    """Return nodes at random IDs, topics of random roots, subscribers and event rates; equal rates make many ties."""
     rng = np.random.default_rng(seed)
     nodes, topics = int(rng.integers(1, nodes_max + 1)), int(rng.integers(0, topics_max + 1))
     ids = np.sort(rng.choice(1 << BITS, nodes, replace=False))
@@ -29,6 +29,9 @@ def draw_problem(seed: int, nodes_max: int = 24, topics_max: int = 12, *, equal_
 
 
 def fig_2(subscribed: set[int], events: float = 1.0) -> RingProblem:
-    """Zhao13, Fig. 2: eight brokers on a ring of three bits; these IDs want t1 at ID 1, the others t2 at ID 4."""
+    """Zhao13, Fig.
+
+    2: eight brokers on a 3-bit ring; the given IDs subscribe to t1 at ID 1, all others to t2 at ID 4.
+    """
     wanted = np.array([[broker in subscribed, broker not in subscribed] for broker in range(8)])
     return RingProblem(ChordRing(3, tuple(range(8))), np.array([1, 4]), wanted, np.full(2, events))

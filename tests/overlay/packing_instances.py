@@ -1,4 +1,4 @@
-"""Small instances of users to be packed, and their cost counted message by message."""
+"""Small instances of users to be packed, with their cost counted message by message."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from regraft.overlay.packed_users import Floats, Homes, PackingInstance
 def drawn_instance(
     users: int, brokers: int, channels: int, seed: int, *, room_factor: float = 2.0, is_metric: bool = False
 ) -> PackingInstance:
-    """Return an instance with random rates, wants and prices; half of the rates are 0."""
+    """Return an instance with random rates, subscriptions and prices; half of the rates are 0."""
     rng = np.random.default_rng(seed)
     rates = rng.random((users, channels)) * (rng.random((users, channels)) < 0.5)
     wants = rng.random((users, channels)) < 0.5
@@ -26,7 +26,7 @@ def drawn_instance(
 
 
 def counted_cost_per_s(instance: PackingInstance, homes: Homes) -> tuple[float, float]:
-    """Return what access links and trees cost, publisher by publisher and sub-channel by sub-channel."""
+    """Return the cost of access links and of trees, summed over publishers and sub-channels."""
     access = core = 0.0
     for publisher, channel in itertools.product(range(instance.user_count), range(instance.rates.shape[1])):
         rate = instance.rates[publisher, channel]
@@ -39,7 +39,7 @@ def counted_cost_per_s(instance: PackingInstance, homes: Homes) -> tuple[float, 
 
 
 def tree_price(core_price: Floats, brokers: set[int]) -> float:
-    """Return the price of a minimum spanning tree over some brokers, by another implementation."""
+    """Return the price of a minimum spanning tree over some brokers, computed by another implementation."""
     graph = nx.Graph()
     graph.add_nodes_from(brokers)
     graph.add_weighted_edges_from((a, b, core_price[a, b]) for a, b in itertools.combinations(sorted(brokers), 2))

@@ -1,4 +1,4 @@
-"""Small random overlays with publishers of which is known what was delivered where, for tests of every stage."""
+"""Small random overlays whose publishers and deliveries are known, for tests of every stage."""
 
 import random
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tests.overlay.small_overlays import NO_CAP, brokers_named
 
 @dataclass(frozen=True)
 class Published:
-    """One notification: by whom, the span of time it lies in, and the brokers that delivered it."""
+    """One notification: its publisher, the span it falls into, and the brokers that delivered it."""
 
     publisher: str
     span: int
@@ -25,7 +25,7 @@ class Published:
 def spans_of(
     brokers: tuple[str, ...], notifications: list[Published], homes: dict[str, str], spans_s: list[float]
 ) -> list[DeliverySets]:
-    """The delivery sets of each span, with what was published at the homes apart from what was delivered."""
+    """Return the delivery sets of each span, with publications at the homes kept separate from deliveries."""
     delivered: list[dict[tuple[str, str, int], int]] = [{} for _ in spans_s]
     published: list[dict[tuple[str, str, int], int]] = [{} for _ in spans_s]
     sequences = dict.fromkeys(homes, 0)
@@ -43,7 +43,7 @@ def spans_of(
 
 @dataclass(frozen=True)
 class PublishedOverlay:
-    """A tree with costs, the notifications, and the same as bits, a set for each span."""
+    """A tree with costs, its notifications, and the same notifications as one delivery set per span."""
 
     inventory: Inventory
     homes: dict[str, str]
@@ -52,7 +52,7 @@ class PublishedOverlay:
 
     @property
     def configuration(self) -> Configuration:
-        """The tree with the publishers at their homes."""
+        """Return the tree with the publishers at their homes."""
         tree = self.inventory.bootstrap
         return Configuration.of(tree.epoch, tree.brokers, tree.links, self.homes)
 
@@ -60,7 +60,7 @@ class PublishedOverlay:
 def draw_overlay(
     rng: random.Random, brokers_max: int = 9, publishers_max: int = 4, notifications_max: int = 150
 ) -> PublishedOverlay:
-    """A random tree with random costs; each publisher's notifications mostly want the same few brokers."""
+    """Return a random tree with random costs; most notifications of a publisher go to the same few brokers."""
     brokers = brokers_named(rng.randrange(2, brokers_max + 1))
     count = len(brokers)
     link_cost = np.zeros((count, count))
@@ -83,5 +83,5 @@ def draw_overlay(
 
 @st.composite
 def published_overlays(draw: st.DrawFn, brokers_max: int = 9, publishers_max: int = 4) -> PublishedOverlay:
-    """A random overlay with publishers."""
+    """Draw a random overlay with publishers."""
     return draw_overlay(random.Random(draw(st.integers(0, 2**32))), brokers_max, publishers_max)

@@ -15,12 +15,12 @@ NO_CAP = 1000
 
 
 def brokers_named(count: int) -> tuple[str, ...]:
-    """b00, b01, ..."""
+    """Return b00, b01, ..."""
     return tuple(f"b{number:02d}" for number in range(count))
 
 
 def line_of(count: int, epoch: int = 0) -> Configuration:
-    """b00 - b01 - b02 - ..."""
+    """Return the line b00 - b01 - b02 - ..."""
     names = brokers_named(count)
     return Configuration.of(epoch, names, itertools.pairwise(names))
 
@@ -28,7 +28,7 @@ def line_of(count: int, epoch: int = 0) -> Configuration:
 def inventory_of(
     configuration: Configuration, costs: dict[tuple[str, str], float], processing: float = 1.0
 ) -> Inventory:
-    """The named links cost what is said, all others 10."""
+    """Return an inventory in which the named links have the given costs, and all others cost 10."""
     brokers = configuration.brokers
     link_cost = np.full((len(brokers), len(brokers)), 10.0)
     np.fill_diagonal(link_cost, 0.0)
@@ -41,7 +41,7 @@ def inventory_of(
 def sets_of(
     brokers: tuple[str, ...], wanted: list[set[str]], span_s: float = 1.0, publisher: str = "p"
 ) -> DeliverySets:
-    """One notification of the publisher for each set of brokers in ``wanted``."""
+    """Return sets with one notification of the publisher for each set of brokers in ``wanted``."""
     masks: dict[tuple[str, str, int], int] = {}
     for sequence, places in enumerate(wanted):
         for broker in places:
@@ -53,7 +53,7 @@ def sets_of(
 def publishers_of(
     brokers: tuple[str, ...], published: dict[str, tuple[str, list[set[str]]]], span_s: float = 1.0
 ) -> DeliverySets:
-    """By publisher: its home, and for each of its notifications the brokers it is delivered at."""
+    """Return sets from, for each publisher, its home and the brokers that deliver each of its notifications."""
     delivered: dict[tuple[str, str, int], int] = {}
     made: dict[tuple[str, str, int], int] = {}
     for publisher, (home, wanted) in published.items():
@@ -69,7 +69,7 @@ def publishers_of(
 def overlays(
     draw: st.DrawFn, count_max: int = 9, degree_max: int = NO_CAP
 ) -> tuple[Inventory, list[set[str]], DeliverySets]:
-    """A random tree with random costs, and random notifications as sets and as bits."""
+    """Draw a random tree with random costs, and random notifications both as sets and as bits."""
     count = draw(st.integers(3, count_max))
     rng = random.Random(draw(st.integers(0, 2**32)))
     brokers = brokers_named(count)
@@ -85,7 +85,7 @@ def overlays(
 
 
 def cost_by_delivery_trees(configuration: Configuration, inventory: Inventory, wanted: list[set[str]]) -> float:
-    """Jaeger07, Eq. 1-2 word by word: prune each notification's tree leaf by leaf, then add up what is left."""
+    """Jaeger07, Eq. 1-2 taken literally: prune each notification's tree leaf by leaf, then add up what is left."""
     total = 0.0
     for places in wanted:
         links = set(configuration.links)

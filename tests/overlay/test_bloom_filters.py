@@ -1,4 +1,4 @@
-"""Bloom filters: what they never miss, what they wrongly claim, and how much two of them share."""
+"""Bloom filters: no false negatives, the rate of false positives, and estimates of what two filters share."""
 
 import numpy as np
 import pytest
@@ -37,13 +37,13 @@ def test_a_full_cache_of_the_paper_has_0_43_percent_false_positives() -> None:
 
 @given(st.sets(st.integers(0, 2**64 - 1), max_size=200), st.integers(1, 3000), st.integers(1, 8))
 def test_what_was_added_is_always_claimed(values: set[int], bits: int, hashes: int) -> None:
-    """There are no false negatives, whatever the shape."""
+    """There are no false negatives, whatever the filter's shape."""
     ids = np.array(sorted(values), dtype=np.uint64)
     assert filter_of(ids, bits, hashes).contains(ids).all()
 
 
 def test_positions_are_the_same_in_every_process() -> None:
-    """Brokers compare filters that others made: the hash is SplitMix64's (first output for seed 0), run after run."""
+    """Brokers compare each other's filters, so the hash is fixed: SplitMix64 (checked by its output for seed 0)."""
     (position,) = bit_positions(ids_between(0, 1), FilterShape(1 << 62, 1)).tolist()
     assert position == [0xE220_A839_7B1D_CDAF % (1 << 62)]
     assert notification_ids("stocks/IBM", [0, 1]).tolist() == [7877155447088660761, 7877155447088660762]
@@ -58,7 +58,7 @@ def test_the_conjunction_claims_what_both_claim(seed: int) -> None:
 
 
 def test_common_count_is_estimated_from_set_bits() -> None:
-    """Swamidass and Baldi: two full caches that share 3,000 identifiers are seen to, within a few percent."""
+    """Swamidass and Baldi: for two full caches that share 3,000 identifiers the estimate is within a few percent."""
     left, right = filter_of(ids_between(0, 8192)), filter_of(ids_between(5192, 13384))
     assert left.id_count == pytest.approx(8192, rel=0.02)
     assert left.common_count(right) == pytest.approx(3000, rel=0.05)
@@ -66,7 +66,7 @@ def test_common_count_is_estimated_from_set_bits() -> None:
 
 
 def test_a_full_filter_still_gives_a_finite_count() -> None:
-    """With every bit set the formula has no value; the filter counts as one bit short of full."""
+    """With every bit set the formula has no value; the filter is treated as one bit short of full."""
     full = filter_of(ids_between(0, 1000), 10, 3)
     assert full.set_share == 1
     assert full.id_count == pytest.approx(-10 / 3 * np.log(1 / 10))
@@ -74,7 +74,7 @@ def test_a_full_filter_still_gives_a_finite_count() -> None:
 
 @given(st.integers(1, 20_000), st.floats(1e-6, 0.9))
 def test_the_adapted_shape_keeps_its_promise(id_count: int, share: float) -> None:
-    """A full filter of the adapted shape claims at most the share asked for; 1 % fewer bits break it."""
+    """A full filter of the adapted shape has at most the false positive rate asked for; 1 % fewer bits exceed it."""
     shape = filter_shape(id_count, share)
     assert false_positive_share(id_count, shape) <= share * (1 + 1e-9)
     if id_count > 1000:
@@ -82,7 +82,7 @@ def test_the_adapted_shape_keeps_its_promise(id_count: int, share: float) -> Non
 
 
 def test_the_adapted_shape_of_a_full_cache() -> None:
-    """1 % needs 9.6 bits an identifier and 10 % half of it, against the paper's 12.2."""
+    """A rate of 1 % needs 9.6 bits per identifier and 10 % half of that, compared with the paper's 12.2."""
     assert filter_shape(8192, 0.01) == FilterShape(78_586, 7)
     assert filter_shape(8192, 0.1).bits / 8192 == pytest.approx(4.81, abs=0.01)
     share = filter_of(ids_between(0, 8192), *filter_shape(8192, 0.1)).contains(ids_between(10**6, 2 * 10**6)).mean()
@@ -90,7 +90,7 @@ def test_the_adapted_shape_of_a_full_cache() -> None:
 
 
 def test_shapes_that_cannot_be_are_refused() -> None:
-    """Every refusal says the value and the limit."""
+    """Every message holds the value and the limit."""
     with pytest.raises(ValueError, match="bits is 0, hashes is 5: at least 1 bit"):
         BloomFilter(0, 5)
     with pytest.raises(ValueError, match="false_positive_share is 1"):

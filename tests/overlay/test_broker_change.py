@@ -1,4 +1,4 @@
-"""Brokers that join an overlay, leave it or are lost: the later overlay, on a tree and on a ring, and the way back."""
+"""Brokers that join, leave or are lost: the later overlay, on a tree and on a ring, and the earlier one back."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def _plan(target: OverlayConfiguration, present: OverlayConfiguration, *lost: st
 
 
 def test_a_lost_broker_takes_its_links_and_publishers_with_it() -> None:
-    """The links need not be named; who was at home there has no home."""
+    """Its links need not be named, and its publishers have no home afterwards."""
     target = LINE.replaced(4, [], [("a", "c")], change=BrokerChange(lost=frozenset("b")))
     assert target == Configuration.of(4, "acd", [("a", "c"), ("c", "d")], {"q": "d"})
 
 
 def test_a_broker_that_leaves_names_its_links() -> None:
-    """It lives, and takes part in the change of each."""
+    """A leaving broker is alive and takes part in each change of its links."""
     change = BrokerChange(left=frozenset("d"))
     assert LINE.replaced(4, [("c", "d")], [], change=change).brokers == ("a", "b", "c")
     with pytest.raises(ValueError, match="3 links over 3 brokers"):
@@ -35,7 +35,7 @@ def test_a_broker_that_leaves_names_its_links() -> None:
 
 
 def test_a_plan_of_a_tree_says_whence_and_whither_also_where_a_broker_comes_back() -> None:
-    """A broker that is lost and in the target has new links only, even between the same two."""
+    """All links of a broker that is lost and in the target are new, even those between the same two brokers."""
     target = Configuration.of(4, "abce", [("a", "b"), ("b", "c"), ("c", "e")])
     plan = _plan(target, LINE, "b", "d")
     assert plan.links_removed == (("a", "b"), ("b", "c"), ("c", "d"))
@@ -48,7 +48,7 @@ def test_a_plan_of_a_tree_says_whence_and_whither_also_where_a_broker_comes_back
 
 
 def test_a_plan_of_a_ring_says_whence_and_whither() -> None:
-    """Who is on one of the two rings only has no ID on the other."""
+    """A broker that is on only one of the two rings has no ID on the other."""
     target = ChordConfiguration.of(4, 8, {"a": 10, "c": 131, "d": 200, "e": 5})
     plan = _plan(target, RING, "b")
     assert plan.id_moves == (IdMove("b", 70, OFF_RING), IdMove("c", 130, 131), IdMove("e", OFF_RING, 5))
@@ -60,7 +60,7 @@ def test_a_plan_of_a_ring_says_whence_and_whither() -> None:
 
 
 def test_who_joins_a_ring_needs_an_id() -> None:
-    """And nobody joins twice."""
+    """A broker that is on the ring already cannot join again."""
     with pytest.raises(ValueError, match="e would have no ring ID"):
         RING.replaced(4, [], change=BrokerChange(joined=frozenset("e")))
     with pytest.raises(ValueError, match="a cannot join"):

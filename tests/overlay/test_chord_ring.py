@@ -28,14 +28,14 @@ def test_fingers_are_the_first_nodes_at_or_after_powers_of_two() -> None:
 
 
 def test_the_depths_of_paper_002_figure_2() -> None:
-    """8 brokers on a 3-bit ring, t1 at ID 1: only ID 0 is three hops away."""
+    """Eight brokers on a 3-bit ring, t1 at ID 1: only ID 0 is three hops away."""
     ring = ChordRing(3, tuple(range(8)))
     assert ring.depths[1].tolist() == [3, 0, 1, 1, 2, 1, 2, 2]
 
 
 @given(rings)
 def test_routes_go_forward_over_fingers_and_share_their_beginnings(ring: ChordRing) -> None:
-    """Every hop is a finger that comes nearer without passing the target, so routes from one node are a tree."""
+    """Every hop is a finger that comes closer without passing the target, so the routes from one node form a tree."""
     size = 1 << ring.bits
     for start in range(ring.node_count):
         for target in range(ring.node_count):
@@ -54,14 +54,14 @@ def test_routes_go_forward_over_fingers_and_share_their_beginnings(ring: ChordRi
 
 @given(rings, st.integers(0, 2**12))
 def test_the_owner_of_a_key_is_the_first_node_at_or_after_it(ring: ChordRing, key: int) -> None:
-    """And the first of the ring where none follows."""
+    """If no node follows, it is the first node of the ring."""
     wanted = key % (1 << ring.bits)
     after = [number for number in ring.ids if number >= wanted]
     assert ring.ids[ring.owner(key)] == (after or ring.ids)[0]
 
 
 def test_wrong_rings_are_refused() -> None:
-    """With what is wrong in the message."""
+    """The message says what is wrong."""
     with pytest.raises(RingError, match="must rise"):
         ChordRing(3, (1, 1))
     with pytest.raises(RingError, match="do not fit"):
@@ -80,7 +80,7 @@ def test_hashed_ids_differ_and_stay() -> None:
 
 
 def test_a_reassignment_is_the_way_from_one_configuration_to_another() -> None:
-    """Positions stay, brokers exchange them; links follow the brokers."""
+    """Ring positions stay, brokers exchange them, and links follow the brokers."""
     before = ChordConfiguration.hashed(0, 16, [f"b{number}" for number in range(9)])
     ids = dict(before.id_of)
     ids["b1"], ids["b5"] = ids["b5"], ids["b1"]
@@ -102,7 +102,7 @@ def test_a_reassignment_is_the_way_from_one_configuration_to_another() -> None:
 
 
 def test_messages_go_only_between_neighbours() -> None:
-    """Every hop of every route, and every parent, is a neighbour; neighbours know each other."""
+    """Every hop of every route, and every parent, is a neighbour; being neighbours is mutual."""
     ring = ChordConfiguration.hashed(0, 32, [f"b{number:02d}" for number in range(23)])
     for broker in ring.brokers:
         for target in ring.brokers:

@@ -14,7 +14,7 @@ from tests.overlay.small_overlays import brokers_named, line_of
 
 
 def test_equal_overlays_are_equal_values() -> None:
-    """The order in which brokers and links are named does not matter, nor does a link's direction."""
+    """The order of brokers and links does not matter, nor does the direction of a link."""
     first = Configuration.of(1, ["c", "a", "b"], [("b", "a"), ("c", "b")])
     second = Configuration.of(1, ["a", "b", "c"], [("b", "c"), ("a", "b")])
     assert first == second
@@ -22,7 +22,7 @@ def test_equal_overlays_are_equal_values() -> None:
 
 
 def test_digest_tells_epochs_apart() -> None:
-    """The same links at another epoch are another configuration."""
+    """The same links in another epoch are another configuration."""
     assert line_of(3, epoch=1).digest != line_of(3, epoch=2).digest
 
 
@@ -36,13 +36,13 @@ def test_digest_tells_epochs_apart() -> None:
     ],
 )
 def test_links_that_are_no_tree_are_refused(links: list[tuple[str, str]], why: str) -> None:
-    """Too few links, a cycle, an unknown broker and a repeated link are each named."""
+    """The message names too few links, a cycle, an unknown broker or a repeated link."""
     with pytest.raises(NotATreeError, match=why):
         Configuration.of(0, "abcd", links)
 
 
 def test_link_of_a_broker_to_itself_is_refused() -> None:
-    """A link joins two brokers."""
+    """A link joins two different brokers."""
     with pytest.raises(ValueError, match="two brokers"):
         link("a", "a")
 
@@ -59,13 +59,13 @@ def test_link_of_a_broker_to_itself_is_refused() -> None:
 def test_impossible_replacement_is_refused(
     epoch: int, removed: tuple[str, str], added: tuple[str, str], why: str
 ) -> None:
-    """An epoch that does not grow, an absent link, a present link and a cut tree are each named."""
+    """The message names an epoch that does not grow, an absent link, a present link or a cut tree."""
     with pytest.raises(ValueError, match=why):
         line_of(4).replaced(epoch, [removed], [added])
 
 
 def test_degree_above_the_cap_is_refused() -> None:
-    """The error names the broker, its links and the limit."""
+    """The message names the broker, its number of links and the limit."""
     star = Configuration.of(0, "abcd", [("a", "b"), ("a", "c"), ("a", "d")])
     check_degree(star, 3)
     with pytest.raises(DegreeError, match="a would have 3 links, the limit is 2"):
@@ -74,21 +74,21 @@ def test_degree_above_the_cap_is_refused() -> None:
 
 @given(st.integers(2, 30), st.integers(2, 5), st.integers(0, 2**32))
 def test_random_tree_is_a_tree_under_the_cap(count: int, degree_max: int, seed: int) -> None:
-    """A random tree spans all brokers, keeps the cap and depends on the seed alone."""
+    """A random tree spans all brokers, keeps the degree cap and depends only on the seed."""
     tree = random_tree(brokers_named(count), degree_max, random.Random(seed))
     assert tree.degree_max <= degree_max
     assert tree == random_tree(brokers_named(count)[::-1], degree_max, random.Random(seed))
 
 
 def test_random_tree_without_room_is_refused() -> None:
-    """Three brokers with one link each are not a tree."""
+    """Three brokers with at most one link each cannot form a tree."""
     with pytest.raises(ValueError, match="needs at least 2"):
         random_tree(brokers_named(3), 1, random.Random(0))
 
 
 @given(st.integers(2, 20), st.integers(0, 2**32))
 def test_paths_next_hops_and_parents_agree(count: int, seed: int) -> None:
-    """The path between two brokers starts with the next hop and runs along the parents; its links close the cycle."""
+    """The path between two brokers starts with the next hop and follows the parents; a direct link closes a cycle."""
     rng = random.Random(seed)
     tree = random_tree(brokers_named(count), count, rng)
     source, target = rng.sample(tree.brokers, 2)
@@ -101,7 +101,7 @@ def test_paths_next_hops_and_parents_agree(count: int, seed: int) -> None:
 
 @given(st.integers(2, 20), st.integers(1, 6), st.integers(0, 2**32))
 def test_horizon_holds_exactly_the_paths_up_to_its_hops(count: int, hops_max: int, seed: int) -> None:
-    """Every pair of brokers within the horizon has its one path in it, and no other pair has any."""
+    """It has the only path of every pair of brokers within that distance, and of no other pair."""
     tree = random_tree(brokers_named(count), count, random.Random(seed))
     found = {
         tuple(tree.brokers[position] for position in row)
@@ -119,7 +119,7 @@ def test_horizon_of_no_hop_is_refused() -> None:
 
 
 def test_a_tree_is_shown_without_its_dead() -> None:
-    """What a shadow planner is left with while a broker is dead is a tree, too: of the living."""
+    """While a broker is dead, a shadow planner's overlay is a tree of the living brokers."""
     line = line_of(4)
     links = line.links[:-1]
     assert line.reshaped({"links": links}).brokers == line.brokers[:-1]

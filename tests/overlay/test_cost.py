@@ -1,4 +1,4 @@
-"""The one cost and its breakdown."""
+"""The cost of an overlay and its breakdown."""
 
 import pytest
 from hypothesis import given
@@ -19,14 +19,14 @@ from tests.overlay.small_overlays import (
 
 @given(overlays())
 def test_cost_is_that_of_all_delivery_trees(drawn: tuple[Inventory, list[set[str]], DeliverySets]) -> None:
-    """Counting bits costs the overlay like adding up each notification's own delivery tree."""
+    """Counting bits gives the same cost as adding up each notification's own delivery tree."""
     inventory, wanted, sets = drawn
     expected = cost_by_delivery_trees(inventory.bootstrap, inventory, wanted) / sets.span_s
     assert overlay_cost(inventory.bootstrap, inventory, sets).total_per_s == pytest.approx(expected)
 
 
 def test_fig_1_delivery_tree() -> None:
-    """A notification of B2 for B5 crosses B3 and B4, which do not want it, and nothing else (Jaeger07, Fig. 1)."""
+    """A notification from B2 to B5 crosses B3 and B4, which do not want it, and no other broker (Jaeger07, Fig. 1)."""
     brokers = tuple(f"B{number}" for number in range(1, 9))
     links = [("B1", "B3"), ("B2", "B3"), ("B3", "B4"), ("B4", "B5"), ("B4", "B6"), ("B6", "B7"), ("B6", "B8")]
     tree = Configuration.of(0, brokers, links)
@@ -38,7 +38,7 @@ def test_fig_1_delivery_tree() -> None:
 
 
 def test_notification_wanted_only_at_home_costs_processing_once() -> None:
-    """A notification that only its publisher's broker wants costs p there and no link."""
+    """A notification that only its publisher's broker wants costs p there and crosses no link."""
     tree = line_of(3)
     cost = overlay_cost(tree, inventory_of(tree, {}, processing=7.0), sets_of(tree.brokers, [{"b01"}]))
     assert cost.total_per_s == 7.0
@@ -46,7 +46,7 @@ def test_notification_wanted_only_at_home_costs_processing_once() -> None:
 
 
 def test_cost_is_per_second() -> None:
-    """Twice the span with the same notifications is half the cost per second."""
+    """The same notifications over twice the span cost half as much per second."""
     tree = line_of(3)
     inventory = inventory_of(tree, {})
     short = overlay_cost(tree, inventory, sets_of(tree.brokers, [{"b00", "b02"}], span_s=1)).total_per_s
@@ -63,14 +63,14 @@ def test_no_notification_costs_nothing() -> None:
 
 
 def test_crossings_name_the_notifications_both_sides_want() -> None:
-    """Of two notifications, only the one wanted at both ends crosses the line's links."""
+    """Of two notifications, only the one that is wanted at both ends crosses the links of the line."""
     tree = line_of(3)
     crossing = link_crossings(tree, sets_of(tree.brokers, [{"b00", "b02"}, {"b02"}]))
     assert {pair: int(words[0]) for pair, words in crossing.items()} == {("b00", "b01"): 1, ("b01", "b02"): 1}
 
 
 def test_cost_over_other_brokers_is_refused() -> None:
-    """Delivery sets of other brokers than the tree's are an error, not a number."""
+    """Delivery sets over brokers other than the tree's raise an error."""
     tree = line_of(3)
     sets = sets_of(brokers_named(4), [{"b00"}])
     with pytest.raises(ValueError, match="same brokers"):

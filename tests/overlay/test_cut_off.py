@@ -1,4 +1,4 @@
-"""What a death cuts off, held against walking every way."""
+"""Deliveries that a broker's death cuts off, compared with following every path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.overlay.small_overlays import brokers_named, line_of
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 2**32))
 def test_on_a_tree_it_is_what_has_to_pass_the_broker(count: int, seed: int) -> None:
-    """Between others: what is published or wanted at the broker itself does not count."""
+    """Only deliveries between other brokers count, not what is published or wanted at the broker itself."""
     rng = random.Random(seed)
     brokers = brokers_named(count)
     tree = random_tree(brokers, count, rng) if count > 1 else Configuration.of(0, brokers, [])
@@ -38,7 +38,7 @@ def test_on_a_tree_it_is_what_has_to_pass_the_broker(count: int, seed: int) -> N
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 2**32))
 def test_on_a_ring_it_is_what_passes_from_the_rendezvous_to_users(count: int, seed: int) -> None:
-    """The rendezvous itself counts: without it nobody gets its topics."""
+    """The rendezvous itself counts: without it none of its topics is delivered."""
     rng = random.Random(seed)
     ring = ChordConfiguration.hashed(0, 16, brokers_named(count))
     topics = [f"t{number}" for number in range(4)]
@@ -59,7 +59,7 @@ def test_on_a_ring_it_is_what_passes_from_the_rendezvous_to_users(count: int, se
 
 
 def test_the_worst_death_and_a_random_one() -> None:
-    """On a line of three all that the ends send each other passes the middle."""
+    """On a line of three, everything that the two ends send each other passes the middle."""
     found = tree_cut_off(line_of(3), np.array([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 0.0]]))
     assert (found.worst_broker, found.worst_share) == ("b01", 0.8)
     assert found.mean_share == pytest.approx(0.8 / 3)

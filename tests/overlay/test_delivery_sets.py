@@ -1,4 +1,4 @@
-"""Delivery sets and the interest counted from them."""
+"""Delivery sets, and interest counted from them."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_interest_counts_common_notifications(drawn: tuple[Inventory, list[set[s
 
 
 def test_overlapping_windows_count_a_notification_once() -> None:
-    """Joining spans adds their time and unites their notifications, in whatever order they come."""
+    """Joining spans adds up their durations and unites their notifications, in any order."""
     first = sets_of(BROKERS, [{"b00"}, {"b00", "b01"}], span_s=2)
     second = DeliverySets.of(BROKERS, {("b01", "p", 0): 0b10, ("b02", "q", 0): 1}, span_s=3)
     joined = DeliverySets.joined([second, first])
@@ -35,7 +35,7 @@ def test_overlapping_windows_count_a_notification_once() -> None:
 
 
 def test_signed_and_unsigned_masks_are_the_same_bits() -> None:
-    """Bit 63 travels as a negative long."""
+    """Bit 63 is encoded as a negative long."""
     signed = DeliverySets.of(BROKERS, {("b00", "p", 0): -(2**63)}, 1.0)
     unsigned = DeliverySets.of(BROKERS, {("b00", "p", 0): 2**63}, 1.0)
     assert signed.words.tolist() == unsigned.words.tolist()
@@ -44,7 +44,7 @@ def test_signed_and_unsigned_masks_are_the_same_bits() -> None:
 
 @st.composite
 def told_apart(draw: st.DrawFn) -> tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]]:
-    """Sets with publications kept separate; who published each notification; who had subscribers that got it."""
+    """Draw sets with publications kept separate, the publisher of each notification, and which brokers delivered it."""
     names = st.tuples(st.sampled_from("pqr"), st.sampled_from([0, 1, 63, 64, 200]))
     publishers = draw(st.dictionaries(names, st.sampled_from(BROKERS), min_size=1))
     takers = {name: draw(st.sets(st.sampled_from(BROKERS))) for name in publishers}
@@ -60,7 +60,7 @@ def told_apart(draw: st.DrawFn) -> tuple[DeliverySets, dict[tuple[str, int], str
 
 
 def names_in(sets: DeliverySets, words: Words) -> dict[str, set[tuple[str, int]]]:
-    """The notifications of each broker's row, by publisher and sequence."""
+    """Return the notifications in each broker's row, by publisher and sequence number."""
     return {
         broker: {
             (publisher, 64 * block + bit)
@@ -76,7 +76,7 @@ def names_in(sets: DeliverySets, words: Words) -> dict[str, set[tuple[str, int]]
 def test_delivered_and_published_make_up_the_sets(
     drawn: tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]],
 ) -> None:
-    """V(n) are the publisher's home and the brokers that delivered n; every n was published."""
+    """V(n) is the publisher's home and the brokers that delivered n; every n was published."""
     sets, homes, taken = drawn
     assert sets.delivered is not None
     assert names_in(sets, sets.delivered) == taken
@@ -90,7 +90,7 @@ def test_delivered_and_published_make_up_the_sets(
 def test_publishers_at_other_homes(
     drawn: tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]], moved: dict[str, str]
 ) -> None:
-    """V(n) seen from other homes is as if all had been published there; deliveries and other publishers stay."""
+    """V(n) is as if all had been published at the other homes; deliveries and other publishers stay as they are."""
     sets, homes, taken = drawn
     placed = sets.at_homes(moved)
     assert sets.delivered is not None
@@ -103,7 +103,7 @@ def test_publishers_at_other_homes(
 
 
 def test_moving_needs_to_know_what_was_delivered() -> None:
-    """Without it a publisher's own bits cannot be taken back, and a home must be a broker."""
+    """Otherwise its own bits cannot be removed from its former home; the new home must be a broker."""
     with pytest.raises(ValueError, match="cannot be moved"):
         sets_of(BROKERS, [{"b00"}]).at_homes({"p": "b01"})
     known = DeliverySets.of(BROKERS, {}, 1.0, published={("b00", "p", 0): 1})
@@ -112,7 +112,7 @@ def test_moving_needs_to_know_what_was_delivered() -> None:
 
 
 def test_joined_spans_know_what_was_delivered_only_when_all_do() -> None:
-    """One span that does not tell leaves it unknown for all of them."""
+    """One span without separate deliveries leaves them unknown for the joined span."""
     first = DeliverySets.of(BROKERS, {("b01", "p", 0): 0b01}, 1.0, published={("b00", "p", 0): 0b11})
     second = DeliverySets.of(BROKERS, {("b01", "p", 0): 0b10}, 1.0, published={("b02", "p", 1): 0b1})
     joined = DeliverySets.joined([first, second])
@@ -125,7 +125,7 @@ def test_joined_spans_know_what_was_delivered_only_when_all_do() -> None:
 
 
 def test_cells_of_one_place_are_united() -> None:
-    """Cells may come in any order of columns, and several times for the same broker and column."""
+    """Cells may come in any order of columns, and repeatedly for the same broker and column."""
     row, column = np.array([1, 1, 0, 1]), np.array([0, 0, 1, 1])
     masks, published = np.array([1, 2, 4, 8], dtype=np.uint64), np.array([16, 0, 32, 0], dtype=np.uint64)
     columns = [("q", 3), ("p", 7)]
@@ -140,7 +140,7 @@ def test_cells_of_one_place_are_united() -> None:
 
 
 def test_spans_that_cannot_be_joined_are_refused() -> None:
-    """No span, and spans over different brokers, are errors."""
+    """No span at all, or spans over different brokers, raise an error."""
     with pytest.raises(ValueError, match="no span"):
         DeliverySets.joined([])
     with pytest.raises(ValueError, match="different brokers"):

@@ -1,4 +1,4 @@
-"""Links between fragments where they cost least: exact for one, and never worse than where they were."""
+"""Links between fragments: optimal for a single link, and never more expensive than the present ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _cost(inventory: Inventory, sets: DeliverySets, links: set[tuple[str, str]])
 
 
 def _tried_all(inventory: Inventory, sets: DeliverySets, kept: set[tuple[str, str]], count: int, cap: int) -> float:
-    """The cheapest tree with the kept links and ``count`` others, with at most ``cap`` links a broker or as now."""
+    """Return the least cost of a tree with the kept links and ``count`` others that keep the cap of degree."""
     every = [link(a, b) for a, b in itertools.combinations(inventory.brokers, 2)]
     degree = {broker: sum(broker in pair for pair in kept) for broker in inventory.brokers}
     found = []
@@ -43,7 +43,7 @@ def _tried_all(inventory: Inventory, sets: DeliverySets, kept: set[tuple[str, st
 def test_a_single_link_is_where_it_costs_least_of_all(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], count: int, cap: int, seed: int
 ) -> None:
-    """Of two no one alone can be bettered, so together they cost no more than before, and no less than the best."""
+    """Two links cost no more than before and no less than the optimum: no exchange of a single one saves."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap_tree
     joints = set(random.Random(seed).sample(tree.links, min(count, len(tree.links))))

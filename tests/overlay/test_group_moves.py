@@ -1,4 +1,4 @@
-"""All subscribers of a broker move to another: priced for every pair at once as it would be priced by itself."""
+"""Moving all subscribers of a broker to another: priced for all pairs at once as for each pair separately."""
 
 import random
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.overlay.small_overlays import brokers_named, inventory_of, publishers
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_each_pair_costs_what_the_moved_sets_cost(seed: int) -> None:
-    """Publishers stay; links off the way between the two brokers carry what they carried."""
+    """Publishers stay; links off the path between the two brokers have the same traffic as before."""
     rng = random.Random(seed)
     brokers = brokers_named(rng.randint(2, 8))
     tree = random_tree(brokers, len(brokers), rng)

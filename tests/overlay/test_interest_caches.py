@@ -1,4 +1,4 @@
-"""Caches of brokers: what they still hold, and what brokers work out from each other's filters."""
+"""Caches of brokers: what they still hold, and the interest that brokers compute from each other's filters."""
 
 import random
 
@@ -16,7 +16,7 @@ HUGE = FilterShape(1 << 22, 8)
 
 
 def sets_by_sequence(brokers: tuple[str, ...], wanted: dict[tuple[str, int], set[str]]) -> DeliverySets:
-    """Who wants which notification (publisher, sequence number) of a window."""
+    """Return one window's sets from the brokers that want each notification (publisher, sequence number)."""
     masks: dict[tuple[str, str, int], int] = {}
     for (publisher, sequence), places in wanted.items():
         for broker in places:
@@ -26,7 +26,7 @@ def sets_by_sequence(brokers: tuple[str, ...], wanted: dict[tuple[str, int], set
 
 
 def held(sets: DeliverySets, broker: str) -> set[tuple[str, int]]:
-    """What a broker has in its row, as (publisher, sequence number)."""
+    """Return the notifications in a broker's row, as (publisher, sequence number)."""
     row = sets.words[sets.brokers.index(broker)].tolist()
     return {
         (publisher, block * 64 + bit)
@@ -45,7 +45,7 @@ def random_sets(seed: int, brokers: int = 12, notifications: int = 900) -> Deliv
 
 @st.composite
 def windows(draw: st.DrawFn) -> list[DeliverySets]:
-    """Up to five windows whose boundaries fall inside blocks of 64."""
+    """Draw up to five windows whose boundaries fall inside blocks of 64."""
     rng = random.Random(draw(st.integers(0, 2**32)))
     names = brokers_named(4)
     found, at = [], {"p": 0, "q": 0}
@@ -61,7 +61,7 @@ def windows(draw: st.DrawFn) -> list[DeliverySets]:
 
 @given(windows(), st.integers(1, 120))
 def test_a_cache_holds_the_newest_and_no_more(spans: list[DeliverySets], ids_max: int) -> None:
-    """A broker keeps min(ids_max, what it had) identifiers, and none while a newer window's was dropped."""
+    """A broker keeps min(ids_max, what it had) identifiers, and none older than one it dropped."""
     whole, kept = DeliverySets.joined(spans), newest_ids(spans, ids_max)
     assert kept.columns == whole.columns
     for broker in whole.brokers:
@@ -82,7 +82,7 @@ def test_the_window_that_is_cut_keeps_each_publishers_last() -> None:
 
 
 def test_a_cache_that_holds_all_changes_nothing() -> None:
-    """8,192 identifiers are more than there are."""
+    """A cache of 8,192 identifiers holds all that there are."""
     sets = random_sets(1)
     kept = newest_ids([sets], 8192)
     assert np.array_equal(kept.words, sets.words)
@@ -90,14 +90,14 @@ def test_a_cache_that_holds_all_changes_nothing() -> None:
 
 
 def test_a_cache_of_nothing_is_refused() -> None:
-    """At least one identifier."""
+    """A cache holds at least one identifier."""
     with pytest.raises(ValueError, match="ids_max is 0: a cache holds at least 1"):
         newest_ids([random_sets(1)], 0)
 
 
 @given(st.integers(0, 2**32))
 def test_masks_and_huge_filters_give_the_exact_interest(seed: int) -> None:
-    """With (almost) no false positives the filters say what the masks say, for pairs and for triples."""
+    """With almost no false positives, filters give the same counts as masks, for pairs and for triples."""
     sets = random_sets(seed, notifications=300)
     masks, filters = InterestCaches.of_masks(sets), InterestCaches.of_filters(sets, HUGE)
     assert np.array_equal(masks.interest, sets.interest())
@@ -112,7 +112,7 @@ def test_masks_and_huge_filters_give_the_exact_interest(seed: int) -> None:
 
 
 def test_small_filters_overestimate_and_each_broker_in_its_own_way() -> None:
-    """False positives only add, about as many as the formula says, and I_ij is no longer I_ji."""
+    """False positives only add, about as many as the formula predicts, and I_ij no longer equals I_ji."""
     sets = random_sets(5, notifications=3000)
     exact, seen = sets.interest(), bloom_interest(sets, 1000, 2)
     assert (seen >= exact).all()
@@ -125,7 +125,7 @@ def test_small_filters_overestimate_and_each_broker_in_its_own_way() -> None:
 
 
 def test_the_conjunction_of_filters_is_between_the_true_and_the_lesser_pair() -> None:
-    """I_ikj from filters is at least the exact one and at most I_ij and I_ik as the same broker sees them."""
+    """I_ikj from filters is at least the exact count, and at most I_ij and I_ik as estimated by the same broker."""
     sets = random_sets(6, notifications=3000)
     filters = InterestCaches.of_filters(sets, FilterShape(2000, 3))
     seen = filters.interest

@@ -1,4 +1,4 @@
-"""Inventories and what is wrong with unusable ones."""
+"""Inventories, and the errors of unusable ones."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ def test_inventory_survives_saving_and_loading(tmp_path: Path) -> None:
     ],
 )
 def test_unusable_inventory_is_refused(tmp_path: Path, change: dict[str, object], why: str) -> None:
-    """The error names the file and the value that is wrong."""
+    """The error names the file and the wrong value."""
     path = tmp_path / "inventory.json"
     inventory_of(line_of(3), {}).save(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
@@ -49,7 +49,7 @@ def test_unusable_inventory_is_refused(tmp_path: Path, change: dict[str, object]
 
 
 def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
-    """A file that is not there, is not JSON or lacks a key is an inventory error with its path."""
+    """A file that is missing, is not JSON or lacks a key raises an inventory error with its path."""
     broken = tmp_path / "broken.json"
     broken.write_text("{")
     with pytest.raises(InventoryError, match=r"broken\.json is not an inventory"):
@@ -62,7 +62,7 @@ def test_missing_and_broken_files_are_named(tmp_path: Path) -> None:
 
 
 def test_a_ring_is_saved_and_read_back(tmp_path: Path) -> None:
-    """Ring IDs take the place of links; what needs a tree says so."""
+    """A ring has IDs instead of links; whatever requires a tree says so."""
     ring = ChordConfiguration.hashed(0, 32, ["b1", "b2", "b3"])
     inventory = Inventory(ring.brokers, np.ones(3), np.ones((3, 3)) - np.eye(3), 2, ring)
     inventory.save(tmp_path / "inventory.json")
@@ -81,7 +81,7 @@ def test_a_ring_with_one_id_twice_is_no_inventory(tmp_path: Path) -> None:
 
 
 def test_positions_are_kept_where_they_are_known(tmp_path: Path) -> None:
-    """Places on a map are optional: saved and read back, none where nobody gave any, refused where they do not fit."""
+    """Positions are saved and loaded if given, and refused if they do not fit the brokers."""
     file = tmp_path / "inventory.json"
     inventory = inventory_of(line_of(3), {})
     inventory.save(file)
@@ -95,7 +95,7 @@ def test_positions_are_kept_where_they_are_known(tmp_path: Path) -> None:
 
 
 def test_that_clients_stay_is_kept(tmp_path: Path) -> None:
-    """Brokers next to real ones keep their clients: so says the file, and every inventory made of it."""
+    """The clients of brokers next to real ones cannot move: the file says so, and so does every derived inventory."""
     file = tmp_path / "inventory.json"
     inventory = replace(inventory_of(line_of(3), {}), clients_stay=True)
     inventory.save(file)
@@ -105,7 +105,7 @@ def test_that_clients_stay_is_kept(tmp_path: Path) -> None:
 
 
 def test_agents_are_kept_and_give_topics(tmp_path: Path) -> None:
-    """A broker that is not named has no agent; an inventory without agents says nothing of them."""
+    """A broker that is not listed has no agent; an inventory without agents omits them."""
     plain = inventory_of(line_of(3), {})
     assert "agents" not in json.loads(plain.to_json())
     assert plain.broker_topics("live").agents == ("",)
@@ -126,7 +126,7 @@ def test_agents_are_kept_and_give_topics(tmp_path: Path) -> None:
     ],
 )
 def test_agents_that_name_no_topic_are_refused(agents: object, why: str) -> None:
-    """The error names the broker and what is wrong."""
+    """The error names the broker and the reason."""
     document = json.loads(inventory_of(line_of(3), {}).to_json()) | {"agents": agents}
     with pytest.raises(InventoryError, match=why):
         Inventory.from_json(json.dumps(document), "test")

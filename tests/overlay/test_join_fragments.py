@@ -1,4 +1,4 @@
-"""The cheapest links between fragments, held against trying all of them."""
+"""The cheapest links between fragments, compared with trying all of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regraft.overlay.join_fragments import join_fragments
 
 @st.composite
 def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Up to 7 brokers in fragments, with whole costs and little room."""
+    """Draw up to 7 brokers in fragments, with integer costs and little room for links."""
     count = draw(st.integers(2, 7))
     fragments = draw(st.integers(1, min(count, 5)))
     drawn = draw(st.lists(st.integers(0, fragments - 1), min_size=count - fragments, max_size=count - fragments))
@@ -25,7 +25,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _tried_all(cost: np.ndarray, fragment_of: np.ndarray, room: np.ndarray) -> tuple[int, float]:
-    """The least exceedance, and the least cost with it."""
+    """Return the least excess over the caps, and the least cost with that excess."""
     size, fragments = len(fragment_of), int(fragment_of.max()) + 1
     usable = [(a, b) for a, b in itertools.combinations(range(size), 2) if fragment_of[a] != fragment_of[b]]
     found = []
@@ -42,7 +42,7 @@ def _tried_all(cost: np.ndarray, fragment_of: np.ndarray, room: np.ndarray) -> t
 @settings(max_examples=300, deadline=None)
 @given(problems())
 def test_the_links_are_the_cheapest_within_the_caps(problem: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """Where the caps leave no tree, as few links as possible are above them."""
+    """If no tree keeps the caps, as few links as possible exceed them."""
     cost, fragment_of, room = problem
     joined = join_fragments(cost, fragment_of, room)
     exceeded, least = _tried_all(cost, fragment_of, room)
@@ -59,7 +59,7 @@ def test_the_links_are_the_cheapest_within_the_caps(problem: tuple[np.ndarray, n
 @settings(max_examples=100, deadline=None)
 @given(problems())
 def test_a_search_cut_short_says_what_is_proven(problem: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """It still keeps the caps, and nothing within them is cheaper than its bound."""
+    """It still keeps the caps, and no set of links within them costs less than its bound."""
     cost, fragment_of, room = problem
     joined = join_fragments(cost, fragment_of, room, nodes_max=1)
     exceeded, least = _tried_all(cost, fragment_of, room)

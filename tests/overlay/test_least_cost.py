@@ -1,4 +1,4 @@
-"""The bound of the cost, against the least cost of all trees and homes of small overlays."""
+"""The lower bound of the cost, compared with the least cost of all trees and homes of small overlays."""
 
 import random
 from statistics import fmean
@@ -16,7 +16,7 @@ from tests.overlay.small_overlays import inventory_of, line_of, publishers_of
 
 
 def optimum_per_s(overlay: PublishedOverlay) -> float:
-    """The least cost of all trees with each publisher at its best home on each: they do not influence each other."""
+    """Return the least cost of all trees, each with all publishers at their best homes: publishers are independent."""
     inventory, sets = overlay.inventory, DeliverySets.joined(overlay.spans)
     trees = 0.0
     for publisher in sorted({name for name, _ in sets.columns}):
@@ -26,7 +26,7 @@ def optimum_per_s(overlay: PublishedOverlay) -> float:
 
 
 def test_no_tree_with_any_homes_is_below_the_bound() -> None:
-    """On up to six brokers no overlay costs less than the bound, and on average it is two thirds of the least."""
+    """On up to six brokers no overlay costs less than the bound, which is on average two thirds of the least cost."""
     rng = random.Random(23)
     shares = []
     while len(shares) < 60:
@@ -40,7 +40,7 @@ def test_no_tree_with_any_homes_is_below_the_bound() -> None:
 
 
 def test_what_is_not_looked_at_lowers_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a budget, or with ways of several links only bounded, the bound is one still, and no higher."""
+    """With a budget, or with paths of several links only bounded, the bound still holds and is no higher."""
     rng = random.Random(29)
     for _ in range(40):
         overlay = draw_overlay(rng, brokers_max=12, publishers_max=6)
@@ -54,7 +54,7 @@ def test_what_is_not_looked_at_lowers_the_bound(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_two_brokers_have_no_choice() -> None:
-    """Where both of two brokers want all, the bound is the cost."""
+    """Both want everything, and there is only one tree."""
     tree = line_of(2)
     inventory = inventory_of(tree, {("b00", "b01"): 7.0})
     sets = publishers_of(tree.brokers, {"p": ("b00", [{"b00", "b01"}] * 5)})
@@ -63,6 +63,6 @@ def test_two_brokers_have_no_choice() -> None:
 
 
 def test_without_a_window_there_is_no_bound() -> None:
-    """No span is refused with what is missing."""
+    """The message says that at least one window is needed."""
     with pytest.raises(ValueError, match="at least one window"):
         least_cost_per_s(inventory_of(line_of(2), {}), [])

@@ -1,4 +1,4 @@
-"""The fleet: states by the newest record, and one inventory of all that are known."""
+"""The fleet: states by the newest record, and one inventory of all known brokers."""
 
 import random
 
@@ -28,7 +28,7 @@ def record(broker: str, state: MemberState, facts: BrokerFacts | None = None, si
 
 
 def test_a_broker_of_the_inventory_is_in_service_until_a_record_says_otherwise() -> None:
-    """The inventory file is the first fill of the members."""
+    """The inventory file holds the first members."""
     fleet = FleetView.of(FOUR)
     assert fleet.serving == FOUR.brokers
     assert fleet.inventory is FOUR
@@ -39,17 +39,17 @@ def test_a_broker_of_the_inventory_is_in_service_until_a_record_says_otherwise()
 
 
 def test_a_stranger_without_facts_is_left_out() -> None:
-    """Nothing is known of its links, so no planner could use it."""
+    """Its links have no costs, so no planner could use it."""
     assert FleetView.of(FOUR, [record("x1", MemberState.JOINING)]).members.keys() == set(FOUR.brokers)
 
 
 def test_costs_of_who_is_added_are_those_told_then_by_distance_then_unknown() -> None:
-    """A cost that is told counts; distance prices the others, and where there is none they are very dear."""
+    """A reported cost counts; distance prices the other links, and links without either are very expensive."""
     placed = BrokerFacts(1.5, (PeerCost("b00", 4.0),), position=Position(10.0, 0.0), load_max_per_s=50.0, agent="west")
     found = extended(ON_MAP, {"x1": placed, "x2": BrokerFacts(link_costs=(PeerCost("x1", 7.0),))})
     assert found.brokers == (*FOUR.brokers, "x1", "x2")
     assert found.cost_of_link("x1", "b00") == 4.0
-    median = (10 / 5 + 10 / 50**0.5) / 2  # In the middle: three of six links cost 10 for 5, two 10 for 7.
+    median = (10 / 5 + 10 / 50**0.5) / 2  # The median: three of six links cost 10 for 5, two 10 for 7.
     assert found.cost_of_link("x1", "b01") == pytest.approx(5.0 * median)
     assert found.cost_of_link("x1", "x2") == 7.0
     assert found.cost_of_link("x2", "b03") == UNKNOWN_COST_FACTOR * 10.0
@@ -61,13 +61,13 @@ def test_costs_of_who_is_added_are_those_told_then_by_distance_then_unknown() ->
 
 
 def test_a_link_that_both_ends_price_costs_the_larger() -> None:
-    """Each end knows what it can bear: neither is believed to be cheaper than the other says."""
+    """Each end knows its own limits: the cheaper figure does not overrule the other."""
     facts = {"x1": BrokerFacts(link_costs=(PeerCost("x2", 3.0),)), "x2": BrokerFacts(link_costs=(PeerCost("x1", 5.0),))}
     assert extended(FOUR, facts).cost_of_link("x1", "x2") == 5.0
 
 
 def test_a_changed_fleet_is_not_saved_as_a_file() -> None:
-    """The file is what a fleet begins with; another one would be read as another overlay of epoch 0."""
+    """The file is what a fleet begins with; a changed one would be read as another overlay of epoch 0."""
     with pytest.raises(InventoryError, match="epoch 0 has 4 brokers, the inventory 2"):
         FOUR.restricted_to(("b00", "b01")).to_json()
     with pytest.raises(InventoryError, match="x1 and 0 more"):
@@ -78,7 +78,7 @@ def test_a_changed_fleet_is_not_saved_as_a_file() -> None:
 def test_any_fleet_has_an_inventory_that_can_be_restricted_to_any_of_its_brokers(
     seed: int, data: st.DataObject
 ) -> None:
-    """Costs stay symmetric, finite and the same, whoever was added and whoever is left out."""
+    """Costs stay symmetric, finite and unchanged, whichever brokers are added or left out."""
     rng = random.Random(seed)
     first = inventory_of(line_of(rng.randint(2, 6)), {})
     added = [f"x{number}" for number in range(rng.randint(0, 4))]
@@ -106,12 +106,12 @@ def test_any_fleet_has_an_inventory_that_can_be_restricted_to_any_of_its_brokers
 
 
 def test_restricting_to_all_changes_nothing() -> None:
-    """An overlay of all brokers takes the inventory as it is, with what was worked out of it."""
+    """An overlay of all brokers uses the inventory itself, with everything that was computed from it."""
     assert FOUR.restricted_to(reversed(brokers_named(4))) is FOUR
 
 
 def test_what_is_measured_of_a_link_counts_instead_of_what_is_reported() -> None:
-    """In every inventory of the fleet, for both ends, until it is measured otherwise; records leave it as it is."""
+    """It holds in all inventories of the fleet, for both ends, until the next measurement; records do not change it."""
     fleet = FleetView.of(FOUR).with_measured({("b01", "b02"): 99.0, ("b00", "gone"): 5.0})
     assert fleet.inventory.cost_of_link("b02", "b01") == 99.0
     assert fleet.inventory_over(("b01", "b02", "b03")).cost_of_link("b01", "b02") == 99.0

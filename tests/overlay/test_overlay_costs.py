@@ -1,4 +1,4 @@
-"""Links and homes changed one by one, against costing each overlay as a whole."""
+"""Costs after changing links and homes one by one, compared with costing each overlay as a whole."""
 
 import random
 
@@ -29,7 +29,7 @@ def drawn_swap(tree: Configuration, rng: random.Random) -> LinkSwap | None:
 
 @given(published_overlays(), st.integers(0, 2**32))
 def test_changes_of_links_and_homes_lead_to_the_same_costs(overlay: PublishedOverlay, seed: int) -> None:
-    """After any swaps and moves, in any order, all is as if the overlay had been costed from nothing."""
+    """After any swaps and moves, in any order, all values are those of the overlay costed from scratch."""
     inventory, present = overlay.inventory, overlay.configuration
     sets = PublisherSets.of(overlay.spans, overlay.homes)
     costs, rng = OverlayCosts(present, inventory, sets), random.Random(seed)
@@ -56,7 +56,7 @@ def test_changes_of_links_and_homes_lead_to_the_same_costs(overlay: PublishedOve
 
 
 def prices(costs: OverlayCosts) -> dict[tuple[str, str, str], float]:
-    """What each swap does, by the link that goes, the side that is walked and the place of attachment."""
+    """Return what each swap changes, by the removed link, the side that is walked and the place of attachment."""
     ends = costs.tree.directed_ends()
     names = costs.inventory.brokers
     found = {}
@@ -68,7 +68,7 @@ def prices(costs: OverlayCosts) -> dict[tuple[str, str, str], float]:
 
 @given(published_overlays())
 def test_homes_are_priced_as_before_merging(overlay: PublishedOverlay) -> None:
-    """Every publisher at every home costs and loads what it does notification by notification."""
+    """Cost and load of every publisher at every home are those counted notification by notification."""
     inventory, present = overlay.inventory, overlay.configuration
     costs = OverlayCosts(present, inventory, PublisherSets.of(overlay.spans, overlay.homes)).at_homes
     expected = PublisherCosts(present, inventory, overlay.spans)

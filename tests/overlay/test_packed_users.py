@@ -1,4 +1,4 @@
-"""The cost of packed users is that of each message, and what a move changes is what a new count says."""
+"""The cost of packed users is that of all messages, and moves change it as a recount does."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 @given(seeds, st.integers(1, 9), st.integers(1, 6))
 def test_trees_are_minimum_spanning_trees(seed: int, brokers: int, sets: int) -> None:
-    """Whatever the sets, those of none and of one broker among them."""
+    """Any sets of brokers are allowed, including empty sets and single brokers."""
     rng = np.random.default_rng(seed)
     core = np.triu(rng.random((brokers, brokers)), 1)
     core += core.T
@@ -24,7 +24,7 @@ def test_trees_are_minimum_spanning_trees(seed: int, brokers: int, sets: int) ->
 
 @given(seeds, st.integers(1, 10), st.integers(1, 5), st.integers(1, 4))
 def test_the_cost_is_that_of_all_messages(seed: int, users: int, brokers: int, channels: int) -> None:
-    """One by one: an access link for who sends and takes it, one tree for each publisher and sub-channel."""
+    """Counted one by one: an access link for each sender and receiver, one tree for each publisher and sub-channel."""
     instance = drawn_instance(users, brokers, channels, seed)
     homes = np.random.default_rng(seed).integers(0, brokers, users)
     costs = PackingCosts(instance, homes)
@@ -33,7 +33,7 @@ def test_the_cost_is_that_of_all_messages(seed: int, users: int, brokers: int, c
 
 @given(seeds, st.integers(1, 10), st.integers(1, 5), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))))
 def test_moves_change_what_a_new_count_says(seed: int, users: int, brokers: int, moves: list[tuple[int, int]]) -> None:
-    """Each by itself, and all of them together."""
+    """This holds for each move, and for all of them together."""
     instance = drawn_instance(users, brokers, 3, seed)
     costs = PackingCosts(instance, np.zeros(users, dtype=np.intp))
     for user, broker in moves:
@@ -72,7 +72,7 @@ def test_what_nobody_else_wants_is_not_sent() -> None:
     ],
 )
 def test_what_does_not_fit_together_is_refused(change: dict[str, np.ndarray], what: str) -> None:
-    """With what is wrong."""
+    """The message says what is wrong."""
     good = {
         "published": np.ones((2, 2)),
         "wants": np.ones((2, 2), dtype=np.bool_),

@@ -1,4 +1,4 @@
-"""What overlays with other places and links between regions cost, against the one overlay that each of them is."""
+"""Costs of overlays with other places and region links, compared with costing each such overlay as a whole."""
 
 import random
 
@@ -14,7 +14,7 @@ from tests.overlay.test_scot_costs import NAMES, OVERLAY, drawn
 
 @pytest.mark.parametrize("seed", range(4))
 def test_each_overlay_costs_what_its_breakdown_says(seed: int) -> None:
-    """After exchanges, one of them of a broker with two places, and with regions linked otherwise."""
+    """After exchanges, one of them of a broker with two places, and with other links between regions."""
     inventory, sets, homes, _ = drawn(seed)
     draw, regions, links = random.Random(seed), OVERLAY.regions, OVERLAY.region_links
     prices = PlaceCosts(inventory, sets, homes)
@@ -35,7 +35,7 @@ def _places(regions: tuple[tuple[str, ...], ...]) -> dict[str, list[tuple[int, i
 
 
 def test_a_publisher_without_a_home_costs_nothing() -> None:
-    """Nobody knows which way its notifications take."""
+    """The routes of its notifications are unknown."""
     inventory, sets, homes, _ = drawn(0)
     known = {name: home for name, home in homes.items() if name != "q"}
     prices = PlaceCosts(inventory, sets, known)

@@ -1,4 +1,4 @@
-"""The digest of a plan tells it from every other, and holds that of its overlay."""
+"""The digest of a plan distinguishes it from every other plan and includes the digest of its overlay."""
 
 import msgspec
 import pytest
@@ -32,14 +32,14 @@ PLAN = Plan(
 def test_plans_to_one_overlay_have_digests_of_their_own(
     target: OverlayConfiguration, change: dict[str, object]
 ) -> None:
-    """Who moves, from where to where, from which epoch on, begun by whom, who is lost: all of it tells plans apart."""
+    """The digest covers the moves, the starting epoch, who began the plan, and the lost brokers."""
     other = msgspec.structs.replace(PLAN, **change)
     assert plan_digest(other, target) != plan_digest(PLAN, target)
     assert overlay_digest(plan_digest(other, target)) == overlay_digest(plan_digest(PLAN, target)) == target.digest
 
 
 def test_a_plan_keeps_its_digest_on_its_way() -> None:
-    """Phase, term and order of the moves are not part of it: a successor means the same plan."""
+    """Phase, term and the order of moves are not part of it, so a successor means the same plan."""
     later = msgspec.structs.replace(
         PLAN, phase=PlanPhase.DRAINING, history=(PhaseChange(PlanPhase.DRAINING, 7, ""),), term=9, moves=MOVES[::-1]
     )

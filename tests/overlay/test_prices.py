@@ -1,4 +1,4 @@
-"""Prices by volume become the one cost in millionths of the currency; without any, nothing changes."""
+"""Prices by volume become costs in millionths of the currency; without prices nothing changes."""
 
 import json
 from dataclasses import replace
@@ -22,7 +22,7 @@ def priced(prices: Prices = PRICES) -> Inventory:
 
 
 def test_a_notification_costs_its_bytes_at_the_price_of_the_link_and_what_its_delay_counts_as() -> None:
-    """500 bytes at 0.02 USD a GB are 0.01 millionths; a link of 1 ms at 0.01 a second adds 0.00001."""
+    """500 bytes at 0.02 USD per GB are 0.01 millionths; a link of 1 ms at 0.01 per second adds 0.00001."""
     charged = priced().charged
     assert charged.cost_of_link("b00", "b01") == pytest.approx(0.01 + 1e-5 * priced().link_cost[0, 1])
     assert charged.charged is charged
@@ -37,7 +37,7 @@ def test_a_notification_costs_its_bytes_at_the_price_of_the_link_and_what_its_de
 
 
 def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
-    """A broker that is added without prices costs as much as the most expensive known."""
+    """A broker that is added without prices gets the highest known ones."""
     again = Inventory.from_json(priced().to_json(), "test")
     assert again.prices is not None
     assert again.to_json() == priced().to_json()
@@ -61,7 +61,7 @@ def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
     ],
 )
 def test_what_is_wrong_with_prices_is_reported(change: dict[str, object], says: str) -> None:
-    """With the name of the value, like all else in an inventory."""
+    """The message names the value, as for everything else in an inventory."""
     document = json.loads(priced().to_json())
     document["prices"] |= change
     with pytest.raises(InventoryError, match=says):
@@ -69,7 +69,7 @@ def test_what_is_wrong_with_prices_is_reported(change: dict[str, object], says: 
 
 
 def test_only_trees_are_charged() -> None:
-    """On others nobody would add up what handing over costs."""
+    """On other overlays the price of handing over would not be added up."""
     ring = ChordConfiguration.hashed(0, 8, line_of(3).brokers)
     with pytest.raises(InventoryError, match="only trees are charged"):
         replace(priced(), bootstrap=ring)

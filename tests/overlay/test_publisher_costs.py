@@ -1,4 +1,4 @@
-"""What publishers cost at each home, against the one cost and against each delivery tree by itself."""
+"""Costs of publishers at each home, compared with the overlay's cost and with each delivery tree."""
 
 import random
 from dataclasses import replace
@@ -28,7 +28,7 @@ def other_homes(drawn: PublishedOverlay, seed: int) -> dict[str, str]:
 
 @given(published_overlays(), SEEDS)
 def test_publishers_add_up_to_the_one_cost(drawn: PublishedOverlay, seed: int) -> None:
-    """Wherever the publishers are, what they cost adds up to what the tree costs, over all spans and in each."""
+    """Wherever the publishers are, their costs add up to what the tree costs, over all spans and in each."""
     costs, homes = priced(drawn), other_homes(drawn, seed)
     tree, index = drawn.inventory.bootstrap, drawn.inventory.index
     whole = DeliverySets.joined(drawn.spans).at_homes(homes)
@@ -54,7 +54,7 @@ def test_loads_are_what_passes_each_broker(drawn: PublishedOverlay, seed: int) -
 
 @given(published_overlays(publishers_max=2))
 def test_message_rate_counts_what_is_wanted_behind_each_broker(drawn: PublishedOverlay) -> None:
-    """From a home, each broker counts the notifications wanted there or further out; all brokers make the rate."""
+    """From each home, every broker counts what is wanted there or further out; the sum is the message rate."""
     costs, tree = priced(drawn), drawn.inventory.bootstrap
     span_s = sum(span.span_s for span in drawn.spans)
     for place, publisher in enumerate(costs.publishers):
@@ -81,7 +81,7 @@ def test_homes_in_the_spans_do_not_matter(drawn: PublishedOverlay) -> None:
 
 
 def test_line_of_three_by_hand() -> None:
-    """Two notifications wanted at one end, one nowhere: at the other end they cross both links, else fewer."""
+    """Two notifications are wanted at one end, one at no broker: from the other end, the two cross both links."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b01"): 2.0, ("b01", "b02"): 5.0}, processing=1.0)
     wanted = [frozenset({"b02"}), frozenset({"b02"}), frozenset[str]()]
@@ -95,7 +95,7 @@ def test_line_of_three_by_hand() -> None:
 
 
 def test_a_publisher_heard_in_one_span_only_costs_nothing_in_the_others() -> None:
-    """A span without a publisher's notifications has no cost of it; one without any publisher is not a fault."""
+    """A publisher costs nothing in spans without its notifications; a span without any publisher is valid."""
     tree = line_of(3)
     inventory = inventory_of(tree, {})
     notifications = [Published("p", 1, frozenset({"b02"})), Published("q", 0, frozenset({"b00"}))]
@@ -107,7 +107,7 @@ def test_a_publisher_heard_in_one_span_only_costs_nothing_in_the_others() -> Non
 
 
 def test_unknown_deliveries_are_refused() -> None:
-    """Where what was published is mixed with what was delivered, no other home can be priced, and it says so."""
+    """If publications are not separate from deliveries, no other home can be priced, and the error says so."""
     tree = line_of(3)
     inventory = inventory_of(tree, {})
     spans = spans_of(tree.brokers, [Published("p", 0, frozenset({"b02"}))], {"p": "b00"}, [1.0])

@@ -1,4 +1,4 @@
-"""Publishers under caps of load: loads and the excess of every move, against making the move."""
+"""Publishers under caps of load: loads and the excess after every move, compared with making the move."""
 
 import random
 
@@ -14,7 +14,7 @@ from tests.overlay.small_overlays import inventory_of, line_of
 
 
 def drawn_placement(seed: int) -> PublisherPlacement:
-    """Publishers at random homes under random caps; in half of the cases one has moved and may have broken some."""
+    """Return publishers at random homes under random caps; in half of the cases one has moved and may exceed a cap."""
     rng = random.Random(seed)
     drawn = draw_overlay(rng)
     costs = PublisherCosts(drawn.inventory.bootstrap, drawn.inventory, drawn.spans)
@@ -32,7 +32,7 @@ def drawn_placement(seed: int) -> PublisherPlacement:
 @given(st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_excess_after_each_move_is_that_of_the_moved_placement(seed: int) -> None:
-    """What is said of each single move before it is made is found after it, also when limits are broken already."""
+    """The excess predicted for each single move is found after it, even if limits are exceeded already."""
     placement = drawn_placement(seed)
     expected = placement.excess_after_per_s()
     for place, row in enumerate(expected):
@@ -46,7 +46,7 @@ def test_excess_after_each_move_is_that_of_the_moved_placement(seed: int) -> Non
 
 
 def test_limits_are_caps_or_what_is_borne_at_first() -> None:
-    """A broker above its cap may stay so while others move; once it bears less, what it may bear now is less, too."""
+    """A broker above its cap may stay so while others move; once its load falls, its limit falls with it."""
     line = line_of(3)
     spans = spans_of(line.brokers, [Published("p", 0, frozenset({"b02"}))] * 10, {"p": "b00"}, [1.0])
     costs = PublisherCosts(line, inventory_of(line, {}), spans)
@@ -61,7 +61,7 @@ def test_limits_are_caps_or_what_is_borne_at_first() -> None:
 
 
 def test_without_caps_every_move_is_free() -> None:
-    """No caps, no excess."""
+    """Without caps there is no excess."""
     line = line_of(3)
     spans = spans_of(line.brokers, [Published("p", 0, frozenset({"b02"}))] * 10, {"p": "b00"}, [1.0])
     costs = PublisherCosts(line, inventory_of(line, {}), spans)

@@ -1,4 +1,4 @@
-"""Sets merged by publisher: the same counts as notification by notification, wherever publishers are."""
+"""Sets merged by publisher give the same counts as single notifications, wherever publishers are."""
 
 import random
 
@@ -28,7 +28,7 @@ def test_any_homes_cost_what_the_notifications_cost_there(overlay: PublishedOver
 
 @given(published_overlays())
 def test_every_publisher_has_its_own_bits(overlay: PublishedOverlay) -> None:
-    """What each publisher published and each broker was handed of it is counted as one by one."""
+    """The counts of each publisher's publications, and of its deliveries at each broker, are the exact ones."""
     sets = PublisherSets.of(overlay.spans, overlay.homes)
     delivered = sets.counts(sets.words)
     for place, name in enumerate(sets.publishers):
@@ -42,7 +42,7 @@ def test_every_publisher_has_its_own_bits(overlay: PublishedOverlay) -> None:
 
 @given(published_overlays())
 def test_a_publisher_without_a_known_home_stays(overlay: PublishedOverlay) -> None:
-    """What it published is counted where it was published, and belongs to nobody who could move."""
+    """What it published is counted at the original broker and assigned to no publisher that could move."""
     stranger = min(overlay.homes)
     known = {name: home for name, home in overlay.homes.items() if name != stranger}
     sets = PublisherSets.of(overlay.spans, known)

@@ -1,4 +1,4 @@
-"""The cost of a ring told link by link adds up to the cost of the ring."""
+"""The cost of a ring broken down by link adds up to the cost of the ring."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regraft.overlay.user_interests import UserInterests
 
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.5, 1.0]))
 def test_links_carry_what_the_routes_to_subscribers_cross(seed: int, weight: float) -> None:
-    """Each topic's tree is the union of routes; the total is that of the ring, and of no broker."""
+    """Each topic's tree is the union of routes; the total is that of the ring, with no cost of brokers."""
     rng = random.Random(seed)
     brokers = [f"b{number:02d}" for number in range(rng.randrange(2, 14))]
     overlay = ChordConfiguration.hashed(0, 32, brokers)

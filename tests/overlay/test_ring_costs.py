@@ -1,4 +1,4 @@
-"""What topics cost on a ring: the worked example of Zhao13, and every topic's tree walked by hand."""
+"""Costs of topics on a ring: the worked example of Zhao13, and every topic's tree followed by hand."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def fig_2(subscribed: set[int]) -> tuple[float, float, float]:
 
 @pytest.mark.parametrize("subscribed", [{0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4}])
 def test_figure_2_before_has_three_unrelated_relays_or_the_broker_on_id_0_three_hops_away(subscribed: set[int]) -> None:
-    """Zhao13, Fig. 2a: three relays, three hops at most (the drawing is lost: any of these sets fits the text)."""
+    """Zhao13, Fig. 2a: the drawing is lost, and each of these sets fits the text."""
     _, relays, _ = fig_2(subscribed)
     assert relays == 3
     assert ChordRing(3, tuple(range(8))).depths[1, list(subscribed)].max() == 3
 
 
 def test_figure_2_after_has_no_relay_and_one_hop() -> None:
-    """Zhao13, Fig. 2b: only {1, 2, 3, 5} can be meant."""
+    """Zhao13, Fig. 2b: only the set {1, 2, 3, 5} fits."""
     assert fig_2({1, 2, 3, 5}) == (3, 0, 3)
 
 
 def test_costs_are_those_of_the_trees_that_routes_form() -> None:
-    """Each topic's tree as the union of routes, edge by edge."""
+    """Each topic's tree is counted edge by edge as the union of its routes."""
     rng = random.Random(5)
     brokers = [f"b{number:02d}" for number in range(17)]
     overlay = ChordConfiguration.hashed(0, 32, brokers)
@@ -67,7 +67,7 @@ def test_costs_are_those_of_the_trees_that_routes_form() -> None:
 
 
 def test_interests_as_arrays_say_what_the_users_said() -> None:
-    """Counts, loads, and what moving one user changes."""
+    """Counts, loads, and the change that moving one user makes."""
     interests = UserInterests.of(["b", "a"], {"u2": ("b", ["y", "x"]), "u1": ("a", ["x"]), "u3": ("a", [])}, ["z"])
     assert interests.topics == ("x", "y", "z")
     assert interests.user_counts.tolist() == [[1, 0, 0], [1, 1, 0]]

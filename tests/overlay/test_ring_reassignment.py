@@ -1,4 +1,4 @@
-"""What a mapping of brokers to ring positions costs, and what going over to it: Zhao13, Eq. 5-7 and 10-12."""
+"""Costs of a mapping of brokers to ring positions, and of reaching it: Zhao13, Eq. 5-7 and 10-12."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def problem_of(brokers: int, topics: int) -> RingProblem:
 
 @given(SEEDS)
 def test_the_cost_is_relays_plus_weighted_delay_of_the_brokers_where_they_stand(seed: int) -> None:
-    """Eq. 5 by the ring's cost of what is wanted at each position; rounding of events loses next to nothing."""
+    """Eq. 5 equals the ring's cost of what is wanted at each position; rounding of event rates hardly changes it."""
     problem = draw_problem(seed)
     mapping = np.random.default_rng(seed).permutation(problem.broker_count)
     cost = ring_cost(problem.ring, problem.roots, problem.wanted[mapping], problem.events)
@@ -32,7 +32,7 @@ def test_the_cost_is_relays_plus_weighted_delay_of_the_brokers_where_they_stand(
 
 @given(SEEDS, st.booleans())
 def test_broker_costs_add_up_to_the_cost(seed: int, with_delays: bool) -> None:
-    """Eq. 12; to the last bit where hops take 1, whatever the events and weights."""
+    """Eq. 12; exact to the last bit if every hop takes 1, whatever the events and weights."""
     problem = draw_problem(seed)
     rng = np.random.default_rng(seed)
     mapping = rng.permutation(problem.broker_count)
@@ -46,7 +46,7 @@ def test_broker_costs_add_up_to_the_cost(seed: int, with_delays: bool) -> None:
 
 @pytest.mark.parametrize("subscribed", FIG_2_BEFORE)
 def test_a_broker_costs_what_it_relays_and_how_far_away_it_is(subscribed: set[int]) -> None:
-    """Fig. 2a, t1 alone: the broker on ID 0 is three hops away, and the relays on its way are not subscribed."""
+    """Fig. 2a, t1 alone: the broker on ID 0 is three hops away, and the relays on the route are not subscribed."""
     problem = fig_2(subscribed)
     t1 = RingProblem(problem.ring, problem.roots[:1], problem.wanted[:, :1], problem.events[:1])
     costs = t1.broker_costs(t1.present)
@@ -69,7 +69,7 @@ def test_hop_delays_belong_to_brokers_not_to_positions() -> None:
 
 
 def test_a_reassignment_costs_what_the_protocol_sends_at_most() -> None:
-    """With 100 brokers and 100 topics: 708.5 messages per moved broker and 100 once; nothing when none moves."""
+    """With 100 brokers and 100 topics: 708.5 messages per moved broker plus 100 once; nothing if no broker moves."""
     problem = problem_of(100, 100)
     assert problem.move_price == pytest.approx(708.5, abs=0.05)
     assert problem.reassignment_cost(0) == 0
@@ -90,7 +90,7 @@ def test_a_reassignment_is_worth_computing_above_a_share_of_the_dearest() -> Non
 
 
 def test_figure_2_is_bettered_by_the_paper_s_reassignment() -> None:
-    """Fig. 2b: t1 costs 3 hops and no relay once its subscribers stand at {1, 2, 3, 5}."""
+    """Fig. 2b: t1 costs 3 hops and no relay once its subscribers are at {1, 2, 3, 5}."""
     problem = fig_2(FIG_2_BEFORE[0])
     movers = sorted(FIG_2_BEFORE[0])
     mapping = np.array([1, 0, 2, 4, 3, 6, 5, 7])
@@ -99,7 +99,7 @@ def test_figure_2_is_bettered_by_the_paper_s_reassignment() -> None:
 
 
 def test_shapes_that_do_not_fit_are_refused() -> None:
-    """With both shapes in the message."""
+    """The message names both shapes."""
     ring = ChordRing(2, (0, 1))
     with pytest.raises(ValueError, match=r"of shape \(2, 1\)"):
         RingProblem(ring, np.array([0]), np.ones((3, 1), dtype=bool), np.ones(1))

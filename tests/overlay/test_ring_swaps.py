@@ -1,4 +1,4 @@
-"""Prices of swaps on a ring: the same numbers as from scratch, to the last bit, however many swaps came before."""
+"""Prices of swaps on a ring equal those computed from scratch, to the last bit, after any number of swaps."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_prices_are_those_from_scratch_along_any_swaps(seed: int, equal_events: 
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_many_swaps_leave_what_a_new_start_finds(seed: int) -> None:
-    """Nothing drifts: after 200 swaps all prices are those of the mapping reached, priced for the first time."""
+    """After 200 swaps all prices are those of the resulting mapping priced for the first time."""
     problem = draw_problem(seed, nodes_max=40)
     rng = np.random.default_rng(seed)
     swaps = RingSwaps(problem)
@@ -58,7 +58,7 @@ def test_many_swaps_leave_what_a_new_start_finds(seed: int) -> None:
 @given(SEEDS)
 @settings(max_examples=30, deadline=None)
 def test_with_hop_delays_prices_from_scratch_are_differences_of_costs(seed: int) -> None:
-    """Every swap of one broker, by the cost of the mapping before and after."""
+    """Every swap of one broker is checked by the cost of the mapping before and after."""
     drawn = draw_problem(seed, nodes_max=9, topics_max=4)
     rng = np.random.default_rng(seed)
     count = drawn.broker_count
@@ -80,7 +80,7 @@ def test_with_hop_delays_prices_from_scratch_are_differences_of_costs(seed: int)
 @given(SEEDS)
 @settings(deadline=None)
 def test_what_lies_below_a_position_is_an_arc_that_begins_there(seed: int) -> None:
-    """Positions whose way from the root leads over v are v and the next ones, as many as ``sizes`` says."""
+    """The positions whose route from the root passes v are v and the next ones, as many as ``sizes`` gives."""
     problem = draw_problem(seed)
     ring, arcs = problem.ring, problem.arcs
     nodes = ring.node_count
@@ -98,7 +98,7 @@ def test_what_lies_below_a_position_is_an_arc_that_begins_there(seed: int) -> No
 @given(SEEDS)
 @settings(deadline=None)
 def test_sums_over_subtrees_and_along_ways(seed: int) -> None:
-    """Against adding up along every route."""
+    """Compared with adding up along every route."""
     problem = draw_problem(seed, nodes_max=12, topics_max=5)
     values = np.random.default_rng(seed).integers(-5, 9, (problem.topic_count, problem.broker_count))
     below, along = np.zeros_like(values), np.zeros_like(values)
@@ -112,7 +112,7 @@ def test_sums_over_subtrees_and_along_ways(seed: int) -> None:
 
 
 def test_the_arcs_of_a_ring_in_use_are_not_computed_again() -> None:
-    """A reassignment keeps positions and roots; other roots are another matter."""
+    """A reassignment keeps positions and roots; other roots need other arcs."""
     ring, roots = ChordRing(4, (0, 3, 9)), np.array([1, 1, 2])
     kept = ring_arcs(ring, roots)
     assert ring_arcs(ChordRing(4, (0, 3, 9)), np.array([1, 1, 2], dtype=np.int32)) is kept

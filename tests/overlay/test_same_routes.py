@@ -1,4 +1,4 @@
-"""Which ways a reassignment of ring IDs keeps, all at once: the same as way by way."""
+"""Which routes a reassignment of ring IDs keeps, for all pairs at once as for each pair separately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_matrix_says_of_each_way_what_the_two_ways_say(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_a_way_is_not_the_same_where_one_of_its_brokers_joins_leaves_or_is_lost(seed: int) -> None:
-    """All others are as they are; one that is lost may be on both rings."""
+    """All other routes stay the same; a lost broker may be on both rings."""
     rng = random.Random(seed)
     names = [f"b{number:02d}" for number in range(16)]
     ids = dict(zip(names, rng.sample(range(1 << 8), len(names)), strict=True))

@@ -1,4 +1,4 @@
-"""A structured cyclic overlay over named brokers: its links, ways, and what is refused."""
+"""A structured cyclic overlay over named brokers: its links, its paths, and invalid shapes."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ SCOT = ScotConfiguration(0, (NAMES[0:3], NAMES[3:6], NAMES[6:9]), ((0, 1), (1, 2
 
 
 def test_links_are_those_of_the_product() -> None:
-    """Two in each of three clusters, three in each of three regions."""
+    """Two links in each of three clusters, three in each of three regions."""
     assert len(SCOT.links) == 3 * 2 + 3 * 3
     assert SCOT.neighbours["b03"] == ("b00", "b04", "b05", "b06")
     assert SCOT.cluster_neighbours("b03") == ("b00", "b06")
@@ -24,7 +24,7 @@ def test_links_are_those_of_the_product() -> None:
 
 @pytest.mark.parametrize("source", NAMES)
 def test_static_ways_cross_regions_in_the_cluster_of_their_end(source: str) -> None:
-    """A way goes over links, between clusters at its first step or never."""
+    """A path follows links; it changes clusters at its first step or never."""
     for target in NAMES:
         way = SCOT.static_way(source, target)
         assert (way[0], way[-1]) == (source, target)
@@ -33,7 +33,7 @@ def test_static_ways_cross_regions_in_the_cluster_of_their_end(source: str) -> N
 
 
 def test_it_comes_back_from_an_inventory() -> None:
-    """An inventory of something else holds none; brokers that are in no region are refused."""
+    """An inventory of another kind holds none; a broker without a region is refused."""
     assert ScotConfiguration.of_fields(NAMES, SCOT.overlay_fields()) == SCOT
     assert ScotConfiguration.of_fields(NAMES, {"links": []}) is None
     with pytest.raises(OverlayShapeError, match="regions hold 9 brokers, the inventory 10"):
@@ -59,7 +59,7 @@ def test_other_shapes_are_refused(
 
 
 def test_homes_are_brokers_and_no_part_of_the_digest() -> None:
-    """As on other overlays."""
+    """This is the same on other kinds of overlay."""
     assert SCOT.with_homes({"p": "b00"}).digest == SCOT.digest != SCOT.at_epoch(1).digest
     with pytest.raises(ValueError, match="not in the overlay: b99"):
         SCOT.with_homes({"p": "b99"})

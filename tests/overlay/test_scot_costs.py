@@ -1,4 +1,4 @@
-"""What notifications cost on a structured cyclic overlay, against each notification's own way."""
+"""Costs of notifications on a structured cyclic overlay, compared with each notification's own path."""
 
 import random
 from dataclasses import replace
@@ -38,7 +38,7 @@ def drawn(seed: int) -> tuple[Inventory, DeliverySets, dict[str, str], list[tupl
 
 
 def by_ways(inventory: Inventory, homes: dict[str, str], published: list[tuple[str, set[str]]]) -> float:
-    """Return the cost a second, each notification along the static ways to all that get it."""
+    """Return the cost per second of sending each notification along the static paths to all its brokers."""
     total = 0.0
     for name, wanted in published:
         ways = [OVERLAY.static_way(homes[name], broker) for broker in {homes[name], *wanted}]
@@ -51,7 +51,7 @@ def by_ways(inventory: Inventory, homes: dict[str, str], published: list[tuple[s
 
 @pytest.mark.parametrize("seed", range(5))
 def test_costs_are_those_of_all_ways(seed: int) -> None:
-    """By breakdown and by publisher, at the homes that there are and at any others."""
+    """By breakdown and by publisher, at the present homes and at any others."""
     inventory, sets, homes, published = drawn(seed)
     expected = by_ways(inventory, homes, published)
     assert scot_breakdown(OVERLAY.with_homes(homes), inventory, sets).total_per_s == pytest.approx(expected)
@@ -63,7 +63,7 @@ def test_costs_are_those_of_all_ways(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_death_cuts_off_what_has_to_pass_the_broker(seed: int) -> None:
-    """By each static way; what the broker publishes or hands over itself is left out."""
+    """By each static path; what the broker itself publishes or delivers does not count."""
     draw = random.Random(seed)
     handed = np.array([[draw.choice((0.0, 0.0, draw.random())) for _ in NAMES] for _ in NAMES])
     expected = dict.fromkeys(NAMES, 0.0)

@@ -14,7 +14,7 @@ from regraft.overlay.structured_cyclic import (
 
 
 def caterpillar() -> list[tuple[str, str]]:
-    """The evaluation's tree by its counts: 4 inner brokers and 10 at the edge."""
+    """Return a tree with the counts of the evaluation's: 4 inner brokers and 10 at the edge."""
     leaves = {"f": "abc", "g": "de", "h": "jk", "i": "lmn"}
     return [("f", "g"), ("g", "h"), ("h", "i"), *((inner, leaf) for inner in leaves for leaf in leaves[inner])]
 
@@ -31,7 +31,7 @@ def test_the_evaluations_overlay_has_the_counts_of_the_paper() -> None:
 
 @given(tree_seed=st.integers(0, 2**32 - 1), regions=st.integers(2, 12), clusters=st.integers(1, 6))
 def test_the_overlay_is_the_cartesian_product(tree_seed: int, regions: int, clusters: int) -> None:
-    """It has the links that networkx gives the product of the tree and a complete graph."""
+    """Its links are those of networkx's product of the tree and a complete graph."""
     tree = nx.random_labeled_tree(regions, seed=tree_seed)
     overlay = scot_overlay([(f"r{one}", f"r{other}") for one, other in tree.edges], clusters)
     product = nx.cartesian_product(overlay.tree, nx.complete_graph(clusters))
@@ -63,7 +63,7 @@ def test_what_is_no_such_overlay_is_refused(links: list[tuple[str, str]], cluste
 
 
 def test_a_region_alone_is_an_overlay() -> None:
-    """A tree of one node has no links, its region is a complete graph of edge brokers."""
+    """A tree of one node has no links; its region is a complete graph of edge brokers."""
     tree: nx.Graph[str] = nx.Graph()
     tree.add_node("a")
     overlay = StructuredCyclicOverlay(tree, 3)
@@ -72,7 +72,7 @@ def test_a_region_alone_is_an_overlay() -> None:
 
 
 def test_links_that_are_missing_or_too_many_are_named() -> None:
-    """Links that are not those of the overlay are refused."""
+    """Any other links than those of the overlay are refused."""
     overlay = scot_overlay([("a", "b")], 3)
     links = [*overlay.a_links(), *overlay.i_links()]
     with pytest.raises(OverlayShapeError, match=r"\(a, 0\) to \(b, 0\) is missing \(1 such\)"):

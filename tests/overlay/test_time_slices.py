@@ -1,4 +1,4 @@
-"""Slices of a window: all of its notifications, each once, in the order of their numbers."""
+"""Slices of a window hold each of its notifications once, in the order of their sequence numbers."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ BROKERS = ("b00", "b01", "b02")
 
 
 def busy_sets() -> DeliverySets:
-    """Return what two publishers published: p 100 notifications over three blocks, q five."""
+    """Return the sets of two publishers: p published 100 notifications over three blocks, q five."""
     rng = np.random.default_rng(5)
     masks, published = {}, {}
     for publisher, first, count in (("p", 40, 100), ("q", 0, 5)):
@@ -25,7 +25,7 @@ def busy_sets() -> DeliverySets:
 
 @pytest.mark.parametrize("count", [2, 5, 16])
 def test_slices_share_out_each_publisher_evenly(count: int) -> None:
-    """Together they are the window; a publisher's numbers differ by one at most from slice to slice, and ascend."""
+    """Together they are the window; a publisher's counts per slice differ by at most one, and its numbers ascend."""
     sets = busy_sets()
     parts = time_slices(sets, count)
     assert len(parts) == count
@@ -51,12 +51,12 @@ def test_slices_share_out_each_publisher_evenly(count: int) -> None:
 
 
 def test_one_slice_is_the_window_itself() -> None:
-    """Nothing is cut where nothing is to be."""
+    """A single slice cuts nothing."""
     sets = busy_sets()
     assert time_slices(sets, 1) == (sets,)
 
 
 def test_slices_of_silence_are_silent() -> None:
-    """A window without a notification has as many slices as any other."""
+    """A window without notifications has as many slices as any other."""
     parts = time_slices(DeliverySets.of(BROKERS, {}, 5.0), 4)
     assert [(part.notification_count, part.span_s) for part in parts] == [(0, 1.25)] * 4

@@ -1,4 +1,4 @@
-"""The cost of every tree one swap away, and of trees reached by swaps, against costing each tree as a whole."""
+"""The cost of every tree one swap away, and of trees reached by swaps, compared with costing each tree as a whole."""
 
 import random
 
@@ -45,7 +45,7 @@ def test_every_swap_costs_what_the_swapped_tree_costs(drawn: Drawn) -> None:
 
 @given(overlays(count_max=7))
 def test_walks_price_all_swaps_at_once(drawn: Drawn) -> None:
-    """The two sides of a cut are priced apart: their sum and the new link's cost are the cost of the swap."""
+    """The two sides of a cut are priced separately: their sum plus the cost of the new link is the cost of the swap."""
     inventory, _, sets = drawn
     costs = costs_of(inventory, sets)
     count = len(inventory.brokers)
@@ -68,7 +68,7 @@ def test_walks_price_all_swaps_at_once(drawn: Drawn) -> None:
 
 @given(overlays(), st.integers(0, 2**32))
 def test_swaps_made_one_by_one_lead_to_the_same_costs(drawn: Drawn, seed: int) -> None:
-    """After any sequence of swaps everything is as if the tree had been costed from nothing; a copy stays behind."""
+    """After any sequence of swaps all values are those of the tree costed from scratch; a copy is unaffected."""
     inventory, _, sets = drawn
     rng = random.Random(seed)
     costs = costs_of(inventory, sets)
@@ -95,7 +95,7 @@ def test_swaps_made_one_by_one_lead_to_the_same_costs(drawn: Drawn, seed: int) -
 
 @given(overlays(), st.integers(0, 2**32))
 def test_any_two_trees_are_swaps_apart(drawn: Drawn, seed: int) -> None:
-    """The links that two trees do not share can be exchanged one by one, with a tree after each."""
+    """The links that differ can be exchanged one by one, with a tree after each exchange."""
     inventory, _, sets = drawn
     tree, target = inventory.bootstrap, random_tree(inventory.brokers, 1000, random.Random(seed))
     costs = costs_of(inventory, sets)
@@ -106,7 +106,7 @@ def test_any_two_trees_are_swaps_apart(drawn: Drawn, seed: int) -> None:
 
 
 def test_cost_by_span_adds_up() -> None:
-    """Windows costed apart have each its own cost and gain; weighted by their length they give the whole."""
+    """Each window has its own cost and gain; weighted by duration they add up to those of the whole."""
     tree = line_of(4)
     inventory = inventory_of(tree, {("b00", "b03"): 2.0})
     spans = [sets_of(tree.brokers, [{"b00", "b03"}] * 5, 1.0, "p"), sets_of(tree.brokers, [{"b00", "b01"}], 3.0, "q")]
@@ -130,7 +130,7 @@ def test_no_notification_costs_nothing() -> None:
 
 
 def test_costs_over_other_brokers_are_refused() -> None:
-    """Delivery sets of other brokers than the tree's are an error, not a number."""
+    """Delivery sets over brokers other than the tree's raise an error."""
     tree = line_of(3)
     with pytest.raises(ValueError, match="same brokers"):
         costs_of(inventory_of(tree, {}), sets_of(brokers_named(4), [{"b00"}]))
@@ -144,7 +144,7 @@ def test_costs_over_other_brokers_are_refused() -> None:
     ],
 )
 def test_swap_that_leaves_no_tree_has_no_cost(swap: LinkSwap, why: str) -> None:
-    """A swap outside of its cycle, or that adds a present link, is refused with the reason and changes nothing."""
+    """A swap outside its cycle, or one that adds a present link, is refused with the reason and changes nothing."""
     tree = line_of(4)
     costs = costs_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"b00", "b03"}]))
     with pytest.raises(NotATreeError, match=why):
@@ -155,7 +155,7 @@ def test_swap_that_leaves_no_tree_has_no_cost(swap: LinkSwap, why: str) -> None:
 
 
 def test_exchange_of_unequal_numbers_is_refused() -> None:
-    """A tree that loses two links and gets one is none."""
+    """If two links are removed and one is added, the result is not a tree."""
     tree = line_of(4)
     costs = costs_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"b00", "b03"}]))
     with pytest.raises(NotATreeError, match="2 links are removed and 1 added"):
@@ -164,7 +164,7 @@ def test_exchange_of_unequal_numbers_is_refused() -> None:
 
 @given(overlays(count_max=7), st.integers(0, 2**32))
 def test_a_tree_that_went_along_swaps_comes_back_exactly(drawn: Drawn, seed: int) -> None:
-    """Along lines of swaps forth and back, all that is counted is bit for bit as on a copy that only went there."""
+    """After swaps forth and back, all counts are bit for bit those of a copy that only went forth."""
     inventory, _, sets = drawn
     rng, costs = random.Random(seed), costs_of(inventory, sets)
     line, lines = SwapLine(costs.copy()), [()]

@@ -1,4 +1,4 @@
-"""Clusters of brokers: each broker in one, as even as they can be, and near ones together."""
+"""Clusters of brokers: each broker is in one, sizes are as even as possible, and close brokers are together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def groups_of(clusters: UserClusters) -> list[list[int]]:
 
 @given(st.integers(1, 60), st.integers(1, 70), st.integers(0, 3))
 def test_every_broker_is_in_one_cluster_and_clusters_are_even(brokers: int, size: int, seed: int) -> None:
-    """As few clusters of at most c brokers as there can be, whose sizes differ by at most one."""
+    """There are as few clusters of at most c brokers as possible, and their sizes differ by at most one."""
     rng = np.random.default_rng(seed)
     points = rng.random((brokers, 2))
     distances = np.linalg.norm(points[:, None] - points[None, :], axis=2)
@@ -41,7 +41,7 @@ def test_every_broker_is_in_one_cluster_and_clusters_are_even(brokers: int, size
 
 
 def test_clusters_are_the_same_again() -> None:
-    """In order, brokers that follow each other; at random, by the seed."""
+    """In order: brokers that follow each other. At random: determined by the seed."""
     assert groups_of(UserClusters.in_order(7, 3)) == [[0, 1, 2], [3, 4], [5, 6]]
     once, again = (UserClusters.at_random(20, 6, np.random.default_rng(4)) for _ in range(2))
     assert groups_of(once) == groups_of(again)
@@ -49,7 +49,7 @@ def test_clusters_are_the_same_again() -> None:
 
 
 def test_near_brokers_come_together() -> None:
-    """Four towns with five brokers each, whose numbers are mixed; two brokers may even stand in one place."""
+    """Four towns with five brokers each, with mixed numbers; two brokers may have the same position."""
     town = np.arange(20) * 7 % 4
     east = town * 100.0 + np.arange(20) * 7 % 20 // 4
     east[town == 2] = 200.0
@@ -57,17 +57,17 @@ def test_near_brokers_come_together() -> None:
     assert sorted(groups_of(clusters)) == sorted(np.flatnonzero(town == one).tolist() for one in range(4))
     along = np.arange(6.0)
     halves = UserClusters.by_nearness(np.abs(along[:, None] - along[None, :]), 3)
-    assert sorted(groups_of(halves)) == [[0, 1, 2], [3, 4, 5]]  # From the border, not from the middle.
+    assert sorted(groups_of(halves)) == [[0, 1, 2], [3, 4, 5]]  # Grown from the border, not from the middle.
 
 
 @pytest.mark.parametrize(("brokers", "size", "messages"), [(100, 10, 900), (100, 1, 0), (25, 10, 9 * 8 + 2 * 8 * 7)])
 def test_an_exchange_takes_c_times_c_minus_1_messages_in_each_cluster(brokers: int, size: int, messages: int) -> None:
-    """25 brokers in clusters of at most 10 are 9, 8 and 8."""
+    """25 brokers in clusters of at most 10 make clusters of 9, 8 and 8."""
     assert UserClusters.in_order(brokers, size).messages_per_exchange == messages
 
 
 def test_what_is_no_partition_is_refused() -> None:
-    """With what is wrong in the message."""
+    """The message says what is wrong."""
     with pytest.raises(ValueError, match=r"each broker from 0 on once, they hold \[0, 1, 1\]"):
         UserClusters.of([[0, 1], [1]])
     with pytest.raises(ValueError, match="each broker"):

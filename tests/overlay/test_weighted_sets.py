@@ -26,7 +26,7 @@ def drawn_sets(
 
 @given(st.integers(0, 2**32), st.integers(2, 80), st.integers(0, 300), st.integers(1, 20))
 def test_distinct_sets_are_counted(seed: int, brokers: int, notifications: int, kinds: int) -> None:
-    """Each set of brokers is found once, with the number of notifications that go to it."""
+    """Each set of brokers appears once, with the number of its notifications."""
     sets, wanted = drawn_sets(seed, brokers, notifications, kinds)
     rows, counts = sets.distinct
     bits = np.unpackbits(rows.view(np.uint8), axis=1, bitorder="little")
@@ -40,7 +40,7 @@ def test_distinct_sets_are_counted(seed: int, brokers: int, notifications: int, 
 
 @given(st.integers(0, 2**32), st.integers(2, 80), st.integers(1, 300), st.integers(1, 20))
 def test_merged_sets_count_alike(seed: int, brokers: int, notifications: int, kinds: int) -> None:
-    """Interest and counts of any two brokers are those of the sets as they were."""
+    """Interest and counts of any two brokers are those of the original sets."""
     sets, _ = drawn_sets(seed, brokers, notifications, kinds)
     merged = WeightedSets.over_all([sets])
     assert (merged.interest() == sets.interest()).all()
@@ -51,7 +51,7 @@ def test_merged_sets_count_alike(seed: int, brokers: int, notifications: int, ki
 
 
 def test_many_equal_sets_become_few_words() -> None:
-    """A thousand notifications for the same two brokers are six words, one for each binary digit of a thousand."""
+    """A thousand notifications for the same two brokers become six words, one for each 1 of a thousand in binary."""
     sets, _ = drawn_sets(1, 5, 1000, 1)
     merged = WeightedSets.over_all([sets])
     assert merged.words.shape == (5, (1000).bit_count())
@@ -59,7 +59,7 @@ def test_many_equal_sets_become_few_words() -> None:
 
 
 def test_spans_are_counted_apart_or_together() -> None:
-    """By span each window keeps its count, over all they add up."""
+    """By span each window keeps its count; over all spans the counts add up."""
     first, _ = drawn_sets(1, 5, 30, 3, "p")
     second, _ = drawn_sets(2, 5, 50, 3, "q")
     apart, together = WeightedSets.by_span([first, second]), WeightedSets.over_all([first, second])
@@ -72,7 +72,7 @@ def test_spans_are_counted_apart_or_together() -> None:
 
 
 def test_two_sets_with_one_key_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the mixing of sets to keys fails, the sets themselves are compared."""
+    """If the hash of sets to keys collides, the sets themselves are compared."""
     monkeypatch.setattr(module, "MIXERS", np.zeros_like(module.MIXERS))
     sets, wanted = drawn_sets(3, 6, 40, 4)
     rows, counts = sets.distinct

@@ -1,4 +1,4 @@
-"""The trees to compare with: minimum spanning and maximum interest."""
+"""The trees to compare with: minimum spanning tree and maximum interest tree."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def summed(tree: Configuration, inventory: Inventory, weights: np.ndarray) -> fl
 
 
 def test_fig_2_has_one_tree_of_each_kind() -> None:
-    """Jaeger07, Fig. 2: the minimum spanning tree is (a), and when B1 wants 9 of 10, the maximum interest tree (b)."""
+    """Jaeger07, Fig. 2: the minimum spanning tree is (a), and if B1 wants 9 of 10, the maximum interest tree is (b)."""
     tree_a = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B1", "B3")])
     tree_b = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
     inventory = inventory_of(tree_b, {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0})
@@ -41,7 +41,7 @@ def test_no_tree_is_lighter_or_has_more_interest(drawn: tuple[Inventory, list[se
 
 
 def test_ties_fall_to_the_first_link_in_broker_order() -> None:
-    """Where all links cost the same and nobody wants anything, both trees are the star around the first broker."""
+    """If all links cost the same and there is no interest, both trees are the star around the first broker."""
     inventory = inventory_of(line_of(4), {})
     star = tuple(("b00", name) for name in ("b01", "b02", "b03"))
     assert minimum_spanning_tree(inventory).links == star
@@ -49,13 +49,13 @@ def test_ties_fall_to_the_first_link_in_broker_order() -> None:
 
 
 def test_free_links_are_links() -> None:
-    """A link that costs nothing is taken like any other, not as missing."""
+    """It is used like any other and not treated as missing."""
     inventory = inventory_of(line_of(3), {("b00", "b02"): 0.0, ("b01", "b02"): 0.0})
     free = Configuration.of(5, brokers_named(3), [("b00", "b02"), ("b01", "b02")])
     assert minimum_spanning_tree(inventory, epoch=5) == free
 
 
 def test_interest_over_other_brokers_is_refused() -> None:
-    """Interest of three brokers does not make a tree over four, and the message says what is needed."""
+    """Interest over three brokers makes no tree over four, and the message says what is needed."""
     with pytest.raises(ValueError, match=r"shape \(3, 3\), 4 brokers need \(4, 4\)"):
         maximum_interest_tree(inventory_of(line_of(4), {}), np.zeros((3, 3), dtype=np.int64))
