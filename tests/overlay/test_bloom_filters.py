@@ -36,7 +36,7 @@ def test_a_full_cache_of_the_paper_has_0_43_percent_false_positives() -> None:
 
 
 @given(st.sets(st.integers(0, 2**64 - 1), max_size=200), st.integers(1, 3000), st.integers(1, 8))
-def test_what_was_added_is_always_claimed(values: set[int], bits: int, hashes: int) -> None:
+def test_an_added_identifier_is_always_claimed(values: set[int], bits: int, hashes: int) -> None:
     """There are no false negatives, whatever the filter's shape."""
     ids = np.array(sorted(values), dtype=np.uint64)
     assert filter_of(ids, bits, hashes).contains(ids).all()
@@ -73,7 +73,7 @@ def test_a_full_filter_still_gives_a_finite_count() -> None:
 
 
 @given(st.integers(1, 20_000), st.floats(1e-6, 0.9))
-def test_the_adapted_shape_keeps_its_promise(id_count: int, share: float) -> None:
+def test_the_adapted_shape_keeps_the_rate_asked_for(id_count: int, share: float) -> None:
     """A full filter of the adapted shape has at most the false positive rate asked for; 1 % fewer bits exceed it."""
     shape = filter_shape(id_count, share)
     assert false_positive_share(id_count, shape) <= share * (1 + 1e-9)
@@ -89,7 +89,7 @@ def test_the_adapted_shape_of_a_full_cache() -> None:
     assert share == pytest.approx(0.1, abs=0.005)
 
 
-def test_shapes_that_cannot_be_are_refused() -> None:
+def test_impossible_shapes_are_refused() -> None:
     """Every message holds the value and the limit."""
     with pytest.raises(ValueError, match="bits is 0, hashes is 5: at least 1 bit"):
         BloomFilter(0, 5)

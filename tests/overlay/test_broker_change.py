@@ -20,7 +20,7 @@ def _plan(target: OverlayConfiguration, present: OverlayConfiguration, *lost: st
     return target.as_target(plan, present)
 
 
-def test_a_lost_broker_takes_its_links_and_publishers_with_it() -> None:
+def test_a_lost_broker_takes_its_links_and_publishers_along() -> None:
     """Its links need not be named, and its publishers have no home afterwards."""
     target = LINE.replaced(4, [], [("a", "c")], change=BrokerChange(lost=frozenset("b")))
     assert target == Configuration.of(4, "acd", [("a", "c"), ("c", "d")], {"q": "d"})
@@ -34,7 +34,7 @@ def test_a_broker_that_leaves_names_its_links() -> None:
         LINE.replaced(4, [], [], change=change)
 
 
-def test_a_plan_of_a_tree_says_whence_and_whither_also_where_a_broker_comes_back() -> None:
+def test_a_plan_of_a_tree_gives_both_overlays_even_if_a_lost_broker_returns() -> None:
     """All links of a broker that is lost and in the target are new, even those between the same two brokers."""
     target = Configuration.of(4, "abce", [("a", "b"), ("b", "c"), ("c", "e")])
     plan = _plan(target, LINE, "b", "d")
@@ -47,7 +47,7 @@ def test_a_plan_of_a_tree_says_whence_and_whither_also_where_a_broker_comes_back
     assert target.origin_of(plan, LINE.home_of) == LINE
 
 
-def test_a_plan_of_a_ring_says_whence_and_whither() -> None:
+def test_a_plan_of_a_ring_gives_both_overlays() -> None:
     """A broker that is on only one of the two rings has no ID on the other."""
     target = ChordConfiguration.of(4, 8, {"a": 10, "c": 131, "d": 200, "e": 5})
     plan = _plan(target, RING, "b")
@@ -59,7 +59,7 @@ def test_a_plan_of_a_ring_says_whence_and_whither() -> None:
     assert target.origin_of(plan, RING.home_of) == RING
 
 
-def test_who_joins_a_ring_needs_an_id() -> None:
+def test_a_broker_that_joins_a_ring_needs_an_id() -> None:
     """A broker that is on the ring already cannot join again."""
     with pytest.raises(ValueError, match="e would have no ring ID"):
         RING.replaced(4, [], change=BrokerChange(joined=frozenset("e")))

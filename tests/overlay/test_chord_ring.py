@@ -27,7 +27,7 @@ def test_fingers_are_the_first_nodes_at_or_after_powers_of_two() -> None:
     assert [ring.ids[at] for at in ring.route(1, ring.owner(54))] == [8, 42, 51, 56]
 
 
-def test_the_depths_of_paper_002_figure_2() -> None:
+def test_the_depths_of_zhao13_figure_2() -> None:
     """Eight brokers on a 3-bit ring, t1 at ID 1: only ID 0 is three hops away."""
     ring = ChordRing(3, tuple(range(8)))
     assert ring.depths[1].tolist() == [3, 0, 1, 1, 2, 1, 2, 2]
@@ -60,7 +60,7 @@ def test_the_owner_of_a_key_is_the_first_node_at_or_after_it(ring: ChordRing, ke
     assert ring.ids[ring.owner(key)] == (after or ring.ids)[0]
 
 
-def test_wrong_rings_are_refused() -> None:
+def test_invalid_rings_are_refused() -> None:
     """The message says what is wrong."""
     with pytest.raises(RingError, match="must rise"):
         ChordRing(3, (1, 1))
@@ -72,14 +72,14 @@ def test_wrong_rings_are_refused() -> None:
         hashed_ids("abc", 1)
 
 
-def test_hashed_ids_differ_and_stay() -> None:
+def test_hashed_ids_are_distinct_and_stable() -> None:
     """Names whose keys collide get neighbouring IDs."""
     names = [f"b{number}" for number in range(8)]
     assert sorted(hashed_ids(names, 3)) == list(range(8))
     assert hashed_ids(names, 32) == tuple(ring_key(name, 32) for name in names)
 
 
-def test_a_reassignment_is_the_way_from_one_configuration_to_another() -> None:
+def test_a_reassignment_is_the_difference_of_two_configurations() -> None:
     """Ring positions stay, brokers exchange them, and links follow the brokers."""
     before = ChordConfiguration.hashed(0, 16, [f"b{number}" for number in range(9)])
     ids = dict(before.id_of)

@@ -21,7 +21,7 @@ def test_equal_overlays_are_equal_values() -> None:
     assert first.digest == second.digest
 
 
-def test_digest_tells_epochs_apart() -> None:
+def test_the_digest_depends_on_the_epoch() -> None:
     """The same links in another epoch are another configuration."""
     assert line_of(3, epoch=1).digest != line_of(3, epoch=2).digest
 
@@ -35,7 +35,7 @@ def test_digest_tells_epochs_apart() -> None:
         ([("a", "b"), ("b", "a"), ("c", "d")], "listed twice"),
     ],
 )
-def test_links_that_are_no_tree_are_refused(links: list[tuple[str, str]], why: str) -> None:
+def test_links_that_form_no_tree_are_refused(links: list[tuple[str, str]], why: str) -> None:
     """The message names too few links, a cycle, an unknown broker or a repeated link."""
     with pytest.raises(NotATreeError, match=why):
         Configuration.of(0, "abcd", links)
@@ -112,13 +112,13 @@ def test_horizon_holds_exactly_the_paths_up_to_its_hops(count: int, hops_max: in
     assert found == {path for path in all_paths if len(path) - 1 <= hops_max}
 
 
-def test_horizon_of_no_hop_is_refused() -> None:
+def test_a_horizon_of_zero_hops_is_refused() -> None:
     """A horizon has at least one hop."""
     with pytest.raises(ValueError, match="hops_max is 0"):
         paths_within(line_of(3), 0)
 
 
-def test_a_tree_is_shown_without_its_dead() -> None:
+def test_a_reshaped_tree_leaves_out_dead_brokers() -> None:
     """While a broker is dead, a shadow planner's overlay is a tree of the living brokers."""
     line = line_of(4)
     links = line.links[:-1]

@@ -18,7 +18,7 @@ from tests.overlay.small_overlays import (
 
 
 @given(overlays())
-def test_cost_is_that_of_all_delivery_trees(drawn: tuple[Inventory, list[set[str]], DeliverySets]) -> None:
+def test_the_cost_is_that_of_all_delivery_trees(drawn: tuple[Inventory, list[set[str]], DeliverySets]) -> None:
     """Counting bits gives the same cost as adding up each notification's own delivery tree."""
     inventory, wanted, sets = drawn
     expected = cost_by_delivery_trees(inventory.bootstrap, inventory, wanted) / sets.span_s
@@ -37,7 +37,7 @@ def test_fig_1_delivery_tree() -> None:
     assert {pair for pair, per_s in cost.links_per_s.items() if per_s} == {("B2", "B3"), ("B3", "B4"), ("B4", "B5")}
 
 
-def test_notification_wanted_only_at_home_costs_processing_once() -> None:
+def test_a_notification_wanted_only_at_home_costs_processing_once() -> None:
     """A notification that only its publisher's broker wants costs p there and crosses no link."""
     tree = line_of(3)
     cost = overlay_cost(tree, inventory_of(tree, {}, processing=7.0), sets_of(tree.brokers, [{"b01"}]))
@@ -62,7 +62,7 @@ def test_no_notification_costs_nothing() -> None:
     assert overlay_cost(tree, inventory, empty).total_per_s == 0
 
 
-def test_crossings_name_the_notifications_both_sides_want() -> None:
+def test_crossings_name_the_notifications_that_both_sides_want() -> None:
     """Of two notifications, only the one that is wanted at both ends crosses the links of the line."""
     tree = line_of(3)
     crossing = link_crossings(tree, sets_of(tree.brokers, [{"b00", "b02"}, {"b02"}]))

@@ -19,7 +19,7 @@ from tests.overlay.small_overlays import brokers_named, line_of
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 2**32))
-def test_on_a_tree_it_is_what_has_to_pass_the_broker(count: int, seed: int) -> None:
+def test_on_a_tree_a_death_cuts_off_what_passes_the_broker(count: int, seed: int) -> None:
     """Only deliveries between other brokers count, not what is published or wanted at the broker itself."""
     rng = random.Random(seed)
     brokers = brokers_named(count)
@@ -37,7 +37,7 @@ def test_on_a_tree_it_is_what_has_to_pass_the_broker(count: int, seed: int) -> N
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(2, 12), st.integers(0, 2**32))
-def test_on_a_ring_it_is_what_passes_from_the_rendezvous_to_users(count: int, seed: int) -> None:
+def test_on_a_ring_a_death_cuts_off_what_passes_on_the_way_from_the_rendezvous(count: int, seed: int) -> None:
     """The rendezvous itself counts: without it none of its topics is delivered."""
     rng = random.Random(seed)
     ring = ChordConfiguration.hashed(0, 16, brokers_named(count))
@@ -58,7 +58,7 @@ def test_on_a_ring_it_is_what_passes_from_the_rendezvous_to_users(count: int, se
     assert found.total_per_s == sum(rates[topics.index(topic)] for _, wanted in users.values() for topic in wanted)
 
 
-def test_the_worst_death_and_a_random_one() -> None:
+def test_the_shares_of_the_worst_and_of_a_random_death() -> None:
     """On a line of three, everything that the two ends send each other passes the middle."""
     found = tree_cut_off(line_of(3), np.array([[0.0, 1.0, 2.0], [0.0, 0.0, 0.0], [2.0, 0.0, 0.0]]))
     assert (found.worst_broker, found.worst_share) == ("b01", 0.8)

@@ -43,7 +43,7 @@ def test_signed_and_unsigned_masks_are_the_same_bits() -> None:
 
 
 @st.composite
-def told_apart(draw: st.DrawFn) -> tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]]:
+def separated_sets(draw: st.DrawFn) -> tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]]:
     """Draw sets with publications kept separate, the publisher of each notification, and which brokers delivered it."""
     names = st.tuples(st.sampled_from("pqr"), st.sampled_from([0, 1, 63, 64, 200]))
     publishers = draw(st.dictionaries(names, st.sampled_from(BROKERS), min_size=1))
@@ -72,7 +72,7 @@ def names_in(sets: DeliverySets, words: Words) -> dict[str, set[tuple[str, int]]
     }
 
 
-@given(told_apart())
+@given(separated_sets())
 def test_delivered_and_published_make_up_the_sets(
     drawn: tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]],
 ) -> None:
@@ -86,8 +86,8 @@ def test_delivered_and_published_make_up_the_sets(
     assert sets.notification_count == len(homes)
 
 
-@given(told_apart(), st.dictionaries(st.sampled_from("pqrs"), st.sampled_from(BROKERS)))
-def test_publishers_at_other_homes(
+@given(separated_sets(), st.dictionaries(st.sampled_from("pqrs"), st.sampled_from(BROKERS)))
+def test_publishers_at_other_homes_give_the_sets_published_there(
     drawn: tuple[DeliverySets, dict[tuple[str, int], str], dict[str, set[tuple[str, int]]]], moved: dict[str, str]
 ) -> None:
     """V(n) is as if all had been published at the other homes; deliveries and other publishers stay as they are."""
@@ -102,7 +102,7 @@ def test_publishers_at_other_homes(
     assert placed.at_homes(moved).words.tolist() == placed.words.tolist()
 
 
-def test_moving_needs_to_know_what_was_delivered() -> None:
+def test_moving_a_publisher_requires_separate_deliveries() -> None:
     """Otherwise its own bits cannot be removed from its former home; the new home must be a broker."""
     with pytest.raises(ValueError, match="cannot be moved"):
         sets_of(BROKERS, [{"b00"}]).at_homes({"p": "b01"})
@@ -111,7 +111,7 @@ def test_moving_needs_to_know_what_was_delivered() -> None:
         known.at_homes({"p": "b09"})
 
 
-def test_joined_spans_know_what_was_delivered_only_when_all_do() -> None:
+def test_joined_spans_separate_deliveries_only_if_all_of_them_do() -> None:
     """One span without separate deliveries leaves them unknown for the joined span."""
     first = DeliverySets.of(BROKERS, {("b01", "p", 0): 0b01}, 1.0, published={("b00", "p", 0): 0b11})
     second = DeliverySets.of(BROKERS, {("b01", "p", 0): 0b10}, 1.0, published={("b02", "p", 1): 0b1})
@@ -124,7 +124,7 @@ def test_joined_spans_know_what_was_delivered_only_when_all_do() -> None:
     assert DeliverySets.joined([first, sets_of(BROKERS, [{"b00"}])]).delivered is None
 
 
-def test_cells_of_one_place_are_united() -> None:
+def test_cells_of_the_same_broker_and_column_are_united() -> None:
     """Cells may come in any order of columns, and repeatedly for the same broker and column."""
     row, column = np.array([1, 1, 0, 1]), np.array([0, 0, 1, 1])
     masks, published = np.array([1, 2, 4, 8], dtype=np.uint64), np.array([16, 0, 32, 0], dtype=np.uint64)

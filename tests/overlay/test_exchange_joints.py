@@ -40,7 +40,7 @@ def _tried_all(inventory: Inventory, sets: DeliverySets, kept: set[tuple[str, st
 
 @settings(max_examples=60, deadline=None)
 @given(overlays(count_max=7), st.integers(1, 2), st.integers(2, 6), st.integers(0, 2**32))
-def test_a_single_link_is_where_it_costs_least_of_all(
+def test_a_single_link_is_placed_at_the_least_cost(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], count: int, cap: int, seed: int
 ) -> None:
     """Two links cost no more than before and no less than the optimum: no exchange of a single one saves."""

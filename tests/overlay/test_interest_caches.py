@@ -60,7 +60,7 @@ def windows(draw: st.DrawFn) -> list[DeliverySets]:
 
 
 @given(windows(), st.integers(1, 120))
-def test_a_cache_holds_the_newest_and_no_more(spans: list[DeliverySets], ids_max: int) -> None:
+def test_a_cache_holds_only_the_newest_identifiers(spans: list[DeliverySets], ids_max: int) -> None:
     """A broker keeps min(ids_max, what it had) identifiers, and none older than one it dropped."""
     whole, kept = DeliverySets.joined(spans), newest_ids(spans, ids_max)
     assert kept.columns == whole.columns
@@ -73,7 +73,7 @@ def test_a_cache_holds_the_newest_and_no_more(spans: list[DeliverySets], ids_max
         assert all(ids <= has for ids in by_window[oldest_kept + 1 :])
 
 
-def test_the_window_that_is_cut_keeps_each_publishers_last() -> None:
+def test_a_window_that_is_cut_keeps_the_newest_of_each_publisher() -> None:
     """p sent 100 and q sent 10 in the window; the newest 55 of 110 are the later half of each."""
     names = brokers_named(2)
     wanted = {("p", 1000 + n): {"b00"} for n in range(100)} | {("q", n): {"b00"} for n in range(10)}
@@ -81,7 +81,7 @@ def test_the_window_that_is_cut_keeps_each_publishers_last() -> None:
     assert kept == {("p", 1000 + n) for n in range(50, 100)} | {("q", n) for n in range(5, 10)}
 
 
-def test_a_cache_that_holds_all_changes_nothing() -> None:
+def test_a_cache_larger_than_the_traffic_changes_nothing() -> None:
     """A cache of 8,192 identifiers holds all that there are."""
     sets = random_sets(1)
     kept = newest_ids([sets], 8192)
@@ -89,7 +89,7 @@ def test_a_cache_that_holds_all_changes_nothing() -> None:
     assert kept.span_s == sets.span_s
 
 
-def test_a_cache_of_nothing_is_refused() -> None:
+def test_a_cache_without_room_is_refused() -> None:
     """A cache holds at least one identifier."""
     with pytest.raises(ValueError, match="ids_max is 0: a cache holds at least 1"):
         newest_ids([random_sets(1)], 0)
@@ -111,7 +111,7 @@ def test_masks_and_huge_filters_give_the_exact_interest(seed: int) -> None:
     assert filters.common(i, k, j).tolist() == exact
 
 
-def test_small_filters_overestimate_and_each_broker_in_its_own_way() -> None:
+def test_small_filters_overestimate_differently_at_each_broker() -> None:
     """False positives only add, about as many as the formula predicts, and I_ij no longer equals I_ji."""
     sets = random_sets(5, notifications=3000)
     exact, seen = sets.interest(), bloom_interest(sets, 1000, 2)

@@ -71,7 +71,7 @@ def test_a_ring_is_saved_and_read_back(tmp_path: Path) -> None:
         _ = inventory.bootstrap_tree
 
 
-def test_a_ring_with_one_id_twice_is_no_inventory(tmp_path: Path) -> None:
+def test_a_ring_with_a_repeated_id_is_refused(tmp_path: Path) -> None:
     """The message names the ID."""
     file = tmp_path / "inventory.json"
     document = {"brokers": ["a", "b"], "processing_cost": [1, 1], "link_cost": [[0, 1], [1, 0]], "degree_max": 2}
@@ -80,7 +80,7 @@ def test_a_ring_with_one_id_twice_is_no_inventory(tmp_path: Path) -> None:
         Inventory.load(file)
 
 
-def test_positions_are_kept_where_they_are_known(tmp_path: Path) -> None:
+def test_positions_are_optional(tmp_path: Path) -> None:
     """Positions are saved and loaded if given, and refused if they do not fit the brokers."""
     file = tmp_path / "inventory.json"
     inventory = inventory_of(line_of(3), {})
@@ -94,7 +94,7 @@ def test_positions_are_kept_where_they_are_known(tmp_path: Path) -> None:
             replace(inventory, positions=np.array(wrong))
 
 
-def test_that_clients_stay_is_kept(tmp_path: Path) -> None:
+def test_clients_stay_survives_saving_and_derived_inventories(tmp_path: Path) -> None:
     """The clients of brokers next to real ones cannot move: the file says so, and so does every derived inventory."""
     file = tmp_path / "inventory.json"
     inventory = replace(inventory_of(line_of(3), {}), clients_stay=True)
@@ -125,7 +125,7 @@ def test_agents_are_kept_and_give_topics(tmp_path: Path) -> None:
         (["west"], "is not an inventory"),
     ],
 )
-def test_agents_that_name_no_topic_are_refused(agents: object, why: str) -> None:
+def test_agents_that_give_no_valid_topic_are_refused(agents: object, why: str) -> None:
     """The error names the broker and the reason."""
     document = json.loads(inventory_of(line_of(3), {}).to_json()) | {"agents": agents}
     with pytest.raises(InventoryError, match=why):

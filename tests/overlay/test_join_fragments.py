@@ -58,7 +58,7 @@ def test_the_links_are_the_cheapest_within_the_caps(problem: tuple[np.ndarray, n
 
 @settings(max_examples=100, deadline=None)
 @given(problems())
-def test_a_search_cut_short_says_what_is_proven(problem: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+def test_an_interrupted_search_returns_a_valid_bound(problem: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     """It still keeps the caps, and no set of links within them costs less than its bound."""
     cost, fragment_of, room = problem
     joined = join_fragments(cost, fragment_of, room, nodes_max=1)

@@ -25,7 +25,7 @@ def optimum_per_s(overlay: PublishedOverlay) -> float:
     return float(np.min(trees))
 
 
-def test_no_tree_with_any_homes_is_below_the_bound() -> None:
+def test_no_tree_with_any_homes_costs_less_than_the_bound() -> None:
     """On up to six brokers no overlay costs less than the bound, which is on average two thirds of the least cost."""
     rng = random.Random(23)
     shares = []
@@ -39,7 +39,7 @@ def test_no_tree_with_any_homes_is_below_the_bound() -> None:
     assert fmean(shares) > 2 / 3
 
 
-def test_what_is_not_looked_at_lowers_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limited_search_lowers_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a budget, or with paths of several links only bounded, the bound still holds and is no higher."""
     rng = random.Random(29)
     for _ in range(40):
@@ -53,7 +53,7 @@ def test_what_is_not_looked_at_lowers_the_bound(monkeypatch: pytest.MonkeyPatch)
             assert 0 <= least_cost_per_s(overlay.inventory, overlay.spans) <= whole_per_s * (1 + 1e-9)
 
 
-def test_two_brokers_have_no_choice() -> None:
+def test_with_two_brokers_the_bound_is_the_cost() -> None:
     """Both want everything, and there is only one tree."""
     tree = line_of(2)
     inventory = inventory_of(tree, {("b00", "b01"): 7.0})

@@ -38,12 +38,12 @@ def test_a_broker_of_the_inventory_is_in_service_until_a_record_says_otherwise()
     assert later.with_records([record("b02", MemberState.IN_SERVICE, since_ms=2)]).serving == FOUR.brokers
 
 
-def test_a_stranger_without_facts_is_left_out() -> None:
+def test_an_unknown_broker_without_facts_is_left_out() -> None:
     """Its links have no costs, so no planner could use it."""
     assert FleetView.of(FOUR, [record("x1", MemberState.JOINING)]).members.keys() == set(FOUR.brokers)
 
 
-def test_costs_of_who_is_added_are_those_told_then_by_distance_then_unknown() -> None:
+def test_costs_of_an_added_broker_are_reported_estimated_by_distance_or_unknown() -> None:
     """A reported cost counts; distance prices the other links, and links without either are very expensive."""
     placed = BrokerFacts(1.5, (PeerCost("b00", 4.0),), position=Position(10.0, 0.0), load_max_per_s=50.0, agent="west")
     found = extended(ON_MAP, {"x1": placed, "x2": BrokerFacts(link_costs=(PeerCost("x1", 7.0),))})
@@ -75,9 +75,7 @@ def test_a_changed_fleet_is_not_saved_as_a_file() -> None:
 
 
 @given(st.integers(0, 2**32), st.data())
-def test_any_fleet_has_an_inventory_that_can_be_restricted_to_any_of_its_brokers(
-    seed: int, data: st.DataObject
-) -> None:
+def test_a_fleets_inventory_can_be_restricted_to_any_of_its_brokers(seed: int, data: st.DataObject) -> None:
     """Costs stay symmetric, finite and unchanged, whichever brokers are added or left out."""
     rng = random.Random(seed)
     first = inventory_of(line_of(rng.randint(2, 6)), {})
@@ -89,7 +87,7 @@ def test_any_fleet_has_an_inventory_that_can_be_restricted_to_any_of_its_brokers
         )
         for broker in [*added, *(broker for broker in first.brokers if rng.random() < 0.2)]
     }
-    fleet = FleetView.of(first, [record(broker, MemberState.JOINING, told) for broker, told in facts.items()])
+    fleet = FleetView.of(first, [record(broker, MemberState.JOINING, known) for broker, known in facts.items()])
     whole = fleet.inventory
     assert whole.brokers == tuple(sorted({*first.brokers, *added})) == tuple(fleet.members)
     known = [whole.index[broker] for broker in first.brokers]
@@ -110,7 +108,7 @@ def test_restricting_to_all_changes_nothing() -> None:
     assert FOUR.restricted_to(reversed(brokers_named(4))) is FOUR
 
 
-def test_what_is_measured_of_a_link_counts_instead_of_what_is_reported() -> None:
+def test_a_measured_cost_of_a_link_replaces_the_reported_one() -> None:
     """It holds in all inventories of the fleet, for both ends, until the next measurement; records do not change it."""
     fleet = FleetView.of(FOUR).with_measured({("b01", "b02"): 99.0, ("b00", "gone"): 5.0})
     assert fleet.inventory.cost_of_link("b02", "b01") == 99.0

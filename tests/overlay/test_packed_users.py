@@ -32,7 +32,9 @@ def test_the_cost_is_that_of_all_messages(seed: int, users: int, brokers: int, c
 
 
 @given(seeds, st.integers(1, 10), st.integers(1, 5), st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4))))
-def test_moves_change_what_a_new_count_says(seed: int, users: int, brokers: int, moves: list[tuple[int, int]]) -> None:
+def test_moves_change_the_cost_as_a_recount_does(
+    seed: int, users: int, brokers: int, moves: list[tuple[int, int]]
+) -> None:
     """This holds for each move, and for all of them together."""
     instance = drawn_instance(users, brokers, 3, seed)
     costs = PackingCosts(instance, np.zeros(users, dtype=np.intp))
@@ -45,7 +47,7 @@ def test_moves_change_what_a_new_count_says(seed: int, users: int, brokers: int,
     assert costs.unicast_per_s == pytest.approx(again.unicast_per_s)
 
 
-def test_a_tree_is_charged_once_where_unicast_is_charged_for_each_broker() -> None:
+def test_a_tree_is_charged_once_and_unicast_for_each_broker() -> None:
     """Brokers 0, 1, 2 in a row at a price of 1: a message from 0 to both others is 2 by tree, 3 by unicast."""
     core = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
     wants = np.array([[False], [True], [True]])
@@ -54,7 +56,7 @@ def test_a_tree_is_charged_once_where_unicast_is_charged_for_each_broker() -> No
     assert (costs.core_per_s, costs.unicast_per_s) == (10.0, 15.0)
 
 
-def test_what_nobody_else_wants_is_not_sent() -> None:
+def test_a_message_without_other_subscribers_is_not_sent() -> None:
     """A publisher's own subscription does not count."""
     wants = np.array([[True, False], [False, False]])
     instance = PackingInstance.of(np.ones((2, 2)), wants, np.ones((2, 2)), np.zeros((2, 2)))
@@ -71,7 +73,7 @@ def test_what_nobody_else_wants_is_not_sent() -> None:
         ({"core_price": np.array([[0.0, 1.0], [2.0, 0.0]])}, "symmetric"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(change: dict[str, np.ndarray], what: str) -> None:
+def test_inconsistent_instances_are_refused(change: dict[str, np.ndarray], what: str) -> None:
     """The message says what is wrong."""
     good = {
         "published": np.ones((2, 2)),

@@ -13,7 +13,7 @@ from tests.overlay.test_scot_costs import NAMES, OVERLAY, drawn
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_overlay_costs_what_its_breakdown_says(seed: int) -> None:
+def test_each_overlay_costs_what_its_breakdown_adds_up_to(seed: int) -> None:
     """After exchanges, one of them of a broker with two places, and with other links between regions."""
     inventory, sets, homes, _ = drawn(seed)
     draw, regions, links = random.Random(seed), OVERLAY.regions, OVERLAY.region_links

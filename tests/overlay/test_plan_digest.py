@@ -29,7 +29,7 @@ PLAN = Plan(
     ],
 )
 @pytest.mark.parametrize("target", [TREE, RING], ids=["tree", "ring"])
-def test_plans_to_one_overlay_have_digests_of_their_own(
+def test_different_plans_to_one_overlay_have_different_digests(
     target: OverlayConfiguration, change: dict[str, object]
 ) -> None:
     """The digest covers the moves, the starting epoch, who began the plan, and the lost brokers."""
@@ -38,7 +38,7 @@ def test_plans_to_one_overlay_have_digests_of_their_own(
     assert overlay_digest(plan_digest(other, target)) == overlay_digest(plan_digest(PLAN, target)) == target.digest
 
 
-def test_a_plan_keeps_its_digest_on_its_way() -> None:
+def test_a_plan_keeps_its_digest_through_all_phases() -> None:
     """Phase, term and the order of moves are not part of it, so a successor means the same plan."""
     later = msgspec.structs.replace(
         PLAN, phase=PlanPhase.DRAINING, history=(PhaseChange(PlanPhase.DRAINING, 7, ""),), term=9, moves=MOVES[::-1]

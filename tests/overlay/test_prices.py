@@ -21,7 +21,7 @@ def priced(prices: Prices = PRICES) -> Inventory:
     return replace(inventory_of(line_of(3), {}), prices=prices)
 
 
-def test_a_notification_costs_its_bytes_at_the_price_of_the_link_and_what_its_delay_counts_as() -> None:
+def test_a_notification_costs_its_bytes_at_the_link_price_plus_its_delay() -> None:
     """500 bytes at 0.02 USD per GB are 0.01 millionths; a link of 1 ms at 0.01 per second adds 0.00001."""
     charged = priced().charged
     assert charged.cost_of_link("b00", "b01") == pytest.approx(0.01 + 1e-5 * priced().link_cost[0, 1])
@@ -36,7 +36,7 @@ def test_a_notification_costs_its_bytes_at_the_price_of_the_link_and_what_its_de
     assert (bare.delay_cost == bare.link_cost).all()
 
 
-def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
+def test_prices_are_saved_loaded_and_follow_the_brokers() -> None:
     """A broker that is added without prices gets the highest known ones."""
     again = Inventory.from_json(priced().to_json(), "test")
     assert again.prices is not None
@@ -51,7 +51,7 @@ def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "reason"),
     [
         ({"link_per_gb": (LINKS + np.triu(LINKS)).tolist()}, "the same both ways"),
         ({"access_per_gb": [0.1, -0.1, 0.1]}, "negative"),
@@ -60,11 +60,11 @@ def test_prices_come_back_from_the_file_and_follow_the_brokers() -> None:
         ({"currency": ""}, "a name"),
     ],
 )
-def test_what_is_wrong_with_prices_is_reported(change: dict[str, object], says: str) -> None:
+def test_invalid_prices_are_reported(change: dict[str, object], reason: str) -> None:
     """The message names the value, as for everything else in an inventory."""
     document = json.loads(priced().to_json())
     document["prices"] |= change
-    with pytest.raises(InventoryError, match=says):
+    with pytest.raises(InventoryError, match=reason):
         Inventory.from_json(json.dumps(document), "test")
 
 

@@ -27,7 +27,7 @@ def other_homes(drawn: PublishedOverlay, seed: int) -> dict[str, str]:
 
 
 @given(published_overlays(), SEEDS)
-def test_publishers_add_up_to_the_one_cost(drawn: PublishedOverlay, seed: int) -> None:
+def test_publishers_add_up_to_the_overlays_cost(drawn: PublishedOverlay, seed: int) -> None:
     """Wherever the publishers are, their costs add up to what the tree costs, over all spans and in each."""
     costs, homes = priced(drawn), other_homes(drawn, seed)
     tree, index = drawn.inventory.bootstrap, drawn.inventory.index
@@ -53,7 +53,7 @@ def test_loads_are_what_passes_each_broker(drawn: PublishedOverlay, seed: int) -
 
 
 @given(published_overlays(publishers_max=2))
-def test_message_rate_counts_what_is_wanted_behind_each_broker(drawn: PublishedOverlay) -> None:
+def test_the_message_rate_counts_each_broker_that_a_notification_passes(drawn: PublishedOverlay) -> None:
     """From each home, every broker counts what is wanted there or further out; the sum is the message rate."""
     costs, tree = priced(drawn), drawn.inventory.bootstrap
     span_s = sum(span.span_s for span in drawn.spans)
@@ -73,7 +73,7 @@ def test_message_rate_counts_what_is_wanted_behind_each_broker(drawn: PublishedO
 
 
 @given(published_overlays())
-def test_homes_in_the_spans_do_not_matter(drawn: PublishedOverlay) -> None:
+def test_recorded_homes_do_not_affect_prices(drawn: PublishedOverlay) -> None:
     """Prices of homes depend on what was delivered and published, not on where the publishers were."""
     moved = [span.at_homes(other_homes(drawn, 1)) for span in drawn.spans]
     again = PublisherCosts(drawn.inventory.bootstrap, drawn.inventory, moved)
@@ -94,7 +94,7 @@ def test_line_of_three_by_hand() -> None:
     assert costs.published_per_s.tolist() == [3 / 2]
 
 
-def test_a_publisher_heard_in_one_span_only_costs_nothing_in_the_others() -> None:
+def test_a_publisher_seen_in_only_one_span_costs_nothing_in_the_others() -> None:
     """A publisher costs nothing in spans without its notifications; a span without any publisher is valid."""
     tree = line_of(3)
     inventory = inventory_of(tree, {})

@@ -45,7 +45,7 @@ def test_excess_after_each_move_is_that_of_the_moved_placement(seed: int) -> Non
                 assert (excess == 0) == moved.keeps(moved.limits_per_s)
 
 
-def test_limits_are_caps_or_what_is_borne_at_first() -> None:
+def test_limits_are_caps_or_the_initial_loads() -> None:
     """A broker above its cap may stay so while others move; once its load falls, its limit falls with it."""
     line = line_of(3)
     spans = spans_of(line.brokers, [Published("p", 0, frozenset({"b02"}))] * 10, {"p": "b00"}, [1.0])

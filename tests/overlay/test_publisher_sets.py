@@ -15,7 +15,7 @@ from tests.overlay.published_overlays import PublishedOverlay, published_overlay
 
 
 @given(published_overlays(), st.integers(0, 2**32))
-def test_any_homes_cost_what_the_notifications_cost_there(overlay: PublishedOverlay, seed: int) -> None:
+def test_any_homes_cost_what_the_notifications_published_there_cost(overlay: PublishedOverlay, seed: int) -> None:
     """The sets with every publisher at any home give the cost of the notifications published there."""
     inventory, tree = overlay.inventory, overlay.inventory.bootstrap_tree
     sets = PublisherSets.of(overlay.spans, overlay.homes)

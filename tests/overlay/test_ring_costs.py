@@ -22,7 +22,7 @@ def fig_2(subscribed: set[int]) -> tuple[float, float, float]:
 
 
 @pytest.mark.parametrize("subscribed", [{0, 2, 4, 6}, {0, 1, 4, 6}, {0, 1, 2, 4}])
-def test_figure_2_before_has_three_unrelated_relays_or_the_broker_on_id_0_three_hops_away(subscribed: set[int]) -> None:
+def test_figure_2_before_has_three_relays_and_three_hops_at_most(subscribed: set[int]) -> None:
     """Zhao13, Fig. 2a: the drawing is lost, and each of these sets fits the text."""
     _, relays, _ = fig_2(subscribed)
     assert relays == 3
@@ -66,7 +66,7 @@ def test_costs_are_those_of_the_trees_that_routes_form() -> None:
     assert in_hops.notification_cost_per_s(2.0) == pytest.approx(relay + 2 * hops)
 
 
-def test_interests_as_arrays_say_what_the_users_said() -> None:
+def test_interests_as_arrays_match_the_users() -> None:
     """Counts, loads, and the change that moving one user makes."""
     interests = UserInterests.of(["b", "a"], {"u2": ("b", ["y", "x"]), "u1": ("a", ["x"]), "u3": ("a", [])}, ["z"])
     assert interests.topics == ("x", "y", "z")

@@ -21,7 +21,7 @@ def problem_of(brokers: int, topics: int) -> RingProblem:
 
 
 @given(SEEDS)
-def test_the_cost_is_relays_plus_weighted_delay_of_the_brokers_where_they_stand(seed: int) -> None:
+def test_the_cost_is_relays_plus_weighted_delay_at_the_brokers_positions(seed: int) -> None:
     """Eq. 5 equals the ring's cost of what is wanted at each position; rounding of event rates hardly changes it."""
     problem = draw_problem(seed)
     mapping = np.random.default_rng(seed).permutation(problem.broker_count)
@@ -45,7 +45,7 @@ def test_broker_costs_add_up_to_the_cost(seed: int, with_delays: bool) -> None:
 
 
 @pytest.mark.parametrize("subscribed", FIG_2_BEFORE)
-def test_a_broker_costs_what_it_relays_and_how_far_away_it_is(subscribed: set[int]) -> None:
+def test_a_broker_costs_its_relaying_and_its_distance(subscribed: set[int]) -> None:
     """Fig. 2a, t1 alone: the broker on ID 0 is three hops away, and the relays on the route are not subscribed."""
     problem = fig_2(subscribed)
     t1 = RingProblem(problem.ring, problem.roots[:1], problem.wanted[:, :1], problem.events[:1])
@@ -68,7 +68,7 @@ def test_hop_delays_belong_to_brokers_not_to_positions() -> None:
     assert problem.benefit(np.array([0, 2, 1, 3])) == 56
 
 
-def test_a_reassignment_costs_what_the_protocol_sends_at_most() -> None:
+def test_a_reassignment_costs_at_most_what_the_protocol_sends() -> None:
     """With 100 brokers and 100 topics: 708.5 messages per moved broker plus 100 once; nothing if no broker moves."""
     problem = problem_of(100, 100)
     assert problem.move_price == pytest.approx(708.5, abs=0.05)
@@ -80,7 +80,7 @@ def test_a_reassignment_costs_what_the_protocol_sends_at_most() -> None:
     assert problem.net_benefit(swapped) == pytest.approx(problem.benefit(swapped) - problem.reassignment_cost(2))
 
 
-def test_a_reassignment_is_worth_computing_above_a_share_of_the_dearest() -> None:
+def test_a_reassignment_is_worth_computing_above_a_share_of_the_most_expensive() -> None:
     """beta * max Cst: 0.1 * (100 + 708.5 * 100) = 7,095 messages."""
     problem = problem_of(100, 100)
     assert not problem.is_worth_computing(7_095, 0.1)
@@ -89,7 +89,7 @@ def test_a_reassignment_is_worth_computing_above_a_share_of_the_dearest() -> Non
     assert not problem.is_worth_computing(0, 0)
 
 
-def test_figure_2_is_bettered_by_the_paper_s_reassignment() -> None:
+def test_the_papers_reassignment_improves_figure_2() -> None:
     """Fig. 2b: t1 costs 3 hops and no relay once its subscribers are at {1, 2, 3, 5}."""
     problem = fig_2(FIG_2_BEFORE[0])
     movers = sorted(FIG_2_BEFORE[0])
@@ -98,7 +98,7 @@ def test_figure_2_is_bettered_by_the_paper_s_reassignment() -> None:
     assert (problem.cost(problem.present), problem.cost(mapping)) == (22, 7)
 
 
-def test_shapes_that_do_not_fit_are_refused() -> None:
+def test_mismatched_shapes_are_refused() -> None:
     """The message names both shapes."""
     ring = ChordRing(2, (0, 1))
     with pytest.raises(ValueError, match=r"of shape \(2, 1\)"):

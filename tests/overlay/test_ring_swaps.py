@@ -19,7 +19,7 @@ SEEDS = st.integers(0, 2**32)
 
 @given(SEEDS, st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_prices_are_those_from_scratch_along_any_swaps(seed: int, equal_events: bool) -> None:
+def test_prices_are_those_from_scratch_after_any_swaps(seed: int, equal_events: bool) -> None:
     """Costs of brokers, of the mapping, of every swap of a broker and of all brokers, before and after swaps."""
     problem = draw_problem(seed, equal_events=equal_events)
     rng = np.random.default_rng(seed)
@@ -40,7 +40,7 @@ def test_prices_are_those_from_scratch_along_any_swaps(seed: int, equal_events: 
 
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
-def test_many_swaps_leave_what_a_new_start_finds(seed: int) -> None:
+def test_prices_do_not_drift_over_many_swaps(seed: int) -> None:
     """After 200 swaps all prices are those of the resulting mapping priced for the first time."""
     problem = draw_problem(seed, nodes_max=40)
     rng = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def test_with_hop_delays_prices_from_scratch_are_differences_of_costs(seed: int)
 
 @given(SEEDS)
 @settings(deadline=None)
-def test_what_lies_below_a_position_is_an_arc_that_begins_there(seed: int) -> None:
+def test_the_subtree_of_a_position_is_an_arc_that_begins_there(seed: int) -> None:
     """The positions whose route from the root passes v are v and the next ones, as many as ``sizes`` gives."""
     problem = draw_problem(seed)
     ring, arcs = problem.ring, problem.arcs
@@ -97,7 +97,7 @@ def test_what_lies_below_a_position_is_an_arc_that_begins_there(seed: int) -> No
 
 @given(SEEDS)
 @settings(deadline=None)
-def test_sums_over_subtrees_and_along_ways(seed: int) -> None:
+def test_sums_over_subtrees_and_along_routes(seed: int) -> None:
     """Compared with adding up along every route."""
     problem = draw_problem(seed, nodes_max=12, topics_max=5)
     values = np.random.default_rng(seed).integers(-5, 9, (problem.topic_count, problem.broker_count))
@@ -111,7 +111,7 @@ def test_sums_over_subtrees_and_along_ways(seed: int) -> None:
     assert problem.arcs.way_sums(values).tolist() == along.tolist()
 
 
-def test_the_arcs_of_a_ring_in_use_are_not_computed_again() -> None:
+def test_the_arcs_of_a_ring_are_computed_once() -> None:
     """A reassignment keeps positions and roots; other roots need other arcs."""
     ring, roots = ChordRing(4, (0, 3, 9)), np.array([1, 1, 2])
     kept = ring_arcs(ring, roots)

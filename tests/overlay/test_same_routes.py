@@ -10,7 +10,7 @@ from regraft.overlay.chord_configuration import ChordConfiguration
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_matrix_says_of_each_way_what_the_two_ways_say(seed: int) -> None:
+def test_the_matrix_agrees_with_the_two_routes_of_each_pair(seed: int) -> None:
     """From every broker to every other one, on rings of 1 to 24 brokers with some IDs exchanged."""
     rng = random.Random(seed)
     names = [f"b{number:02d}" for number in range(rng.randint(1, 24))]
@@ -26,7 +26,7 @@ def test_the_matrix_says_of_each_way_what_the_two_ways_say(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_a_way_is_not_the_same_where_one_of_its_brokers_joins_leaves_or_is_lost(seed: int) -> None:
+def test_a_route_is_not_the_same_if_one_of_its_brokers_joins_leaves_or_is_lost(seed: int) -> None:
     """All other routes stay the same; a lost broker may be on both rings."""
     rng = random.Random(seed)
     names = [f"b{number:02d}" for number in range(16)]

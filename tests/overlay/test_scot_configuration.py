@@ -23,7 +23,7 @@ def test_links_are_those_of_the_product() -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_static_ways_cross_regions_in_the_cluster_of_their_end(source: str) -> None:
+def test_static_paths_cross_regions_in_the_cluster_of_their_end(source: str) -> None:
     """A path follows links; it changes clusters at its first step or never."""
     for target in NAMES:
         way = SCOT.static_way(source, target)
@@ -32,7 +32,7 @@ def test_static_ways_cross_regions_in_the_cluster_of_their_end(source: str) -> N
         assert len({SCOT.place_of[broker][1] for broker in way[1:]}) <= 1
 
 
-def test_it_comes_back_from_an_inventory() -> None:
+def test_it_is_restored_from_an_inventory() -> None:
     """An inventory of another kind holds none; a broker without a region is refused."""
     assert ScotConfiguration.of_fields(NAMES, SCOT.overlay_fields()) == SCOT
     assert ScotConfiguration.of_fields(NAMES, {"links": []}) is None
@@ -50,7 +50,7 @@ def test_it_comes_back_from_an_inventory() -> None:
         ((("a",), ("b",), ("c",)), ((0, 1), (1, 2), (0, 2)), "1 links too many"),
     ],
 )
-def test_other_shapes_are_refused(
+def test_invalid_shapes_are_refused(
     regions: tuple[tuple[str, ...], ...], region_links: tuple[tuple[int, int], ...], reason: str
 ) -> None:
     """The message says what is wrong."""
@@ -58,7 +58,7 @@ def test_other_shapes_are_refused(
         ScotConfiguration(0, regions, region_links)
 
 
-def test_homes_are_brokers_and_no_part_of_the_digest() -> None:
+def test_homes_are_brokers_and_not_part_of_the_digest() -> None:
     """This is the same on other kinds of overlay."""
     assert SCOT.with_homes({"p": "b00"}).digest == SCOT.digest != SCOT.at_epoch(1).digest
     with pytest.raises(ValueError, match="not in the overlay: b99"):

@@ -37,7 +37,7 @@ def drawn(seed: int) -> tuple[Inventory, DeliverySets, dict[str, str], list[tupl
     return inventory, DeliverySets(NAMES, columns, words | delivered, 4.0, delivered), homes, published
 
 
-def by_ways(inventory: Inventory, homes: dict[str, str], published: list[tuple[str, set[str]]]) -> float:
+def by_paths(inventory: Inventory, homes: dict[str, str], published: list[tuple[str, set[str]]]) -> float:
     """Return the cost per second of sending each notification along the static paths to all its brokers."""
     total = 0.0
     for name, wanted in published:
@@ -50,19 +50,19 @@ def by_ways(inventory: Inventory, homes: dict[str, str], published: list[tuple[s
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_costs_are_those_of_all_ways(seed: int) -> None:
+def test_costs_are_those_of_all_paths(seed: int) -> None:
     """By breakdown and by publisher, at the present homes and at any others."""
     inventory, sets, homes, published = drawn(seed)
-    expected = by_ways(inventory, homes, published)
+    expected = by_paths(inventory, homes, published)
     assert scot_breakdown(OVERLAY.with_homes(homes), inventory, sets).total_per_s == pytest.approx(expected)
     costs = ScotCosts(OVERLAY, inventory, [sets])
     assert costs.at_homes(homes)[0] == pytest.approx(expected)
     elsewhere = {name: random.Random(seed + 100).choice(NAMES) for name in homes}
-    assert costs.at_homes(elsewhere)[0] == pytest.approx(by_ways(inventory, elsewhere, published))
+    assert costs.at_homes(elsewhere)[0] == pytest.approx(by_paths(inventory, elsewhere, published))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_death_cuts_off_what_has_to_pass_the_broker(seed: int) -> None:
+def test_a_death_cuts_off_what_passes_the_broker(seed: int) -> None:
     """By each static path; what the broker itself publishes or delivers does not count."""
     draw = random.Random(seed)
     handed = np.array([[draw.choice((0.0, 0.0, draw.random())) for _ in NAMES] for _ in NAMES])
@@ -75,7 +75,7 @@ def test_a_death_cuts_off_what_has_to_pass_the_broker(seed: int) -> None:
     assert found.total_per_s == pytest.approx(handed.sum())
 
 
-def test_a_static_tree_has_just_the_links_of_static_ways() -> None:
+def test_a_static_tree_has_exactly_the_links_of_static_paths() -> None:
     """From each home to all brokers."""
     for home in NAMES:
         ways = [OVERLAY.static_way(home, broker) for broker in NAMES]

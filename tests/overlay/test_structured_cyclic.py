@@ -46,7 +46,7 @@ def test_the_overlay_is_the_cartesian_product(tree_seed: int, regions: int, clus
 
 
 @pytest.mark.parametrize(
-    ("links", "clusters", "told"),
+    ("links", "clusters", "reason"),
     [
         ([("a", "b")], 0, "0 clusters are too few for an overlay"),
         ([], 3, "a tree without brokers"),
@@ -56,9 +56,9 @@ def test_the_overlay_is_the_cartesian_product(tree_seed: int, regions: int, clus
         ([("a", "b"), ("b", "a")], 3, "link b-a is given twice"),
     ],
 )
-def test_what_is_no_such_overlay_is_refused(links: list[tuple[str, str]], clusters: int, told: str) -> None:
+def test_invalid_overlays_are_refused(links: list[tuple[str, str]], clusters: int, reason: str) -> None:
     """The error says what is wrong."""
-    with pytest.raises(OverlayShapeError, match=told):
+    with pytest.raises(OverlayShapeError, match=reason):
         scot_overlay(links, clusters)
 
 
@@ -71,7 +71,7 @@ def test_a_region_alone_is_an_overlay() -> None:
     assert all(overlay.is_edge(broker) for broker in overlay.brokers())
 
 
-def test_links_that_are_missing_or_too_many_are_named() -> None:
+def test_missing_and_surplus_links_are_named() -> None:
     """Any other links than those of the overlay are refused."""
     overlay = scot_overlay([("a", "b")], 3)
     links = [*overlay.a_links(), *overlay.i_links()]

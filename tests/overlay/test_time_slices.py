@@ -24,7 +24,7 @@ def busy_sets() -> DeliverySets:
 
 
 @pytest.mark.parametrize("count", [2, 5, 16])
-def test_slices_share_out_each_publisher_evenly(count: int) -> None:
+def test_slices_divide_each_publisher_evenly(count: int) -> None:
     """Together they are the window; a publisher's counts per slice differ by at most one, and its numbers ascend."""
     sets = busy_sets()
     parts = time_slices(sets, count)
@@ -56,7 +56,7 @@ def test_one_slice_is_the_window_itself() -> None:
     assert time_slices(sets, 1) == (sets,)
 
 
-def test_slices_of_silence_are_silent() -> None:
+def test_slices_of_an_idle_window_are_empty() -> None:
     """A window without notifications has as many slices as any other."""
     parts = time_slices(DeliverySets.of(BROKERS, {}, 5.0), 4)
     assert [(part.notification_count, part.span_s) for part in parts] == [(0, 1.25)] * 4

@@ -94,7 +94,7 @@ def test_swaps_made_one_by_one_lead_to_the_same_costs(drawn: Drawn, seed: int) -
 
 
 @given(overlays(), st.integers(0, 2**32))
-def test_any_two_trees_are_swaps_apart(drawn: Drawn, seed: int) -> None:
+def test_any_two_trees_are_connected_by_swaps(drawn: Drawn, seed: int) -> None:
     """The links that differ can be exchanged one by one, with a tree after each exchange."""
     inventory, _, sets = drawn
     tree, target = inventory.bootstrap, random_tree(inventory.brokers, 1000, random.Random(seed))
@@ -143,7 +143,7 @@ def test_costs_over_other_brokers_are_refused() -> None:
         (LinkSwap(("b00", "b01"), ("b01", "b02")), "already in the tree"),
     ],
 )
-def test_swap_that_leaves_no_tree_has_no_cost(swap: LinkSwap, why: str) -> None:
+def test_a_swap_that_breaks_the_tree_is_refused(swap: LinkSwap, why: str) -> None:
     """A swap outside its cycle, or one that adds a present link, is refused with the reason and changes nothing."""
     tree = line_of(4)
     costs = costs_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"b00", "b03"}]))
@@ -163,7 +163,7 @@ def test_exchange_of_unequal_numbers_is_refused() -> None:
 
 
 @given(overlays(count_max=7), st.integers(0, 2**32))
-def test_a_tree_that_went_along_swaps_comes_back_exactly(drawn: Drawn, seed: int) -> None:
+def test_undoing_swaps_restores_the_counts_exactly(drawn: Drawn, seed: int) -> None:
     """After swaps forth and back, all counts are bit for bit those of a copy that only went forth."""
     inventory, _, sets = drawn
     rng, costs = random.Random(seed), costs_of(inventory, sets)

@@ -40,7 +40,7 @@ def test_every_broker_is_in_one_cluster_and_clusters_are_even(brokers: int, size
             assert clusters.slot_of[broker] == cluster * clusters.places + place
 
 
-def test_clusters_are_the_same_again() -> None:
+def test_clusters_are_reproducible() -> None:
     """In order: brokers that follow each other. At random: determined by the seed."""
     assert groups_of(UserClusters.in_order(7, 3)) == [[0, 1, 2], [3, 4], [5, 6]]
     once, again = (UserClusters.at_random(20, 6, np.random.default_rng(4)) for _ in range(2))
@@ -48,7 +48,7 @@ def test_clusters_are_the_same_again() -> None:
     assert groups_of(once) != groups_of(UserClusters.at_random(20, 6, np.random.default_rng(5)))
 
 
-def test_near_brokers_come_together() -> None:
+def test_close_brokers_share_a_cluster() -> None:
     """Four towns with five brokers each, with mixed numbers; two brokers may have the same position."""
     town = np.arange(20) * 7 % 4
     east = town * 100.0 + np.arange(20) * 7 % 20 // 4
@@ -66,7 +66,7 @@ def test_an_exchange_takes_c_times_c_minus_1_messages_in_each_cluster(brokers: i
     assert UserClusters.in_order(brokers, size).messages_per_exchange == messages
 
 
-def test_what_is_no_partition_is_refused() -> None:
+def test_an_invalid_partition_is_refused() -> None:
     """The message says what is wrong."""
     with pytest.raises(ValueError, match=r"each broker from 0 on once, they hold \[0, 1, 1\]"):
         UserClusters.of([[0, 1], [1]])

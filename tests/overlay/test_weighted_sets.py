@@ -39,7 +39,7 @@ def test_distinct_sets_are_counted(seed: int, brokers: int, notifications: int, 
 
 
 @given(st.integers(0, 2**32), st.integers(2, 80), st.integers(1, 300), st.integers(1, 20))
-def test_merged_sets_count_alike(seed: int, brokers: int, notifications: int, kinds: int) -> None:
+def test_merged_sets_give_the_same_counts(seed: int, brokers: int, notifications: int, kinds: int) -> None:
     """Interest and counts of any two brokers are those of the original sets."""
     sets, _ = drawn_sets(seed, brokers, notifications, kinds)
     merged = WeightedSets.over_all([sets])
@@ -58,7 +58,7 @@ def test_many_equal_sets_become_few_words() -> None:
     assert sets.words.shape == (5, 16)
 
 
-def test_spans_are_counted_apart_or_together() -> None:
+def test_spans_are_counted_separately_or_together() -> None:
     """By span each window keeps its count; over all spans the counts add up."""
     first, _ = drawn_sets(1, 5, 30, 3, "p")
     second, _ = drawn_sets(2, 5, 50, 3, "q")
@@ -71,7 +71,7 @@ def test_spans_are_counted_apart_or_together() -> None:
     assert together.spans_s.tolist() == [4.0]
 
 
-def test_two_sets_with_one_key_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_sets_with_the_same_key_stay_separate(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the hash of sets to keys collides, the sets themselves are compared."""
     monkeypatch.setattr(module, "MIXERS", np.zeros_like(module.MIXERS))
     sets, wanted = drawn_sets(3, 6, 40, 4)
@@ -80,7 +80,7 @@ def test_two_sets_with_one_key_stay_apart(monkeypatch: pytest.MonkeyPatch) -> No
     assert counts.sum() == 40
 
 
-def test_nothing_to_merge_is_an_error() -> None:
+def test_merging_invalid_spans_is_refused() -> None:
     """No span, or spans over different brokers, cannot be merged."""
     for merge in (WeightedSets.by_span, WeightedSets.over_all):
         with pytest.raises(ValueError, match="at least one window"):

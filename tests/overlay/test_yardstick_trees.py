@@ -48,7 +48,7 @@ def test_ties_fall_to_the_first_link_in_broker_order() -> None:
     assert maximum_interest_tree(inventory, np.zeros((4, 4), dtype=np.int64)).links == star
 
 
-def test_free_links_are_links() -> None:
+def test_a_link_that_costs_nothing_is_a_link() -> None:
     """It is used like any other and not treated as missing."""
     inventory = inventory_of(line_of(3), {("b00", "b02"): 0.0, ("b01", "b02"): 0.0})
     free = Configuration.of(5, brokers_named(3), [("b00", "b02"), ("b01", "b02")])
