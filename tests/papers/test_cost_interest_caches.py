@@ -1,4 +1,4 @@
-"""Jaeger07, what brokers of Cost and Interest know: bounded caches, Bloom filters, interest of three."""
+"""Jaeger07, what brokers of Cost and Interest know: bounded caches, Bloom filters, interest of three brokers."""
 
 import random
 from dataclasses import replace
@@ -55,7 +55,7 @@ def links_added(state: TreeState, settings: InterestSettings) -> list[tuple[str,
 
 @given(overlays(count_max=3))
 def test_counted_costs_are_the_true_ones_on_a_line_of_three(drawn: Drawn) -> None:
-    """What B_i's notifications cost on the line by Eq. 1-2 is what its C_ij says, once I_ikj is counted (Eq. 3, 7)."""
+    """The cost of B_i's notifications on the line by Eq. 1-2 equals its C_ij if I_ikj is counted (Eq. 3, 7)."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
     known = local_knowledge(state_of(inventory, sets), COUNTED, paths_within(tree, 2))
@@ -69,10 +69,10 @@ def test_counted_costs_are_the_true_ones_on_a_line_of_three(drawn: Drawn) -> Non
 
 
 def test_the_estimate_sees_what_is_common_where_the_count_sees_nothing() -> None:
-    """b00 shares 10 with each of b01 and b02, none with both: counted it wants the direct link, estimated it does not.
+    """b00 shares 10 with b01 and 10 with b02, none with both: counted it wants the direct link, estimated it does not.
 
-    The detour costs 10 + 1 + 10 = 21 for each of the 10; the mean over the neighbourhood takes all of them as wanted
-    by b01, so only the last link's 10 remain, less than the direct link's 15.
+    The detour costs 10 + 1 + 10 = 21 for each of the 10. The mean over the neighbourhood assumes that b01 wants all of
+    them, so only the last link's 10 remain, less than the direct link's 15.
     """
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 15.0})
@@ -87,7 +87,7 @@ def test_the_estimate_sees_what_is_common_where_the_count_sees_nothing() -> None
 
 @given(overlays(), st.sampled_from(["estimate", "conjunction"]))
 def test_a_huge_filter_decides_as_masks_do(drawn: Drawn, path_interest: PathInterest) -> None:
-    """Without false positives a Bloom filter changes no decision; neither does a cache that holds all."""
+    """A Bloom filter without false positives changes no decision; neither does a cache that holds everything."""
     inventory, _, sets = drawn
     state = state_of(inventory, sets)
     exact = replace(EXACT, path_interest=path_interest)
@@ -101,7 +101,7 @@ def ids_of(words: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> set[int]:
 
 @given(overlays(), st.sampled_from(["estimate", "conjunction"]), st.integers(20, 200))
 def test_every_broker_uses_its_own_estimates(drawn: Drawn, path_interest: PathInterest, bits: int) -> None:
-    """With false positives I_ij and I_ji differ; phi, C_ij and cost_R(e) take B_i's own, as Eq. 6-9 written out do."""
+    """With false positives I_ij and I_ji differ; phi, C_ij and cost_R(e) use B_i's own, as Eq. 6-9 do literally."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
     caches = InterestCaches.of_filters(sets, FilterShape(bits, 2))
@@ -141,7 +141,7 @@ def test_every_broker_uses_its_own_estimates(drawn: Drawn, path_interest: PathIn
 
 
 def test_either_end_may_want_the_link() -> None:
-    """Only b02 believes in common interest, by false positives or not: the link is asked for, once, from that end."""
+    """Only b02 estimates a common interest, as false positives may cause: the link is requested once, from that end."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
     interest = np.array([[9, 9, 0], [9, 9, 9], [4, 9, 9]])
@@ -153,7 +153,7 @@ def test_either_end_may_want_the_link() -> None:
 
 
 def test_a_bounded_cache_forgets_what_was() -> None:
-    """b00 and b02 once had all in common; when their caches are full of other things, nothing joins them any more."""
+    """b00 and b02 once had everything in common; once other notifications fill their caches, no link joins them."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
     before = sets_of(tree.brokers, [{"b00", "b02"}] * 100, publisher="p")
@@ -165,7 +165,7 @@ def test_a_bounded_cache_forgets_what_was() -> None:
 
 
 def test_a_coarse_filter_may_join_who_has_nothing_in_common() -> None:
-    """In a filter of 64 bits everything is found, so b00 and b02 believe to share what they do not."""
+    """A filter of 64 bits claims everything, so b00 and b02 seem to share what they do not."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
     state = state_of(inventory, sets_of(tree.brokers, [{"b00"}, {"b02"}] * 200))
@@ -174,7 +174,7 @@ def test_a_coarse_filter_may_join_who_has_nothing_in_common() -> None:
 
 
 def test_caches_are_found_once_for_all_trees() -> None:
-    """What brokers remember does not depend on the links, so another tree over the same windows reads it again."""
+    """The contents of caches do not depend on the links, so another tree over the same windows reuses them."""
     tree = line_of(4)
     state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [set(tree.brokers)]))
     shape = FilterShape(1000, 3)
@@ -194,5 +194,5 @@ def test_caches_are_found_once_for_all_trees() -> None:
     ],
 )
 def test_settings_that_cannot_be_are_reported(settings: InterestSettings, fault: str) -> None:
-    """Each fault says the value and the limit."""
+    """Each fault names the value and the limit."""
     assert settings.faults() == [fault]

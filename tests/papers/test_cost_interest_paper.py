@@ -1,4 +1,4 @@
-"""Jaeger07 (Jaeger et al. 2007): worked examples, equations and readings of Cost and Interest, lMST and lMIT."""
+"""Jaeger07: worked examples, equations and interpretations of Cost and Interest, lMST and lMIT."""
 
 import random
 from itertools import pairwise
@@ -36,7 +36,7 @@ ASKED: list[tuple[str, dict[str, str]]] = [
 ]
 UNBOUNDED = TreeContext(proposals_max=100)
 
-# Fig. 2 with p = 1: the text's figures fix these link costs.
+# Fig. 2 with p = 1: the figures in the text determine these link costs.
 FIG_2_COSTS = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
 FIG_2A = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
 FIG_2B = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
@@ -58,7 +58,7 @@ def planned(name: str, state: TreeState, context: TreeContext = UNBOUNDED, **tol
         (FIG_2A, TEN_FOR_B3, 100),
         (FIG_2B, TEN_FOR_B3, 80),
         (FIG_2B, TEN_AND_NINE_FOR_B1, 107),
-        # The text says 80 here, its own expression gives 100; "lower" than 107 holds all the same.
+        # The text says 80, but its own expression gives 100; both are "lower" than 107.
         (FIG_2A, TEN_AND_NINE_FOR_B1, 100),
     ],
 )
@@ -68,7 +68,7 @@ def test_fig_2_costs(tree: Configuration, wanted: list[set[str]], cost: float) -
 
 
 def test_fig_2a_is_swapped_when_b1_wants_nothing() -> None:
-    """Without interest of B1, B2 and B3 join directly and the tree costs 80 instead of 100."""
+    """Without interest at B1, B2 and B3 are linked directly, and the tree costs 80 instead of 100."""
     state = state_of(inventory_of(FIG_2A, FIG_2_COSTS), sets_of(FIG_2A.brokers, TEN_FOR_B3))
     (proposal,) = planned("swap_links_ci", state)
     assert proposal.links_added == (("B2", "B3"),)
@@ -76,7 +76,7 @@ def test_fig_2a_is_swapped_when_b1_wants_nothing() -> None:
 
 
 def test_lmit_builds_the_maximum_interest_tree_of_fig_2() -> None:
-    """lMIT leads from tree (a) to tree (b), although (b) costs 107 instead of 100."""
+    """lMIT leads from tree (a) to tree (b), although (b) costs 107 and (a) 100."""
     state = state_of(inventory_of(FIG_2A, FIG_2_COSTS), sets_of(FIG_2A.brokers, TEN_AND_NINE_FOR_B1))
     (proposal,) = planned("swap_links_lmit", state)
     assert proposal.links_added == (("B2", "B3"),)
@@ -85,7 +85,7 @@ def test_lmit_builds_the_maximum_interest_tree_of_fig_2() -> None:
 
 
 def test_lmst_keeps_the_minimum_spanning_tree_of_fig_2() -> None:
-    """Tree (a) is the minimum spanning tree, so lMST has nothing to do; from (b) it leads to (a)."""
+    """Tree (a) is the minimum spanning tree, so lMST keeps it; from (b) it leads to (a)."""
     inventory = inventory_of(FIG_2A, FIG_2_COSTS)
     sets = sets_of(FIG_2A.brokers, TEN_FOR_B3)
     assert planned("swap_links_lmst", state_of(inventory, sets)) == []
@@ -95,7 +95,7 @@ def test_lmst_keeps_the_minimum_spanning_tree_of_fig_2() -> None:
 
 @given(st.integers(0, 2**32))
 def test_eq_5_follows_from_eq_3_and_4(seed: int) -> None:
-    """B_i prefers the direct link by Eq. 5 exactly when Eq. 3 costs more than Eq. 4, and C_ij is Eq. 5's right side."""
+    """B_i prefers the direct link by Eq. 5 exactly if Eq. 3 exceeds Eq. 4; C_ij is the right side of Eq. 5."""
     rng = random.Random(seed)
     c_ij, c_ik, c_kj, p_i, p_j, p_k = (rng.uniform(0, 10) for _ in range(6))
     i_ij, i_ik = rng.randrange(1, 100), rng.randrange(0, 100)
@@ -108,12 +108,12 @@ def test_eq_5_follows_from_eq_3_and_4(seed: int) -> None:
     known = LocalKnowledge(link_cost, np.array([p_i, p_k, p_j]), interest, np.full(3, phi))
     right_side = (i_ij - i_ikj) / i_ij * (c_ik + p_k) + c_kj
     assert indirect_costs(np.array([[0, 1, 2]]), known)[0].tolist() == pytest.approx([0, c_ik, right_side])
-    # Eq. 3 less Eq. 4 is I_ij times Eq. 5's right side less its left side.
+    # Eq. 3 minus Eq. 4 is I_ij times the difference of Eq. 5's right and left sides.
     assert eq_3 - eq_4 == pytest.approx(i_ij * (right_side - c_ij), abs=1e-6)
 
 
 def cost_by_eq_7(path: list[int], known: LocalKnowledge) -> float:
-    """C from the first to the last broker of the path, by the recursion as the paper writes it."""
+    """Return C from the first to the last broker of the path by the recursion as the paper writes it."""
     i, j = path[0], path[-1]
     if len(path) == 1:
         return 0.0
@@ -155,7 +155,7 @@ def test_cycle_costs_are_eq_8_and_9(drawn: tuple[Inventory, list[set[str]], Deli
 
 @given(overlays(), st.integers(2, 4))
 def test_phi_is_eq_6(drawn: tuple[Inventory, list[set[str]], DeliverySets], hops: int) -> None:
-    """phi: sum of I_ij over the neighbourhood with B_i in it, less I_i, by the neighbourhood's size less one."""
+    """phi is the sum of I_ij over the neighbourhood with B_i, minus I_i, divided by its size less one."""
     inventory, _, sets = drawn
     tree, interest = inventory.bootstrap, sets.interest()
     phi = mean_common_interest(paths_within(tree, hops), interest)
@@ -168,7 +168,7 @@ def test_phi_is_eq_6(drawn: tuple[Inventory, list[set[str]], DeliverySets], hops
 def test_ci_proposes_only_what_evaluation_and_consensus_allow(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], hops: int
 ) -> None:
-    """Some end wants the new link by Eq. 5-7, and no removal on the cycle is estimated cheaper (Eq. 10)."""
+    """At least one end wants the new link by Eq. 5-7, and no removal on the cycle has a lower estimate (Eq. 10)."""
     inventory, _, sets = drawn
     known = known_of(inventory, sets, hops)
     tree = inventory.bootstrap
@@ -190,7 +190,7 @@ def test_ci_proposes_only_what_evaluation_and_consensus_allow(
 def test_any_subset_of_the_papers_swaps_leaves_a_tree(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str, order: Literal["gain", "arrival"]
 ) -> None:
-    """Brokers that agree on swaps at once need not know of each other: any of the swaps can be left out."""
+    """Brokers that agree on swaps at the same time need not know of each other: any of the swaps can be left out."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
     proposals = planned(planner, state_of(inventory, sets), order=order)
@@ -204,7 +204,10 @@ def test_any_subset_of_the_papers_swaps_leaves_a_tree(
 def test_proposals_of_a_call_are_costed_one_after_the_other(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], asked: tuple[str, dict[str, str]]
 ) -> None:
-    """The k-th proposal states the true cost (Eq. 1-2) before and after it, on the tree that the first k - 1 leave."""
+    """The k-th proposal states the true cost (Eq.
+
+    1-2) before and after it, on the tree that the first k - 1 lead to.
+    """
     inventory, _, sets = drawn
     tree = inventory.bootstrap
     name, told = asked
@@ -218,7 +221,7 @@ def test_proposals_of_a_call_are_costed_one_after_the_other(
 def test_degree_cap_holds_for_every_proposal(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str
 ) -> None:
-    """With a cap, no proposal gives a broker more links than it, nor do the proposals of a call together."""
+    """No proposal gives a broker more links than the cap allows, and neither do all proposals of a call together."""
     inventory, _, sets = drawn
     tree = inventory.bootstrap
     for proposal in planned(planner, state_of(inventory, sets), TreeContext(proposals_max=100, degree_max=3)):
@@ -234,7 +237,7 @@ def test_planners_are_deterministic(drawn: tuple[Inventory, list[set[str]], Deli
 
 
 def test_horizon_limits_who_is_joined() -> None:
-    """Two brokers four hops apart are joined with eta = 4 and not with eta = 3."""
+    """Two brokers four hops apart are joined with eta = 4 but not with eta = 3."""
     tree = line_of(5)
     inventory = inventory_of(tree, {("b00", "b04"): 1.0})
     state = state_of(inventory, sets_of(tree.brokers, [{"b00", "b04"}] * 10))
@@ -243,7 +246,7 @@ def test_horizon_limits_who_is_joined() -> None:
 
 
 def test_without_common_interest_nothing_is_wanted() -> None:
-    """I_ij = 0 ends the evaluation, however cheap the link."""
+    """If I_ij = 0 the link is not wanted, however cheap it is."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 0.0})
     state = state_of(inventory, sets_of(tree.brokers, [{"b00", "b01"}, {"b01", "b02"}]))
@@ -251,16 +254,16 @@ def test_without_common_interest_nothing_is_wanted() -> None:
 
 
 def test_zero_interest_before_the_end_pays_the_whole_detour() -> None:
-    """Where B_i shares nothing with a broker on the way, the recursion pays all of the path to it."""
+    """If B_i shares nothing with a broker on the path, the recursion charges the entire path up to it."""
     inventory = inventory_of(line_of(4), {}, processing=1.0)
     interest = np.array([[9, 9, 0, 9], [9, 9, 0, 0], [0, 0, 0, 0], [9, 0, 0, 9]])
     known = LocalKnowledge(inventory.link_cost, inventory.processing_cost, interest, np.full(4, 9.0))
-    # b01 wants all, but b02 wants nothing, so to b03 the cost is (10 + 1 + 10) + 1 + 10.
+    # b01 wants everything and b02 nothing, so the cost to b03 is (10 + 1 + 10) + 1 + 10.
     assert indirect_costs(np.array([[0, 1, 2, 3]]), known)[0].tolist() == [0, 10, 21, 32]
 
 
 def test_tie_keeps_the_present_topology() -> None:
-    """Three brokers that want the same and cost the same stay as they are."""
+    """Three brokers with the same interests and link costs keep their links."""
     tree = line_of(3)
     state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [set(tree.brokers)] * 20))
     known = known_of(state.inventory, state.sets, 4)
@@ -270,7 +273,7 @@ def test_tie_keeps_the_present_topology() -> None:
 
 
 def test_equal_cost_to_the_direct_link_is_not_wanted() -> None:
-    """Eq. 5 is strict: a direct link as dear as the detour is not asked for."""
+    """Eq. 5 is a strict inequality."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 21.0}, processing=1.0)
     state = state_of(inventory, sets_of(tree.brokers, [{"b00", "b02"}]))
@@ -279,7 +282,7 @@ def test_equal_cost_to_the_direct_link_is_not_wanted() -> None:
 
 
 def test_idle_overlay_is_left_alone_by_interest() -> None:
-    """Without notifications CI and lMIT propose nothing; lMST goes by link costs alone."""
+    """Without notifications CI and lMIT propose nothing; lMST uses link costs alone."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
     state = state_of(inventory, DeliverySets.of(tree.brokers, {}, 1.0))
@@ -289,7 +292,7 @@ def test_idle_overlay_is_left_alone_by_interest() -> None:
 
 
 def test_repeated_swaps_beat_the_random_tree() -> None:
-    """Executed again and again, the true gains of CI's proposals lower the cost of a random tree by a third."""
+    """If CI's proposals are executed again and again, the true cost of a random tree falls by a third."""
     rng = random.Random(7)
     brokers = tuple(f"b{number:02d}" for number in range(30))
     tree = random_tree(brokers, 8, rng)

@@ -1,4 +1,4 @@
-"""Our planner of exchanges of places: an overlay that can be worked out by hand, and what holds of any."""
+"""Our planner that exchanges places: an overlay that can be computed by hand, and properties of any overlay."""
 
 import random
 from itertools import permutations
@@ -33,8 +33,11 @@ def planned(state: ScotState, **told: float) -> list[Proposal]:
 
 
 def test_who_wants_what_the_other_end_publishes_becomes_its_neighbour() -> None:
-    """All links and brokers cost 10 and 1. From b00 to b05 a notification crosses two clusters, then two regions:
-    three links of 10 and four brokers, 34. Next to each other it is one link and two brokers, 12."""
+    """A notification from b00 to b05 costs 34 before the exchange and 12 after it.
+
+    All links cost 10 and all brokers 1. The path crosses two clusters, then two regions: three links and four brokers.
+    As neighbours the two are one link apart, and the path has two brokers.
+    """
     sets = publishers_of(NAMES, {"p": ("b00", [{"b05"}] * 4)})
     state = state_of(inventory_of(line_of(6), {}), sets, {"p": "b00"})
     (proposal,) = planned(state)
@@ -57,7 +60,7 @@ def drawn(seed: int) -> ScotState:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_each_exchange_costs_what_was_promised_and_is_possible_without_the_others(seed: int) -> None:
-    """On top of those before it; and no two have a broker in common."""
+    """Costs follow the exchanges before it; no two exchanges share a broker."""
     state = drawn(seed)
     proposals = planned(state, gain_share_min=0.0)
     reached, start = ReachedScot(state), ReachedScot(state)
@@ -72,7 +75,7 @@ def test_each_exchange_costs_what_was_promised_and_is_possible_without_the_other
 
 
 def test_plans_after_each_other_come_near_the_best_of_all_places() -> None:
-    """Of 720, on ten overlays: at most a fifth above it, and a twentieth on average."""
+    """On ten overlays with 720 assignments of places: at most a fifth above the optimum, a twentieth on average."""
     above = []
     for seed in range(10):
         state = first = drawn(seed)
@@ -91,7 +94,7 @@ def test_plans_after_each_other_come_near_the_best_of_all_places() -> None:
 
 
 def test_budgets_are_kept() -> None:
-    """This many exchanges at most, none that saves less than its share, and nothing without known deliveries."""
+    """No more exchanges than the limit, none that saves less than its share, and none without known deliveries."""
     state = drawn(0)
     found = planned(state, gain_share_min=0.0)
     assert len(found) > 1

@@ -1,4 +1,4 @@
-"""Our planner of links between regions: an overlay that can be worked out by hand, and what holds of any."""
+"""Our planner of links between regions: an overlay that can be computed by hand, and properties of any overlay."""
 
 import random
 
@@ -38,7 +38,7 @@ def test_the_ends_of_a_line_are_linked_where_one_wants_what_the_other_publishes(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_exchange_costs_what_was_promised_and_none_is_left(seed: int) -> None:
-    """On top of those before it; b02 stands in for a neighbour, and keeps its places next to each other."""
+    """Costs follow the exchanges before it; b02 stands in for a neighbour and keeps its places next to each other."""
     draw = random.Random(seed)
     brokers = tuple(sorted(set(NAMES) - {"b04"}))
     regions = (NAMES[0:2], NAMES[2:4], ("b02", "b05"), NAMES[6:8])

@@ -1,4 +1,4 @@
-"""DYNATOPS-Greedy of Zhao13, Algorithms 3 and 4: its Fig. 2, and each step as the text has it, from scratch."""
+"""DYNATOPS-Greedy of Zhao13, Algorithms 3 and 4: its Fig. 2, and each step compared with the text, from scratch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def swapped(mapping: Mapping, position: int, other: int) -> Mapping:
 
 
 def algorithm_3(problem: RingProblem) -> list[Mapping]:
-    """List, step by step, with every cost from scratch."""
+    """Return the mappings step by step, with every cost computed from scratch."""
     found = [problem.present]
     while True:
         now = found[-1]
@@ -38,7 +38,7 @@ def algorithm_3(problem: RingProblem) -> list[Mapping]:
 
 @pytest.mark.parametrize("subscribed", FIG_2_BEFORE)
 def test_figure_2_ends_as_the_paper_draws_it(subscribed: set[int]) -> None:
-    """Whatever the lost drawing showed before: t1 ends with no unrelated relay and one hop to each subscriber."""
+    """For any state that the lost drawing may show, t1 ends with no unrelated relay and one hop to each subscriber."""
     problem = fig_2(subscribed)
     path = improve_greedily(swaps_of(problem))
     mapping = path.mapping(len(path.swaps))
@@ -48,10 +48,10 @@ def test_figure_2_ends_as_the_paper_draws_it(subscribed: set[int]) -> None:
 
 @pytest.mark.parametrize(("events", "moved"), [(4, 0), (5, 2), (6, 2), (7, 4), (15, 4), (16, 6)])
 def test_figure_2_is_reconfigured_as_far_as_it_pays(events: int, moved: int) -> None:
-    """Three swaps save 8, 5 and 2 an event and take 8 + 15, 15 and 15 for each of the two brokers that they move.
+    """Three swaps save 8, 5 and 2 per event and cost 8 + 15, 15 and 15 for each of the two brokers that they move.
 
-    15 is 3^2 + 2 * 3 for eight brokers and two topics. So the first pays from five events on, the second from seven
-    and the third from sixteen; of equals the earlier one is taken.
+    15 is 3^2 + 2 * 3 for eight brokers and two topics. So the first swap pays from five events, the second from seven
+    and the third from sixteen; of equal mappings the earlier one is chosen.
     """
     problem = fig_2(FIG_2_BEFORE[0], events)
     path = improve_greedily(swaps_of(problem))
@@ -64,7 +64,7 @@ def test_figure_2_is_reconfigured_as_far_as_it_pays(events: int, moved: int) -> 
 @given(SEEDS, st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_the_path_is_that_of_algorithm_3_from_scratch(seed: int, equal_events: bool) -> None:
-    """The same mappings with the same costs and moved brokers; equal events make ties, which both break alike."""
+    """The mappings, costs and moved brokers are the same; equal events make ties, which both break alike."""
     problem = draw_problem(seed, nodes_max=14, equal_events=equal_events)
     expected = algorithm_3(problem)
     path = improve_greedily(swaps_of(problem))
@@ -77,7 +77,7 @@ def test_the_path_is_that_of_algorithm_3_from_scratch(seed: int, equal_events: b
 @given(SEEDS, st.sampled_from([1.0, 10.0, 100.0]))
 @settings(max_examples=40, deadline=None)
 def test_algorithm_4_takes_the_best_of_the_list(seed: int, factor: float) -> None:
-    """The highest Bft - Cst of all mappings on the path, the present one, with 0, among them."""
+    """The highest Bft - Cst of all mappings on the path, including the present one with 0."""
     drawn = draw_problem(seed, nodes_max=14)
     problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events * factor, drawn.delay_weight)
     found = best_on_path(problem, improve_greedily(swaps_of(problem)))
@@ -89,7 +89,7 @@ def test_algorithm_4_takes_the_best_of_the_list(seed: int, factor: float) -> Non
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_the_tabu_variant_goes_on_where_the_costliest_broker_finds_nothing(seed: int) -> None:
-    """It begins with the path of Algorithm 3, each step lowers the cost, and at the end no swap of two would."""
+    """It begins with the path of Algorithm 3, each step lowers the cost, and no swap of two improves its end."""
     problem = draw_problem(seed, nodes_max=14)
     plain = improve_greedily(swaps_of(problem))
     path = improve_greedily(swaps_of(problem), is_persistent=True)
@@ -101,7 +101,7 @@ def test_the_tabu_variant_goes_on_where_the_costliest_broker_finds_nothing(seed:
 
 
 def test_hop_delays_are_searched_too() -> None:
-    """The way from 0 to 3 leads over position 2: the path ends at the least of all mappings of four brokers."""
+    """The route from 0 to 3 passes position 2: the path ends at the best of all mappings of four brokers."""
     delays = np.array([[0, 1, 10, 5], [1, 0, 3, 1], [10, 3, 0, 20], [5, 1, 20, 0.0]])
     wanted = np.array([[False], [False], [False], [True]])
     problem = RingProblem(ChordRing(2, (0, 1, 2, 3)), np.array([0]), wanted, np.array([100.0]), 1.0, delays)

@@ -1,4 +1,4 @@
-"""GRAPE against Cheung09: Algorithms 1 to 3 word by word, the meaning of priority and weight, and its proposals."""
+"""GRAPE against Cheung09: Algorithms 1 to 3 taken literally, the effect of priority and weight, and its proposals."""
 
 import random
 from dataclasses import replace
@@ -33,7 +33,7 @@ def planned(
 
 
 def test_selects_what_the_quadratic_algorithms_select() -> None:
-    """On 1,000 random instances re-rooting selects the broker that Algorithms 1 to 3 do, candidate by candidate."""
+    """On 1,000 random instances re-rooting selects the broker that Algorithms 1 to 3 select candidate by candidate."""
     moved = 0
     for seed in range(1000):
         rng = random.Random(seed)
@@ -65,7 +65,7 @@ def test_metrics_of_three_brokers_by_hand() -> None:
 
 
 def test_candidates_are_the_brokers_that_got_a_notification() -> None:
-    """A broker that none of the session comes to cannot answer; the present one is always a candidate."""
+    """A broker that no notification of the session reaches cannot answer; the present home is always a candidate."""
     words = np.array([[0], [1], [0]], dtype=np.uint64)
     sessions = TraceSessions(("p",), words, np.array([0]), np.array([1]), np.array([[0.0, 1.0, 0.0]]))
     metrics = SessionMetrics(HungTree.of(LINE), sessions)
@@ -82,7 +82,7 @@ DELAY = np.array([9.0, 5.0, 2.0, 1.0])
 @pytest.mark.parametrize(
     ("priority", "weight", "chosen"),
     [
-        ("load", 100, 0),  # Only the least load is left.
+        ("load", 100, 0),  # Only the least load remains.
         ("load", 95, 1),  # 0, 5, 50 and 100 normalised: 5 is just not above 100 - 95.
         ("load", 96, 0),
         ("load", 50, 2),
@@ -93,12 +93,12 @@ DELAY = np.array([9.0, 5.0, 2.0, 1.0])
     ],
 )
 def test_weight_drops_what_is_too_far_from_the_best(priority: Priority, weight: int, chosen: int) -> None:
-    """Normalised to 0..100 over the candidates, those above 100 - P are dropped; the other metric decides."""
+    """Of the values normalised to 0..100, those above 100 - P are dropped; the other metric decides."""
     assert select(LOAD, DELAY, NOBODY, priority, weight) == chosen
 
 
 def test_equal_candidates_keep_the_publisher_where_it_is() -> None:
-    """The present broker wins a tie, else the first by name."""
+    """The present broker wins a tie, else the first one by name."""
     equal = np.ones(3)
     assert select(equal, equal, np.array([False, False, True]), "load", 100) == 2
     assert select(equal, equal, np.zeros(3, dtype=bool), "load", 100) == 0
@@ -106,7 +106,7 @@ def test_equal_candidates_keep_the_publisher_where_it_is() -> None:
 
 
 def few_and_many() -> TreeState:
-    """Ten notifications for a single subscriber at b02, two of them for fifty at b00, where the publisher is."""
+    """Return a publisher at b00: ten notifications go to a single subscriber at b02, two of them to fifty at b00."""
     wanted = [frozenset({"b02"})] * 8 + [frozenset({"b00", "b02"})] * 2
     (sets,) = spans_of(LINE.brokers, [Published("p", 0, where) for where in wanted], {"p": "b00"}, [1.0])
     queues = tuple(queue_of(broker, "", service_ms=2.0) for broker in LINE.brokers)
@@ -115,7 +115,7 @@ def few_and_many() -> TreeState:
 
 
 def test_load_and_delay_want_different_brokers() -> None:
-    """Priority load moves towards most of the traffic, priority delay stays with most of the subscribers."""
+    """Priority load moves the publisher towards most of the traffic, priority delay keeps it near most subscribers."""
     state = few_and_many()
     by_load = PrioritySettings(grape_notifications_min=10, grape_priority="load")
     (proposal,) = planned(state, by_load)
@@ -130,7 +130,7 @@ def test_load_and_delay_want_different_brokers() -> None:
 @given(st.integers(0, 2**32))
 @settings(max_examples=50)
 def test_weight_one_of_a_metric_is_weight_hundred_of_the_other_unless_that_is_worst(seed: int) -> None:
-    """With P = 1 only the worst candidates are dropped, so the best by the other metric is chosen if it is not one."""
+    """With P = 1 only the worst candidates are dropped, so the other metric's best is chosen unless dropped."""
     state = state_of(draw_overlay(random.Random(seed), notifications_max=40), random.Random(seed))
     selection = GrapeSelection(state, SHORT_SESSION)
     for one, other in zip(selection.choices("load", 1), selection.choices("delay", 100), strict=True):
@@ -144,7 +144,7 @@ def test_weight_one_of_a_metric_is_weight_hundred_of_the_other_unless_that_is_wo
 def test_proposals_are_costed_one_after_the_other(
     seed: int, order: Literal["gain", "arrival"], priority: Priority
 ) -> None:
-    """Before and after are the one cost with the publishers where the earlier moves put them."""
+    """The costs before and after are the overlay's, with the publishers where the earlier moves put them."""
     state = state_of(draw_overlay(random.Random(seed), publishers_max=5), random.Random(seed))
     chosen = replace(SHORT_SESSION, order=order, grape_priority=priority)
     proposals = planned(state, chosen, seed)
@@ -167,21 +167,21 @@ def test_load_first_never_sends_more_messages(seed: int) -> None:
 
 
 def test_a_publisher_with_too_few_notifications_stays() -> None:
-    """Before G_threshold notifications there is no trace session to select by."""
+    """With fewer than G_threshold notifications there is no trace session to select by."""
     state = few_and_many()
     assert planned(state, replace(SHORT_SESSION, grape_notifications_min=11)) == []
     assert len(planned(state, replace(SHORT_SESSION, grape_notifications_min=10))) == 1
 
 
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
-    """Without a home nobody can be asked to let the publisher go."""
+    """No broker could be commanded to release it."""
     state = few_and_many()
     homeless = TreeState(Configuration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
     assert planned(homeless) == []
 
 
 def two_publishers() -> TreeState:
-    """Both at b00 for subscribers at b02; q publishes three times as much as p."""
+    """Return two publishers at b00 for subscribers at b02; q publishes three times as much as p."""
     homes = {"p": "b00", "q": "b00"}
     tree = Configuration.of(0, LINE.brokers, LINE.links, homes)
     notifications = [Published("p", 0, frozenset({"b02"}))] * 3 + [Published("q", 0, frozenset({"b02"}))] * 9
@@ -190,14 +190,14 @@ def two_publishers() -> TreeState:
 
 
 def test_proposals_max_bounds_one_call() -> None:
-    """Of two publishers that want to move only the better one does when one proposal is asked for."""
+    """If one proposal is requested and two publishers would move, the one that saves more does."""
     (proposal,) = planned(two_publishers(), proposals_max=1)
     assert proposal.moves == (ClientMove("q", "b00", "b02"),)
 
 
 @pytest.mark.parametrize(("order", "orders"), [("gain", {"qp"}), ("arrival", {"pq", "qp"})])
 def test_order_is_by_gain_or_as_they_happen_to_come(order: Literal["gain", "arrival"], orders: set[str]) -> None:
-    """The best goes first, or any, as messages of the paper's brokers arrive."""
+    """Proposals come best first, or in random order, as messages of the paper's brokers arrive."""
     seen = set()
     for seed in range(20):
         proposals = planned(two_publishers(), replace(SHORT_SESSION, order=order), seed)

@@ -1,4 +1,4 @@
-"""POP against Cheung09: the worked example of Fig. 1, the tracing of section 3.1, and what the walk ends at."""
+"""POP against Cheung09: the worked example of Fig. 1, the tracing of section 3.1, and the end of the walk."""
 
 import random
 from dataclasses import replace
@@ -26,7 +26,7 @@ from tests.controller.published_windows import costs_along, state_of, window_of
 from tests.overlay.published_overlays import Published, PublishedOverlay, draw_overlay, published_overlays, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 
-# Fig. 1: 1 subscriber at B1, 6 behind B2, 3 behind B4, and 15 behind B5, which has none itself, spread around B6.
+# Fig. 1: 1 subscriber at B1, 6 behind B2, 3 behind B4, and 15 around B6 behind B5, which has none itself.
 FIG_1 = Configuration.of(
     0,
     ("B1", "B2", "B3", "B4", "B5", "B6", "B7", "B8"),
@@ -42,7 +42,7 @@ def planned(state: TreeState, settings: TraceSettings = ONE_TRACE, seed: int = 0
 
 
 def fig_1_state(notifications: int = 1) -> TreeState:
-    """The publisher of Fig. 1 at B1; all subscribers get every notification."""
+    """Return the publisher of Fig. 1 at B1; all subscribers get every notification."""
     published = [Published("P", 0, frozenset(SUBSCRIBERS))] * notifications
     (sets,) = spans_of(FIG_1.brokers, published, {"P": "B1"}, [60.0])
     handed = {("P", broker): count * notifications for broker, count in SUBSCRIBERS.items()}
@@ -50,7 +50,7 @@ def fig_1_state(notifications: int = 1) -> TreeState:
 
 
 def test_fig_1_moves_the_publisher_to_b6() -> None:
-    """15 subscribers behind B5 are more than 6 + 3 + 1; B5 has none; at B6 no link dominates."""
+    """The 15 subscribers behind B5 outnumber 6 + 3 + 1; B5 has none itself; at B6 no link dominates."""
     (proposal,) = planned(fig_1_state())
     assert proposal.moves == (ClientMove("P", "B1", "B6"),)
     assert proposal.links_added == proposal.links_removed == ()
@@ -60,7 +60,7 @@ def test_fig_1_moves_the_publisher_to_b6() -> None:
 
 
 def test_fig_1_walk_goes_over_b5() -> None:
-    """The relocation request passes B1, B5 and B6, the migration path."""
+    """The relocation request follows the migration path B1, B5, B6."""
     counts = np.array([float(SUBSCRIBERS.get(broker, 0)) for broker in FIG_1.brokers])
     walk = probe_walk(FIG_1, HungTree.of(FIG_1), counts, 0)
     assert [FIG_1.brokers[place] for place in walk.path] == ["B1", "B5", "B6"]
@@ -68,24 +68,24 @@ def test_fig_1_walk_goes_over_b5() -> None:
 
 
 def test_running_average_gives_the_newest_a_quarter() -> None:
-    """4 and then 8 make 0.25 * 8 + 0.75 * 4 = 5; the first value is taken as it is."""
+    """4 followed by 8 gives 0.25 * 8 + 0.75 * 4 = 5; the first value is taken unchanged."""
     first = running_average(None, np.array([4.0]))
     assert first.tolist() == [4.0]
     assert running_average(first, np.array([8.0])).tolist() == [5.0]
 
 
 def test_trace_probability_falls_with_what_is_traced() -> None:
-    """P_trace = 1 - T / N: 1 at first, a half with half of N, none with N."""
+    """P_trace = 1 - T / N: 1 at first, 1/2 at half of N, 0 at N."""
     assert [trace_probability(traced, 50) for traced in (0, 25, 50)] == [1.0, 0.5, 0.0]
 
 
 def test_no_move_before_enough_is_traced() -> None:
-    """With fewer notifications traced than P_threshold nothing is proposed."""
+    """With fewer traced notifications than P_threshold nothing is proposed."""
     assert planned(fig_1_state(99), replace(ONE_TRACE, pop_traces_min=100)) == []
 
 
 def test_at_most_n_are_traced_in_a_window() -> None:
-    """However much is published, N are traced in each W; the first of a W always is."""
+    """However much is published, at most N are traced in each W; the first of a W always is."""
     sets = spans_of(
         FIG_1.brokers, [Published("P", at // 600, frozenset()) for at in range(1200)], {"P": "B1"}, [30, 30]
     )
@@ -96,7 +96,7 @@ def test_at_most_n_are_traced_in_a_window() -> None:
         chosen = replace(ONE_TRACE, pop_traces_max=7, pop_window_s=period_s)
         traced = trace(parts, "P", chosen, rng)
         assert traced is not None
-        # 100 and more notifications in each W leave less than one chance in a million of one that is not used up.
+        # With 100 or more notifications per W, the chance that one leaves N unused is below one in a million.
         assert traced.count == most
     traced = trace(parts, "P", replace(ONE_TRACE, pop_traces_max=1, pop_window_s=30.0), rng)
     assert traced is not None
@@ -104,21 +104,21 @@ def test_at_most_n_are_traced_in_a_window() -> None:
 
 
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
-    """Without a home nobody can be asked to let the publisher go."""
+    """No broker could be commanded to release it."""
     state = fig_1_state()
     homeless = TreeState(Configuration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
     assert planned(homeless) == []
 
 
 def test_nobody_interested_moves_nobody() -> None:
-    """A publisher without subscribers stays where it is."""
+    """Without interest no link dominates."""
     (sets,) = spans_of(FIG_1.brokers, [Published("P", 0, frozenset())], {"P": "B1"}, [60.0])
     state = TreeState(FIG_1, inventory_of(FIG_1, {}), (window_of(0, sets, {"P": "B1"}),))
     assert planned(state) == []
 
 
 def test_newer_notifications_count_more() -> None:
-    """Once interest has gone to the other end, the publisher follows, though most was delivered at the first end."""
+    """Once interest has moved to the other end, the publisher follows, although most was delivered at the first end."""
     tree = Configuration.of(0, line_of(5).brokers, line_of(5).links, {"p": "b02"})
     old, new = Published("p", 0, frozenset({"b00"})), Published("p", 1, frozenset({"b04"}))
     sets = spans_of(tree.brokers, [old] * 40 + [new] * 8, {"p": "b02"}, [60.0, 60.0])
@@ -130,7 +130,7 @@ def test_newer_notifications_count_more() -> None:
 
 @given(published_overlays(), st.integers(0, 2**32))
 def test_target_is_a_median_of_the_subscribers(drawn: PublishedOverlay, seed: int) -> None:
-    """No broker has fewer hops to the traced subscribers on the mean than the one the walk ends at."""
+    """No broker has a lower mean number of hops to the traced subscribers than the broker at which the walk ends."""
     tree = drawn.configuration
     rng = random.Random(seed)
     counts = np.array([float(rng.choice([0, 0, 1, 2, 9])) for _ in tree.brokers])
@@ -148,7 +148,7 @@ def test_target_is_a_median_of_the_subscribers(drawn: PublishedOverlay, seed: in
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from(["gain", "arrival"]))
 def test_proposals_are_costed_one_after_the_other(seed: int, order: Literal["gain", "arrival"]) -> None:
-    """Before and after are the one cost with the publishers where the earlier moves put them, best first by gain."""
+    """Costs include the moves of earlier proposals; ordered by gain, the best comes first."""
     state = state_of(draw_overlay(random.Random(seed), publishers_max=5), random.Random(seed))
     proposals = planned(state, replace(ONE_TRACE, order=order), seed)
     costs_per_s = costs_along(state, proposals)

@@ -1,4 +1,4 @@
-"""Our planner of all publishers' homes: what it promises, how near the optimum it ends, and that GRAPE is no better."""
+"""Our planner of all publishers' homes: its guarantees, its distance from the optimum, and that GRAPE is no better."""
 
 import itertools
 import random
@@ -34,7 +34,7 @@ def planned(
 
 
 def capped(seed: int, brokers_max: int = 7, publishers_max: int = 5, share_min: float = 0.6) -> TreeState:
-    """A drawn overlay with caps drawn around what brokers pass at present and would with each at its best home."""
+    """Return a random overlay with caps around broker loads, at present and with all publishers at their best homes."""
     rng = random.Random(seed)
     drawn = draw_overlay(rng, brokers_max, publishers_max)
     costs = PublisherCosts(drawn.inventory.bootstrap, drawn.inventory, drawn.spans)
@@ -51,12 +51,12 @@ def caps_of(state: TreeState) -> Loads:
 
 
 def keep_caps(state: TreeState, before: Loads, after: Loads) -> bool:
-    """A broker above its cap may stay so, it may only not get more."""
+    """Return True if no broker above its cap gets more load, and no other one exceeds its cap."""
     return bool((after <= np.maximum(caps_of(state), before) * (1 + 1e-8)).all())
 
 
 def under_caps(state: TreeState, proposals: list[Proposal], *, only_gains: bool) -> float:
-    """The cost after the proposals that keep the caps, made one after the other."""
+    """Return the cost after making, one after the other, the proposals that keep the caps."""
     costs = state.publisher_costs
     homes = homes_along(state, [])[0]
     for proposal in proposals:
@@ -69,7 +69,7 @@ def under_caps(state: TreeState, proposals: list[Proposal], *, only_gains: bool)
 
 
 def optimum_per_s(state: TreeState) -> float:
-    """The least cost of all homes that keep the caps, by looking at every one of them."""
+    """Return the least cost of all homes that keep the caps, by exhaustive search."""
     costs, homes = state.publisher_costs, homes_along(state, [])[0]
     limits = np.maximum(caps_of(state), costs.loads_at_per_s(homes)) * (1 + 1e-9)
     loads = [[costs.loads_per_s(name, home) for home in costs.brokers] for name in costs.publishers]
@@ -83,7 +83,7 @@ def optimum_per_s(state: TreeState) -> float:
 @given(published_overlays(publishers_max=5), SEEDS)
 @settings(max_examples=40)
 def test_without_caps_every_publisher_goes_to_its_cheapest_home(drawn: PublishedOverlay, seed: int) -> None:
-    """Publishers do not influence each other's cost, so the least of each is the least of all, one proposal each."""
+    """Publishers do not affect each other's costs, so each goes to its own optimum, one proposal each."""
     state = state_of(drawn, random.Random(seed))
     proposals = planned(state)
     costs = state.publisher_costs
@@ -101,7 +101,7 @@ def test_without_caps_every_publisher_goes_to_its_cheapest_home(drawn: Published
 @given(SEEDS)
 @settings(max_examples=60)
 def test_any_prefix_is_worth_doing_and_keeps_the_caps(seed: int) -> None:
-    """After each proposal the tree costs what was promised, less than before, and no broker gets more than it can."""
+    """After each proposal the tree has the predicted cost, less than before, and no broker exceeds its limit."""
     state = capped(seed)
     proposals = planned(state)
     costs_per_s = costs_along(state, proposals)
@@ -126,13 +126,13 @@ def test_costs_no_more_than_grape_one_publisher_at_a_time(
 
 
 def test_ends_near_the_exact_optimum_under_caps() -> None:
-    """Of 150 small capped instances nearly all end at the optimum of all homes that keep the caps."""
+    """In 150 small instances with caps, nearly all runs end at the optimum of all homes that keep the caps."""
     ratios = []
     for seed in range(150):
         state = capped(seed, brokers_max=6)
         unbounded = float(state.publisher_costs.costs_per_s.min(axis=1).sum())
         optimum = optimum_per_s(state)
-        if optimum > unbounded * (1 + 1e-9):  # Else the caps do not bind and there is nothing to search.
+        if optimum > unbounded * (1 + 1e-9):  # Otherwise the caps do not bind and there is nothing to search.
             ratios.append(costs_along(state, planned(state))[-1] / optimum)
     assert len(ratios) > 30
     assert min(ratios) >= 1 - 1e-9
@@ -141,7 +141,7 @@ def test_ends_near_the_exact_optimum_under_caps() -> None:
 
 
 def exchange_state(published_by_p: int = 20) -> TreeState:
-    """Two publishers, each at the home that the other one needs; a cap leaves no room for both at either."""
+    """Return two publishers, each at the home that the other one needs; the caps leave no room for both at either."""
     line = line_of(4)
     homes = {"p": "b03", "q": "b00"}
     tree = Configuration.of(0, line.brokers, line.links, homes)
@@ -155,17 +155,17 @@ def exchange_state(published_by_p: int = 20) -> TreeState:
 
 
 def test_two_publishers_that_need_each_others_place_exchange() -> None:
-    """No single move keeps the caps and helps, both together do: one proposal with two moves."""
+    """No single move keeps the caps and saves, but both together do: one proposal with two moves."""
     state = exchange_state()
     (proposal,) = planned(state)
     assert proposal.moves == (ClientMove("p", "b03", "b00"), ClientMove("q", "b00", "b03"))
     assert proposal.reason == "only together do these 2 moves lower cost and keep the caps of load; messages 32 -> 8/s"
-    # 4 notifications each cross three links at 10 and three more brokers at 1 no more.
+    # 4 notifications of each no longer cross three links at 10 and three more brokers at 1.
     assert proposal.gain_per_s == pytest.approx(2 * 4 * (3 * 10 + 3))
 
 
 def test_three_publishers_move_round_in_a_circle() -> None:
-    """Where no two of them can exchange, each takes the home that the next one leaves: one proposal of three moves."""
+    """No two of them can exchange homes: each takes the next one's home, all three in one proposal."""
     homes = {"p": "b01", "q": "b02", "r": "b03"}
     targets = {"p": "b02", "q": "b03", "r": "b01"}
     star = Configuration.of(0, line_of(4).brokers, [("b00", leaf) for leaf in homes.values()], homes)
@@ -174,7 +174,7 @@ def test_three_publishers_move_round_in_a_circle() -> None:
         for count, where in ((8, {targets[name]}), (7, {home}), (5, set[str]())):
             notifications += [Published(name, 0, frozenset(where))] * count
     (sets,) = spans_of(star.brokers, notifications, homes, [1.0])
-    processing = np.array([5.0, 1.0, 1.0, 1.0])  # In the middle it is dear.
+    processing = np.array([5.0, 1.0, 1.0, 1.0])  # The centre is expensive.
     inventory = replace(inventory_of(star, {}), processing_cost=processing, load_max_per_s=np.full(4, 30.0))
     (proposal,) = planned(TreeState(star, inventory, (window_of(0, sets, homes),)))
     assert proposal.moves == tuple(ClientMove(name, homes[name], targets[name]) for name in homes)
@@ -184,9 +184,9 @@ def test_three_publishers_move_round_in_a_circle() -> None:
 def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way(
     homes_looked_at_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """b00 has room for p, which saves most and of which GRAPE knows nothing, or for q and r, which save more together.
+    """b00 has room for p, which saves most but is unknown to GRAPE, or for q and r, which save more together.
 
-    Without a budget for chains the homes of GRAPE are where it ends; with one, chains give up p for the other two.
+    Without a budget for chains it ends at the homes of GRAPE; with one, chains drop p in favour of the other two.
     """
     monkeypatch.setattr(
         "regraft.controller.planners.relocate_publishers_joint.HOMES_LOOKED_AT_MAX", homes_looked_at_max
@@ -213,9 +213,9 @@ def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way
 
 
 def test_a_broker_above_its_cap_may_stay_so_but_not_get_more() -> None:
-    """With b00 above its cap from the start, its publisher may leave, and one that publishes more may not come.
+    """If b00 is above its cap from the start, its publisher may leave, and one that publishes more may not come.
 
-    b03 then bears just as much as its cap says.
+    b03 is then loaded exactly up to its cap.
     """
     state = exchange_state(published_by_p=30)
     tight = replace(state.inventory, load_max_per_s=np.array([5.0, 15.0, 15.0, 50.0]))
@@ -224,7 +224,7 @@ def test_a_broker_above_its_cap_may_stay_so_but_not_get_more() -> None:
 
 
 def test_delay_can_be_weighted_in() -> None:
-    """Most traffic goes to one subscriber far away; with all weight on delay the publisher stays with the many."""
+    """Most traffic goes to one distant subscriber; with all weight on delay the publisher stays near the many."""
     line = line_of(3)
     tree = Configuration.of(0, line.brokers, line.links, {"p": "b01"})
     wanted = [frozenset({"b02"})] * 8 + [frozenset({"b00", "b02"})] * 2
@@ -236,14 +236,14 @@ def test_delay_can_be_weighted_in() -> None:
         (proposal,) = planned(state, replace(ALL, delay_weight=weight, link_delays=True))
         moves.append(proposal.moves[0])
     assert moves == [ClientMove("p", "b01", "b02"), ClientMove("p", "b01", "b00")]
-    assert proposal.gain_per_s < 0  # In the one cost, which the judge asks for.
-    # Nothing measured: no delay to minimise, the cost alone decides.
+    assert proposal.gain_per_s < 0  # In the overlay's cost, which the judge uses.
+    # No delay is measured: the cost alone decides.
     (proposal,) = planned(state, replace(ALL, delay_weight=0.5))
     assert proposal.moves == (ClientMove("p", "b01", "b02"),)
 
 
 def test_a_publisher_whose_home_is_not_known_stays() -> None:
-    """Without a home nobody can be asked to let the publisher go; others move."""
+    """No broker could be commanded to release it; other publishers move."""
     state = exchange_state()
     tree = Configuration.of(0, state.configuration.brokers, state.configuration.links, {"q": "b00"})
     free = replace(state.inventory, load_max_per_s=None)
@@ -254,7 +254,7 @@ def test_a_publisher_whose_home_is_not_known_stays() -> None:
 
 
 def test_the_best_come_first_when_few_are_asked_for() -> None:
-    """With proposals_max of 1 the move that saves most is proposed."""
+    """With a proposals_max of 1 the move that saves most is proposed."""
     state = state_of(draw_overlay(random.Random(3), 9, 4), random.Random(3))
     proposals = planned(state)
     assert len(proposals) > 1
@@ -262,7 +262,7 @@ def test_the_best_come_first_when_few_are_asked_for() -> None:
 
 
 def test_same_state_gives_the_same_proposals() -> None:
-    """Nothing is drawn: the proposals depend on the state alone."""
+    """The planner draws no random values: the proposals depend on the state alone."""
     for seed in range(5):
         state = capped(seed)
         again = TreeState(state.configuration, state.inventory, state.windows)

@@ -1,4 +1,4 @@
-"""Our search of links and homes together, on the cost of Jaeger07: what it promises, how near the optimum it ends."""
+"""Our joint search of links and homes on the cost of Jaeger07: its guarantees, and its distance from the optimum."""
 
 import random
 from dataclasses import replace
@@ -45,7 +45,7 @@ def after(present: Configuration, proposal: Proposal) -> Configuration:
 
 
 def overlays_after(state: TreeState, proposals: list[Proposal]) -> list[Configuration]:
-    """The overlays that the proposals lead over, the present one first."""
+    """Return the overlays that the proposals lead through, the present one first."""
     found = [state.configuration]
     for proposal in proposals:
         found.append(after(found[-1], proposal))
@@ -58,7 +58,7 @@ def cost_of(state: TreeState, overlay: Configuration) -> float:
 
 
 def settled(state: TreeState, context: TreeContext = CONTEXT) -> Configuration:
-    """The overlay on which the planner is silent."""
+    """Return the overlay for which the planner proposes nothing more."""
     for _ in range(10):
         proposals = planned(state, context)
         if not proposals:
@@ -68,7 +68,7 @@ def settled(state: TreeState, context: TreeContext = CONTEXT) -> Configuration:
 
 
 def least_cost_per_s(state: TreeState) -> float:
-    """The least cost of all trees with each publisher at its best home on each: publishers do not influence others."""
+    """Return the least cost of all trees, each with all publishers at their best homes: publishers are independent."""
     sets = state.sets
     homes = state.inventory.brokers
     trees = 0.0
@@ -80,7 +80,7 @@ def least_cost_per_s(state: TreeState) -> float:
 
 
 def test_ends_within_a_hundredth_of_the_joint_optimum() -> None:
-    """On up to five brokers with three publishers it ends on average within 1 % of the best of all trees and homes."""
+    """On up to five brokers with three publishers the mean excess over the best of all trees and homes is below 1 %."""
     rng = random.Random(17)
     ratios = []
     while len(ratios) < 30:
@@ -95,7 +95,7 @@ def test_ends_within_a_hundredth_of_the_joint_optimum() -> None:
 @settings(max_examples=30, deadline=None)
 @given(published_overlays(), st.integers(0, 2**32))
 def test_any_prefix_is_worth_doing_and_keeps_the_cap(overlay: PublishedOverlay, seed: int) -> None:
-    """After each proposal the overlay costs what was promised, less than before, within the cap of degree."""
+    """After each proposal the overlay has the predicted cost, less than before, within the degree cap."""
     state = state_of(overlay)
     cap = max(state.configuration.degree_max, 3)
     proposals = planned(state, replace(CONTEXT, degree_max=cap), seed)
@@ -109,7 +109,7 @@ def test_any_prefix_is_worth_doing_and_keeps_the_cap(overlay: PublishedOverlay, 
 
 
 def chained(state: TreeState, names: tuple[str, str]) -> Configuration:
-    """The overlay that two planners in turn lead to."""
+    """Return the overlay that two planners in turn lead to."""
     for name in names:
         told = {"escape_words_max": 0} if name == LINKS else {}
         proposals = planner_of(name, **told)(state, CONTEXT, random.Random(0))
@@ -119,7 +119,7 @@ def chained(state: TreeState, names: tuple[str, str]) -> Configuration:
 
 @pytest.mark.parametrize("names", [(LINKS, HOMES), (HOMES, LINKS)], ids="+".join)
 def test_is_no_worse_than_two_planners_in_turn(names: tuple[str, str]) -> None:
-    """Whatever two planners in turn save on one look, links first or homes first, the search saves, too."""
+    """Whatever one call each of two planners saves, links first or homes first, the search saves, too."""
     rng = random.Random(5)
     for _ in range(18):
         state = state_of(draw_overlay(rng, brokers_max=12, publishers_max=6, notifications_max=400))
@@ -131,7 +131,7 @@ def test_is_no_worse_than_two_planners_in_turn(names: tuple[str, str]) -> None:
 @settings(max_examples=25, deadline=None)
 @given(published_overlays(), st.integers(0, 2**32))
 def test_no_broker_gets_more_than_it_can_pass(overlay: PublishedOverlay, seed: int) -> None:
-    """With caps of load no proposal brings a broker above its cap, or one that is above any further up."""
+    """No proposal brings a broker above its cap, or loads one that is already above it any further."""
     rng = random.Random(seed)
     loads = state_of(overlay).tree_costs.loads_per_s
     caps = np.array([rng.uniform(0.7, 1.3) * max(float(load), 0.1) for load in loads])
@@ -146,7 +146,7 @@ def test_no_broker_gets_more_than_it_can_pass(overlay: PublishedOverlay, seed: i
 @settings(max_examples=20, deadline=None)
 @given(published_overlays(), st.integers(1, 3), st.integers(1, 2))
 def test_fits_what_one_plan_may_change(overlay: PublishedOverlay, links_max: int, moves_max: int) -> None:
-    """All proposals together exchange and move no more than one plan may, so that none is refused for its size."""
+    """All proposals together exchange and move no more than one plan may, so none is refused for its size."""
     state = state_of(overlay)
     proposals = planned(state, replace(CONTEXT, links_max=links_max, moves_max=moves_max))
     assert sum(len(one.links_added) for one in proposals) <= links_max
@@ -154,7 +154,7 @@ def test_fits_what_one_plan_may_change(overlay: PublishedOverlay, links_max: int
 
 
 def test_same_state_and_seed_give_the_same_proposals() -> None:
-    """Nothing but state, settings and seed decides, kicks included; one word of budget still begins a plan."""
+    """Only state, settings and seed determine the result, kicks included; a budget of one word still begins a plan."""
     rng = random.Random(3)
     overlay = draw_overlay(rng, brokers_max=30, publishers_max=6, notifications_max=400)
     assert planned(state_of(overlay), seed=5) == planned(state_of(overlay), seed=5)
@@ -162,7 +162,7 @@ def test_same_state_and_seed_give_the_same_proposals() -> None:
 
 
 def test_links_alone_where_publishers_cannot_move() -> None:
-    """Windows that do not separate published from delivered leave publishers where they are."""
+    """If windows do not separate published from delivered, publishers stay at their homes."""
     overlay = draw_overlay(random.Random(8), brokers_max=9)
     untold = [replace(span, delivered=None) for span in overlay.spans]
     proposals = planned(state_of(replace(overlay, spans=untold)))

@@ -1,4 +1,4 @@
-"""Our planner of link swaps, on the cost of Jaeger07: what it promises, and how near the exact optimum it ends."""
+"""Our planner of link swaps on the cost of Jaeger07: its guarantees, and its distance from the optimum."""
 
 import random
 from dataclasses import replace
@@ -36,7 +36,7 @@ def planned(state: TreeState, context: TreeContext = UNBOUNDED, seed: int = 0, *
 
 
 def trees_after(state: TreeState, proposals: list[Proposal]) -> list[Configuration]:
-    """The trees that the proposals lead over, the present one first."""
+    """Return the trees that the proposals lead through, the present one first."""
     trees = [state.configuration]
     for proposal in proposals:
         trees.append(trees[-1].replaced(trees[-1].epoch + 1, proposal.links_removed, proposal.links_added))
@@ -46,7 +46,7 @@ def trees_after(state: TreeState, proposals: list[Proposal]) -> list[Configurati
 @settings(max_examples=40)
 @given(overlays(degree_max=4), st.integers(0, 2**32))
 def test_any_prefix_is_worth_doing_and_keeps_the_cap(drawn: Drawn, seed: int) -> None:
-    """After each proposal of the sequence the tree costs what was promised, less than before, within the cap."""
+    """After each proposal of the sequence the tree has the predicted cost, less than before, within the cap."""
     inventory, _, sets = drawn
     state = state_of(inventory, sets)
     proposals = planned(state, replace(UNBOUNDED, degree_max=4), seed)
@@ -61,7 +61,7 @@ def test_any_prefix_is_worth_doing_and_keeps_the_cap(drawn: Drawn, seed: int) ->
 
 @given(overlays(count_max=8))
 def test_no_single_swap_helps_in_the_end(drawn: Drawn) -> None:
-    """Where the planner has nothing more to propose, no tree one swap away is cheaper."""
+    """If the planner proposes nothing more, no tree one swap away is cheaper."""
     inventory, _, sets = drawn
     state = state_of(inventory, sets)
     tree = trees_after(state, planned(state, escape_words_max=0))[-1]
@@ -74,7 +74,7 @@ def test_no_single_swap_helps_in_the_end(drawn: Drawn) -> None:
 
 @pytest.mark.parametrize("setting", SMALL_SETTINGS, ids=str)
 def test_ends_at_the_exact_optimum_of_small_overlays(setting: object) -> None:
-    """On six brokers the planner, asked until it is silent, ends at the least-cost tree of all 1,296."""
+    """On six brokers the planner, called until it proposes nothing, ends at the least-cost tree of all 1,296."""
     for seed in range(4):
         state = small_instance(setting, 6, seed)  # type: ignore[arg-type]
         for _ in range(10):
@@ -88,7 +88,7 @@ def test_ends_at_the_exact_optimum_of_small_overlays(setting: object) -> None:
 
 
 def test_fig_2() -> None:
-    """From the costlier tree of Fig. 2 the planner goes to a cheapest one, and stays there (Jaeger07: 80 and 100)."""
+    """From the costlier tree of Fig. 2 the planner leads to a cheapest one and stays there (Jaeger07: 80 and 100)."""
     costs = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
     first = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
     second = Configuration.of(0, ("B1", "B2", "B3"), [("B1", "B2"), ("B2", "B3")])
@@ -104,7 +104,7 @@ def test_fig_2() -> None:
 
 
 def stuck_instance() -> TreeState:
-    """A drawn instance of seven brokers at a tree that no single swap makes cheaper, though it is not the optimum."""
+    """Return a random instance of seven brokers at a local optimum: no single swap makes the tree cheaper."""
     for seed in range(50):
         state = small_instance(SMALL_SETTINGS[-1], 7, seed)
         tree = trees_after(state, planned(state, escape_words_max=0))[-1]
@@ -116,7 +116,7 @@ def stuck_instance() -> TreeState:
 
 
 def test_several_links_together_where_no_single_swap_helps() -> None:
-    """Stuck at a local optimum, the planner proposes the whole way to a cheaper tree as one change."""
+    """At a local optimum, the planner proposes all swaps that lead to a cheaper tree as one change."""
     stuck = stuck_instance()
     assert planned(stuck, escape_words_max=0) == []
     (proposal,) = planned(stuck)
@@ -133,7 +133,7 @@ def test_several_links_together_where_no_single_swap_helps() -> None:
 @settings(max_examples=30)
 @given(overlays(count_max=8), st.integers(0, 2**32))
 def test_no_broker_gets_more_than_it_can_pass(drawn: Drawn, seed: int) -> None:
-    """With caps of load no proposal brings a broker above its cap, or one that is above any further up."""
+    """No proposal brings a broker above its cap, or loads one that is already above it any further."""
     inventory, _, sets = drawn
     rng = random.Random(seed)
     loads = state_of(inventory, sets).tree_costs.loads_per_s
@@ -148,14 +148,14 @@ def test_no_broker_gets_more_than_it_can_pass(drawn: Drawn, seed: int) -> None:
 
 
 def test_same_state_and_seed_give_the_same_proposals() -> None:
-    """Nothing but state, settings and seed decides, kicks included."""
+    """Only state, settings and seed determine the result, kicks included."""
     stuck = stuck_instance()
     again = state_of(stuck.inventory, stuck.sets, stuck.configuration)
     assert planned(stuck, seed=5) == planned(again, seed=5)
 
 
 def test_a_budget_that_is_used_up_leaves_a_good_beginning() -> None:
-    """With a budget for one look the best swaps of that look come; more budget continues the same sequence."""
+    """A budget for one look gives the best swaps of that look; a larger budget continues the same sequence."""
     state = small_instance(SMALL_SETTINGS[2], 7, 1)
     whole = planned(state)
     short = planned(state, search_words_max=1)
@@ -171,7 +171,7 @@ def test_proposals_are_limited() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_smallest_overlays(count: int) -> None:
-    """Two brokers have one tree, three have three: nothing to kick, nothing fails."""
+    """Two brokers have one tree, three have three: there is nothing to kick, and nothing fails."""
     tree = Configuration.of(0, ("a", "b", "c")[:count], [("a", "b"), ("b", "c")][: count - 1])
     state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"a", "b"}] * 5))
     assert planned(state, replace(UNBOUNDED, degree_max=NO_CAP)) == []
