@@ -68,7 +68,7 @@ def test_counted_costs_are_the_true_ones_on_a_line_of_three(drawn: Drawn) -> Non
         assert total == pytest.approx(overlay_cost(tree, inventory, of_i).total_per_s * sets.span_s)
 
 
-def test_the_estimate_sees_what_is_common_where_the_count_sees_nothing() -> None:
+def test_the_estimate_includes_common_interest_that_the_count_excludes() -> None:
     """b00 shares 10 with b01 and 10 with b02, none with both: counted it wants the direct link, estimated it does not.
 
     The detour costs 10 + 1 + 10 = 21 for each of the 10. The mean over the neighbourhood assumes that b01 wants all of
@@ -152,7 +152,7 @@ def test_either_end_may_want_the_link() -> None:
     assert wanted_links(both, known).tolist() == [[0, 1, 2]]
 
 
-def test_a_bounded_cache_forgets_what_was() -> None:
+def test_a_bounded_cache_forgets_old_interest() -> None:
     """b00 and b02 once had everything in common; once other notifications fill their caches, no link joins them."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
@@ -164,7 +164,7 @@ def test_a_bounded_cache_forgets_what_was() -> None:
     assert links_added(state, replace(EXACT, cache_ids_max=100)) == []
 
 
-def test_a_coarse_filter_may_join_who_has_nothing_in_common() -> None:
+def test_a_coarse_filter_may_join_brokers_without_common_interest() -> None:
     """A filter of 64 bits claims everything, so b00 and b02 seem to share what they do not."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
@@ -173,7 +173,7 @@ def test_a_coarse_filter_may_join_who_has_nothing_in_common() -> None:
     assert links_added(state, replace(EXACT, bloom_bits=64)) == [("b00", "b02")]
 
 
-def test_caches_are_found_once_for_all_trees() -> None:
+def test_caches_are_built_once_for_all_trees() -> None:
     """The contents of caches do not depend on the links, so another tree over the same windows reuses them."""
     tree = line_of(4)
     state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [set(tree.brokers)]))
@@ -193,6 +193,6 @@ def test_caches_are_found_once_for_all_trees() -> None:
         (InterestSettings(path_interest="mean"), "path_interest is 'mean': estimate or conjunction"),  # type: ignore[arg-type]
     ],
 )
-def test_settings_that_cannot_be_are_reported(settings: InterestSettings, fault: str) -> None:
+def test_impossible_settings_are_reported(settings: InterestSettings, fault: str) -> None:
     """Each fault names the value and the limit."""
     assert settings.faults() == [fault]

@@ -48,8 +48,8 @@ def state_of(inventory: Inventory, sets: DeliverySets, configuration: Configurat
     return TreeState(configuration or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
-def planned(name: str, state: TreeState, context: TreeContext = UNBOUNDED, **told: object) -> list[Proposal]:
-    return planner_of(name, **told)(state, context, random.Random(0))
+def planned(name: str, state: TreeState, context: TreeContext = UNBOUNDED, **changed: object) -> list[Proposal]:
+    return planner_of(name, **changed)(state, context, random.Random(0))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_any_subset_of_the_papers_swaps_leaves_a_tree(
 
 
 @given(overlays(), st.sampled_from(ASKED))
-def test_proposals_of_a_call_are_costed_one_after_the_other(
+def test_proposals_of_a_call_are_costed_in_sequence(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], asked: tuple[str, dict[str, str]]
 ) -> None:
     """The k-th proposal states the true cost (Eq.
@@ -210,15 +210,15 @@ def test_proposals_of_a_call_are_costed_one_after_the_other(
     """
     inventory, _, sets = drawn
     tree = inventory.bootstrap
-    name, told = asked
-    for proposal in planned(name, state_of(inventory, sets), **told):
+    name, changed = asked
+    for proposal in planned(name, state_of(inventory, sets), **changed):
         assert proposal.cost_before_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
         tree = tree.replaced(tree.epoch + 1, proposal.links_removed, proposal.links_added)
         assert proposal.cost_after_per_s == pytest.approx(overlay_cost(tree, inventory, sets).total_per_s)
 
 
 @given(overlays(count_max=12, degree_max=3), st.sampled_from(LINK_PLANNERS))
-def test_degree_cap_holds_for_every_proposal(
+def test_the_degree_cap_holds_for_every_proposal(
     drawn: tuple[Inventory, list[set[str]], DeliverySets], planner: str
 ) -> None:
     """No proposal gives a broker more links than the cap allows, and neither do all proposals of a call together."""
@@ -236,7 +236,7 @@ def test_planners_are_deterministic(drawn: tuple[Inventory, list[set[str]], Deli
     assert planned(planner, state_of(inventory, sets)) == planned(planner, state_of(inventory, sets))
 
 
-def test_horizon_limits_who_is_joined() -> None:
+def test_the_horizon_limits_which_brokers_are_joined() -> None:
     """Two brokers four hops apart are joined with eta = 4 but not with eta = 3."""
     tree = line_of(5)
     inventory = inventory_of(tree, {("b00", "b04"): 1.0})
@@ -272,7 +272,7 @@ def test_tie_keeps_the_present_topology() -> None:
     assert planned("swap_links_ci", state) == []
 
 
-def test_equal_cost_to_the_direct_link_is_not_wanted() -> None:
+def test_a_direct_link_that_costs_as_much_as_the_detour_is_not_wanted() -> None:
     """Eq. 5 is a strict inequality."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 21.0}, processing=1.0)
@@ -281,7 +281,7 @@ def test_equal_cost_to_the_direct_link_is_not_wanted() -> None:
     assert len(wanted_links(np.array([[0, 1, 2]]), known)) == 0
 
 
-def test_idle_overlay_is_left_alone_by_interest() -> None:
+def test_an_idle_overlay_gives_no_proposals_by_interest() -> None:
     """Without notifications CI and lMIT propose nothing; lMST uses link costs alone."""
     tree = line_of(3)
     inventory = inventory_of(tree, {("b00", "b02"): 1.0})
@@ -291,7 +291,7 @@ def test_idle_overlay_is_left_alone_by_interest() -> None:
     assert len(planned("swap_links_lmst", state)) == 1
 
 
-def test_repeated_swaps_beat_the_random_tree() -> None:
+def test_repeated_swaps_improve_a_random_tree() -> None:
     """If CI's proposals are executed again and again, the true cost of a random tree falls by a third."""
     rng = random.Random(7)
     brokers = tuple(f"b{number:02d}" for number in range(30))

@@ -26,13 +26,13 @@ def state_of(inventory: Inventory, sets: DeliverySets, homes: dict[str, str]) ->
     return ScotState(LINE.with_homes(homes), inventory, (window_of(0, sets, homes),))
 
 
-def planned(state: ScotState, **told: float) -> list[Proposal]:
-    settings = PlaceSettings(**told)  # type: ignore[arg-type]
+def planned(state: ScotState, **changed: float) -> list[Proposal]:
+    settings = PlaceSettings(**changed)  # type: ignore[arg-type]
     assert settings.faults() == []
     return exchange_places_scot(state, settings, PlannerContext(), random.Random(1))
 
 
-def test_who_wants_what_the_other_end_publishes_becomes_its_neighbour() -> None:
+def test_a_broker_becomes_the_neighbour_of_the_one_whose_notifications_it_wants() -> None:
     """A notification from b00 to b05 costs 34 before the exchange and 12 after it.
 
     All links cost 10 and all brokers 1. The path crosses two clusters, then two regions: three links and four brokers.
@@ -59,7 +59,7 @@ def drawn(seed: int) -> ScotState:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_each_exchange_costs_what_was_promised_and_is_possible_without_the_others(seed: int) -> None:
+def test_each_exchange_has_the_predicted_cost_and_works_without_the_others(seed: int) -> None:
     """Costs follow the exchanges before it; no two exchanges share a broker."""
     state = drawn(seed)
     proposals = planned(state, gain_share_min=0.0)
@@ -74,7 +74,7 @@ def test_each_exchange_costs_what_was_promised_and_is_possible_without_the_other
     assert len(exchanging) == len(set(exchanging)) == 2 * len(proposals)
 
 
-def test_plans_after_each_other_come_near_the_best_of_all_places() -> None:
+def test_repeated_plans_come_close_to_the_best_of_all_places() -> None:
     """On ten overlays with 720 assignments of places: at most a fifth above the optimum, a twentieth on average."""
     above = []
     for seed in range(10):

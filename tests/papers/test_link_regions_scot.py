@@ -18,13 +18,13 @@ NAMES = brokers_named(8)
 LINE = ScotConfiguration(0, (NAMES[0:2], NAMES[2:4], NAMES[4:6], NAMES[6:8]), ((0, 1), (1, 2), (2, 3)))
 
 
-def planned(state: ScotState, **told: float) -> list[Proposal]:
-    settings = RegionLinkSettings(**told)  # type: ignore[arg-type]
+def planned(state: ScotState, **changed: float) -> list[Proposal]:
+    settings = RegionLinkSettings(**changed)  # type: ignore[arg-type]
     assert settings.faults() == []
     return link_regions_scot(state, settings, PlannerContext(), random.Random(1))
 
 
-def test_the_ends_of_a_line_are_linked_where_one_wants_what_the_other_publishes() -> None:
+def test_the_ends_of_a_line_are_linked_if_one_wants_what_the_other_publishes() -> None:
     """From b00 to b06 a notification crosses three links of 10 and four brokers of 1, then one and two."""
     sets = publishers_of(NAMES, {"p": ("b00", [{"b06"}] * 4)})
     homes = {"p": "b00"}
@@ -37,7 +37,7 @@ def test_the_ends_of_a_line_are_linked_where_one_wants_what_the_other_publishes(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_each_exchange_costs_what_was_promised_and_none_is_left(seed: int) -> None:
+def test_each_exchange_has_the_predicted_cost_and_no_saving_is_left(seed: int) -> None:
     """Costs follow the exchanges before it; b02 stands in for a neighbour and keeps its places next to each other."""
     draw = random.Random(seed)
     brokers = tuple(sorted(set(NAMES) - {"b04"}))

@@ -32,7 +32,7 @@ def planned(
     return relocate_publisher_grape(state, settings, context, random.Random(seed))
 
 
-def test_selects_what_the_quadratic_algorithms_select() -> None:
+def test_rerooting_selects_what_the_quadratic_algorithms_select() -> None:
     """On 1,000 random instances re-rooting selects the broker that Algorithms 1 to 3 select candidate by candidate."""
     moved = 0
     for seed in range(1000):
@@ -64,7 +64,7 @@ def test_metrics_of_three_brokers_by_hand() -> None:
     assert metrics.reached(0, 0).tolist() == [True, True, True]
 
 
-def test_candidates_are_the_brokers_that_got_a_notification() -> None:
+def test_candidates_are_the_brokers_that_received_a_notification() -> None:
     """A broker that no notification of the session reaches cannot answer; the present home is always a candidate."""
     words = np.array([[0], [1], [0]], dtype=np.uint64)
     sessions = TraceSessions(("p",), words, np.array([0]), np.array([1]), np.array([[0.0, 1.0, 0.0]]))
@@ -92,7 +92,7 @@ DELAY = np.array([9.0, 5.0, 2.0, 1.0])
         ("delay", 1, 1),
     ],
 )
-def test_weight_drops_what_is_too_far_from_the_best(priority: Priority, weight: int, chosen: int) -> None:
+def test_weight_drops_candidates_too_far_from_the_best(priority: Priority, weight: int, chosen: int) -> None:
     """Of the values normalised to 0..100, those above 100 - P are dropped; the other metric decides."""
     assert select(LOAD, DELAY, NOBODY, priority, weight) == chosen
 
@@ -141,9 +141,7 @@ def test_weight_one_of_a_metric_is_weight_hundred_of_the_other_unless_that_is_wo
 
 @given(st.integers(0, 2**32), st.sampled_from(["gain", "arrival"]), st.sampled_from(["load", "delay"]))
 @settings(max_examples=50)
-def test_proposals_are_costed_one_after_the_other(
-    seed: int, order: Literal["gain", "arrival"], priority: Priority
-) -> None:
+def test_proposals_are_costed_in_sequence(seed: int, order: Literal["gain", "arrival"], priority: Priority) -> None:
     """The costs before and after are the overlay's, with the publishers where the earlier moves put them."""
     state = state_of(draw_overlay(random.Random(seed), publishers_max=5), random.Random(seed))
     chosen = replace(SHORT_SESSION, order=order, grape_priority=priority)
@@ -155,7 +153,7 @@ def test_proposals_are_costed_one_after_the_other(
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=30)
-def test_load_first_never_sends_more_messages(seed: int) -> None:
+def test_load_alone_minimises_the_message_rate(seed: int) -> None:
     """With all notifications traced, no home has a lower message rate than the one chosen by load alone."""
     state = state_of(draw_overlay(random.Random(seed), publishers_max=1), random.Random(seed))
     costs = state.publisher_costs
@@ -173,7 +171,7 @@ def test_a_publisher_with_too_few_notifications_stays() -> None:
     assert len(planned(state, replace(SHORT_SESSION, grape_notifications_min=10))) == 1
 
 
-def test_a_publisher_whose_home_is_not_known_stays() -> None:
+def test_a_publisher_with_an_unknown_home_stays() -> None:
     """No broker could be commanded to release it."""
     state = few_and_many()
     homeless = TreeState(Configuration.of(0, LINE.brokers, LINE.links), state.inventory, state.windows)
@@ -196,7 +194,7 @@ def test_proposals_max_bounds_one_call() -> None:
 
 
 @pytest.mark.parametrize(("order", "orders"), [("gain", {"qp"}), ("arrival", {"pq", "qp"})])
-def test_order_is_by_gain_or_as_they_happen_to_come(order: Literal["gain", "arrival"], orders: set[str]) -> None:
+def test_order_is_by_gain_or_random(order: Literal["gain", "arrival"], orders: set[str]) -> None:
     """Proposals come best first, or in random order, as messages of the paper's brokers arrive."""
     seen = set()
     for seed in range(20):

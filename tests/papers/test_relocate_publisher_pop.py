@@ -59,7 +59,7 @@ def test_fig_1_moves_the_publisher_to_b6() -> None:
     )
 
 
-def test_fig_1_walk_goes_over_b5() -> None:
+def test_fig_1_walk_passes_b5() -> None:
     """The relocation request follows the migration path B1, B5, B6."""
     counts = np.array([float(SUBSCRIBERS.get(broker, 0)) for broker in FIG_1.brokers])
     walk = probe_walk(FIG_1, HungTree.of(FIG_1), counts, 0)
@@ -67,24 +67,24 @@ def test_fig_1_walk_goes_over_b5() -> None:
     assert walk.behind_first == 15
 
 
-def test_running_average_gives_the_newest_a_quarter() -> None:
+def test_the_running_average_gives_the_newest_value_a_quarter() -> None:
     """4 followed by 8 gives 0.25 * 8 + 0.75 * 4 = 5; the first value is taken unchanged."""
     first = running_average(None, np.array([4.0]))
     assert first.tolist() == [4.0]
     assert running_average(first, np.array([8.0])).tolist() == [5.0]
 
 
-def test_trace_probability_falls_with_what_is_traced() -> None:
+def test_the_trace_probability_falls_with_the_number_traced() -> None:
     """P_trace = 1 - T / N: 1 at first, 1/2 at half of N, 0 at N."""
     assert [trace_probability(traced, 50) for traced in (0, 25, 50)] == [1.0, 0.5, 0.0]
 
 
-def test_no_move_before_enough_is_traced() -> None:
+def test_nothing_moves_before_enough_is_traced() -> None:
     """With fewer traced notifications than P_threshold nothing is proposed."""
     assert planned(fig_1_state(99), replace(ONE_TRACE, pop_traces_min=100)) == []
 
 
-def test_at_most_n_are_traced_in_a_window() -> None:
+def test_at_most_n_notifications_are_traced_per_window() -> None:
     """However much is published, at most N are traced in each W; the first of a W always is."""
     sets = spans_of(
         FIG_1.brokers, [Published("P", at // 600, frozenset()) for at in range(1200)], {"P": "B1"}, [30, 30]
@@ -103,14 +103,14 @@ def test_at_most_n_are_traced_in_a_window() -> None:
     assert traced.count == 2
 
 
-def test_a_publisher_whose_home_is_not_known_stays() -> None:
+def test_a_publisher_with_an_unknown_home_stays() -> None:
     """No broker could be commanded to release it."""
     state = fig_1_state()
     homeless = TreeState(Configuration.of(0, FIG_1.brokers, FIG_1.links), state.inventory, state.windows)
     assert planned(homeless) == []
 
 
-def test_nobody_interested_moves_nobody() -> None:
+def test_a_publisher_without_subscribers_stays() -> None:
     """Without interest no link dominates."""
     (sets,) = spans_of(FIG_1.brokers, [Published("P", 0, frozenset())], {"P": "B1"}, [60.0])
     state = TreeState(FIG_1, inventory_of(FIG_1, {}), (window_of(0, sets, {"P": "B1"}),))
@@ -129,7 +129,7 @@ def test_newer_notifications_count_more() -> None:
 
 
 @given(published_overlays(), st.integers(0, 2**32))
-def test_target_is_a_median_of_the_subscribers(drawn: PublishedOverlay, seed: int) -> None:
+def test_the_target_is_a_median_of_the_subscribers(drawn: PublishedOverlay, seed: int) -> None:
     """No broker has a lower mean number of hops to the traced subscribers than the broker at which the walk ends."""
     tree = drawn.configuration
     rng = random.Random(seed)
@@ -147,7 +147,7 @@ def test_target_is_a_median_of_the_subscribers(drawn: PublishedOverlay, seed: in
 
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from(["gain", "arrival"]))
-def test_proposals_are_costed_one_after_the_other(seed: int, order: Literal["gain", "arrival"]) -> None:
+def test_proposals_are_costed_in_sequence(seed: int, order: Literal["gain", "arrival"]) -> None:
     """Costs include the moves of earlier proposals; ordered by gain, the best comes first."""
     state = state_of(draw_overlay(random.Random(seed), publishers_max=5), random.Random(seed))
     proposals = planned(state, replace(ONE_TRACE, order=order), seed)

@@ -100,7 +100,7 @@ def test_without_caps_every_publisher_goes_to_its_cheapest_home(drawn: Published
 
 @given(SEEDS)
 @settings(max_examples=60)
-def test_any_prefix_is_worth_doing_and_keeps_the_caps(seed: int) -> None:
+def test_any_prefix_of_the_proposals_saves_and_keeps_the_caps(seed: int) -> None:
     """After each proposal the tree has the predicted cost, less than before, and no broker exceeds its limit."""
     state = capped(seed)
     proposals = planned(state)
@@ -154,7 +154,7 @@ def exchange_state(published_by_p: int = 20) -> TreeState:
     return TreeState(tree, inventory, (window_of(0, sets, homes),))
 
 
-def test_two_publishers_that_need_each_others_place_exchange() -> None:
+def test_two_publishers_that_need_each_others_homes_exchange_them() -> None:
     """No single move keeps the caps and saves, but both together do: one proposal with two moves."""
     state = exchange_state()
     (proposal,) = planned(state)
@@ -164,7 +164,7 @@ def test_two_publishers_that_need_each_others_place_exchange() -> None:
     assert proposal.gain_per_s == pytest.approx(2 * 4 * (3 * 10 + 3))
 
 
-def test_three_publishers_move_round_in_a_circle() -> None:
+def test_three_publishers_move_in_a_cycle() -> None:
     """No two of them can exchange homes: each takes the next one's home, all three in one proposal."""
     homes = {"p": "b01", "q": "b02", "r": "b03"}
     targets = {"p": "b02", "q": "b03", "r": "b01"}
@@ -181,7 +181,7 @@ def test_three_publishers_move_round_in_a_circle() -> None:
 
 
 @pytest.mark.parametrize("homes_looked_at_max", [0, 10_000_000])
-def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way(
+def test_it_saves_at_least_as_much_as_grape_if_the_best_single_move_blocks_others(
     homes_looked_at_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """b00 has room for p, which saves most but is unknown to GRAPE, or for q and r, which save more together.
@@ -212,7 +212,7 @@ def test_no_less_is_saved_than_by_grape_where_the_best_single_move_is_in_the_way
     assert planned(free, whole)[0].moves == (ClientMove("p", "b01", "b00"),)
 
 
-def test_a_broker_above_its_cap_may_stay_so_but_not_get_more() -> None:
+def test_a_broker_above_its_cap_may_stay_so_but_gets_no_more() -> None:
     """If b00 is above its cap from the start, its publisher may leave, and one that publishes more may not come.
 
     b03 is then loaded exactly up to its cap.
@@ -223,7 +223,7 @@ def test_a_broker_above_its_cap_may_stay_so_but_not_get_more() -> None:
     assert proposal.moves == (ClientMove("q", "b00", "b03"),)
 
 
-def test_delay_can_be_weighted_in() -> None:
+def test_delay_can_be_weighted() -> None:
     """Most traffic goes to one distant subscriber; with all weight on delay the publisher stays near the many."""
     line = line_of(3)
     tree = Configuration.of(0, line.brokers, line.links, {"p": "b01"})
@@ -242,7 +242,7 @@ def test_delay_can_be_weighted_in() -> None:
     assert proposal.moves == (ClientMove("p", "b01", "b02"),)
 
 
-def test_a_publisher_whose_home_is_not_known_stays() -> None:
+def test_a_publisher_with_an_unknown_home_stays() -> None:
     """No broker could be commanded to release it; other publishers move."""
     state = exchange_state()
     tree = Configuration.of(0, state.configuration.brokers, state.configuration.links, {"q": "b00"})
@@ -253,7 +253,7 @@ def test_a_publisher_whose_home_is_not_known_stays() -> None:
     assert planned(TreeState(nobody, free, state.windows)) == []
 
 
-def test_the_best_come_first_when_few_are_asked_for() -> None:
+def test_the_best_proposals_come_first() -> None:
     """With a proposals_max of 1 the move that saves most is proposed."""
     state = state_of(draw_overlay(random.Random(3), 9, 4), random.Random(3))
     proposals = planned(state)
@@ -261,7 +261,7 @@ def test_the_best_come_first_when_few_are_asked_for() -> None:
     assert planned(state, context=TreeContext(proposals_max=1)) == proposals[:1]
 
 
-def test_same_state_gives_the_same_proposals() -> None:
+def test_the_same_state_gives_the_same_proposals() -> None:
     """The planner draws no random values: the proposals depend on the state alone."""
     for seed in range(5):
         state = capped(seed)

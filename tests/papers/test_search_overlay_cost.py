@@ -32,8 +32,8 @@ def state_of(overlay: PublishedOverlay) -> TreeState:
     return TreeState(overlay.configuration, overlay.inventory, windows)
 
 
-def planned(state: TreeState, context: TreeContext = CONTEXT, seed: int = 0, **told: int) -> list[Proposal]:
-    settings_of = OverlaySearchSettings(**{"escape_words_max": 2_000_000, **told})
+def planned(state: TreeState, context: TreeContext = CONTEXT, seed: int = 0, **changed: int) -> list[Proposal]:
+    settings_of = OverlaySearchSettings(**{"escape_words_max": 2_000_000, **changed})
     return search_overlay_cost(state, settings_of, context, random.Random(seed))
 
 
@@ -79,7 +79,7 @@ def least_cost_per_s(state: TreeState) -> float:
     return float(np.min(trees))
 
 
-def test_ends_within_a_hundredth_of_the_joint_optimum() -> None:
+def test_ends_within_one_percent_of_the_joint_optimum() -> None:
     """On up to five brokers with three publishers the mean excess over the best of all trees and homes is below 1 %."""
     rng = random.Random(17)
     ratios = []
@@ -94,7 +94,7 @@ def test_ends_within_a_hundredth_of_the_joint_optimum() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(published_overlays(), st.integers(0, 2**32))
-def test_any_prefix_is_worth_doing_and_keeps_the_cap(overlay: PublishedOverlay, seed: int) -> None:
+def test_any_prefix_of_the_proposals_saves_and_keeps_the_cap(overlay: PublishedOverlay, seed: int) -> None:
     """After each proposal the overlay has the predicted cost, less than before, within the degree cap."""
     state = state_of(overlay)
     cap = max(state.configuration.degree_max, 3)
@@ -111,14 +111,14 @@ def test_any_prefix_is_worth_doing_and_keeps_the_cap(overlay: PublishedOverlay, 
 def chained(state: TreeState, names: tuple[str, str]) -> Configuration:
     """Return the overlay that two planners in turn lead to."""
     for name in names:
-        told = {"escape_words_max": 0} if name == LINKS else {}
-        proposals = planner_of(name, **told)(state, CONTEXT, random.Random(0))
+        changed = {"escape_words_max": 0} if name == LINKS else {}
+        proposals = planner_of(name, **changed)(state, CONTEXT, random.Random(0))
         state = state.with_configuration(overlays_after(state, proposals)[-1])
     return state.configuration
 
 
 @pytest.mark.parametrize("names", [(LINKS, HOMES), (HOMES, LINKS)], ids="+".join)
-def test_is_no_worse_than_two_planners_in_turn(names: tuple[str, str]) -> None:
+def test_it_saves_at_least_as_much_as_two_planners_in_turn(names: tuple[str, str]) -> None:
     """Whatever one call each of two planners saves, links first or homes first, the search saves, too."""
     rng = random.Random(5)
     for _ in range(18):
@@ -130,7 +130,7 @@ def test_is_no_worse_than_two_planners_in_turn(names: tuple[str, str]) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(published_overlays(), st.integers(0, 2**32))
-def test_no_broker_gets_more_than_it_can_pass(overlay: PublishedOverlay, seed: int) -> None:
+def test_no_broker_is_loaded_beyond_its_cap(overlay: PublishedOverlay, seed: int) -> None:
     """No proposal brings a broker above its cap, or loads one that is already above it any further."""
     rng = random.Random(seed)
     loads = state_of(overlay).tree_costs.loads_per_s
@@ -145,7 +145,7 @@ def test_no_broker_gets_more_than_it_can_pass(overlay: PublishedOverlay, seed: i
 
 @settings(max_examples=20, deadline=None)
 @given(published_overlays(), st.integers(1, 3), st.integers(1, 2))
-def test_fits_what_one_plan_may_change(overlay: PublishedOverlay, links_max: int, moves_max: int) -> None:
+def test_the_proposals_fit_one_plan(overlay: PublishedOverlay, links_max: int, moves_max: int) -> None:
     """All proposals together exchange and move no more than one plan may, so none is refused for its size."""
     state = state_of(overlay)
     proposals = planned(state, replace(CONTEXT, links_max=links_max, moves_max=moves_max))
@@ -153,7 +153,7 @@ def test_fits_what_one_plan_may_change(overlay: PublishedOverlay, links_max: int
     assert sum(len(one.moves) for one in proposals) <= moves_max
 
 
-def test_same_state_and_seed_give_the_same_proposals() -> None:
+def test_the_same_state_and_seed_give_the_same_proposals() -> None:
     """Only state, settings and seed determine the result, kicks included; a budget of one word still begins a plan."""
     rng = random.Random(3)
     overlay = draw_overlay(rng, brokers_max=30, publishers_max=6, notifications_max=400)
@@ -161,10 +161,10 @@ def test_same_state_and_seed_give_the_same_proposals() -> None:
     assert planned(state_of(overlay), search_words_max=1, escape_words_max=0)
 
 
-def test_links_alone_where_publishers_cannot_move() -> None:
+def test_only_links_change_if_publishers_cannot_move() -> None:
     """If windows do not separate published from delivered, publishers stay at their homes."""
     overlay = draw_overlay(random.Random(8), brokers_max=9)
-    untold = [replace(span, delivered=None) for span in overlay.spans]
-    proposals = planned(state_of(replace(overlay, spans=untold)))
+    mixed = [replace(span, delivered=None) for span in overlay.spans]
+    proposals = planned(state_of(replace(overlay, spans=mixed)))
     assert proposals
     assert not any(one.moves for one in proposals)

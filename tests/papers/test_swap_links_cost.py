@@ -31,8 +31,8 @@ def state_of(inventory: Inventory, sets: DeliverySets, tree: Configuration | Non
     return TreeState(tree or inventory.bootstrap, inventory, (ClosedWindow(0, 1000, sets),))
 
 
-def planned(state: TreeState, context: TreeContext = UNBOUNDED, seed: int = 0, **told: int) -> list[Proposal]:
-    return swap_links_cost(state, SearchSettings(**told), context, random.Random(seed))
+def planned(state: TreeState, context: TreeContext = UNBOUNDED, seed: int = 0, **changed: int) -> list[Proposal]:
+    return swap_links_cost(state, SearchSettings(**changed), context, random.Random(seed))
 
 
 def trees_after(state: TreeState, proposals: list[Proposal]) -> list[Configuration]:
@@ -45,7 +45,7 @@ def trees_after(state: TreeState, proposals: list[Proposal]) -> list[Configurati
 
 @settings(max_examples=40)
 @given(overlays(degree_max=4), st.integers(0, 2**32))
-def test_any_prefix_is_worth_doing_and_keeps_the_cap(drawn: Drawn, seed: int) -> None:
+def test_any_prefix_of_the_proposals_saves_and_keeps_the_cap(drawn: Drawn, seed: int) -> None:
     """After each proposal of the sequence the tree has the predicted cost, less than before, within the cap."""
     inventory, _, sets = drawn
     state = state_of(inventory, sets)
@@ -60,7 +60,7 @@ def test_any_prefix_is_worth_doing_and_keeps_the_cap(drawn: Drawn, seed: int) ->
 
 
 @given(overlays(count_max=8))
-def test_no_single_swap_helps_in_the_end(drawn: Drawn) -> None:
+def test_no_single_swap_saves_in_the_end(drawn: Drawn) -> None:
     """If the planner proposes nothing more, no tree one swap away is cheaper."""
     inventory, _, sets = drawn
     state = state_of(inventory, sets)
@@ -87,7 +87,7 @@ def test_ends_at_the_exact_optimum_of_small_overlays(setting: object) -> None:
         assert state.tree_costs.cost_per_s == pytest.approx(least)
 
 
-def test_fig_2() -> None:
+def test_fig_2_leads_to_a_cheapest_tree() -> None:
     """From the costlier tree of Fig. 2 the planner leads to a cheapest one and stays there (Jaeger07: 80 and 100)."""
     costs = {("B1", "B2"): 2.0, ("B1", "B3"): 5.0, ("B2", "B3"): 6.0}
     first = Configuration.of(0, ("B1", "B2", "B3"), [("B2", "B1"), ("B1", "B3")])
@@ -115,7 +115,7 @@ def stuck_instance() -> TreeState:
     raise AssertionError("no instance gets stuck: the escape is never needed")
 
 
-def test_several_links_together_where_no_single_swap_helps() -> None:
+def test_several_links_change_together_if_no_single_swap_saves() -> None:
     """At a local optimum, the planner proposes all swaps that lead to a cheaper tree as one change."""
     stuck = stuck_instance()
     assert planned(stuck, escape_words_max=0) == []
@@ -132,7 +132,7 @@ def test_several_links_together_where_no_single_swap_helps() -> None:
 
 @settings(max_examples=30)
 @given(overlays(count_max=8), st.integers(0, 2**32))
-def test_no_broker_gets_more_than_it_can_pass(drawn: Drawn, seed: int) -> None:
+def test_no_broker_is_loaded_beyond_its_cap(drawn: Drawn, seed: int) -> None:
     """No proposal brings a broker above its cap, or loads one that is already above it any further."""
     inventory, _, sets = drawn
     rng = random.Random(seed)
@@ -147,14 +147,14 @@ def test_no_broker_gets_more_than_it_can_pass(drawn: Drawn, seed: int) -> None:
         before = after
 
 
-def test_same_state_and_seed_give_the_same_proposals() -> None:
+def test_the_same_state_and_seed_give_the_same_proposals() -> None:
     """Only state, settings and seed determine the result, kicks included."""
     stuck = stuck_instance()
     again = state_of(stuck.inventory, stuck.sets, stuck.configuration)
     assert planned(stuck, seed=5) == planned(again, seed=5)
 
 
-def test_a_budget_that_is_used_up_leaves_a_good_beginning() -> None:
+def test_a_used_up_budget_leaves_a_good_beginning() -> None:
     """A budget for one look gives the best swaps of that look; a larger budget continues the same sequence."""
     state = small_instance(SMALL_SETTINGS[2], 7, 1)
     whole = planned(state)
@@ -163,14 +163,14 @@ def test_a_budget_that_is_used_up_leaves_a_good_beginning() -> None:
     assert short == whole[: len(short)]
 
 
-def test_proposals_are_limited() -> None:
+def test_the_number_of_proposals_is_limited() -> None:
     """The sequence is cut at the limit, and its beginning stays the same."""
     state = small_instance(SMALL_SETTINGS[2], 7, 1)
     assert planned(state, replace(UNBOUNDED, proposals_max=2)) == planned(state)[:2]
 
 
 @pytest.mark.parametrize("count", [2, 3])
-def test_smallest_overlays(count: int) -> None:
+def test_the_smallest_overlays_are_planned(count: int) -> None:
     """Two brokers have one tree, three have three: there is nothing to kick, and nothing fails."""
     tree = Configuration.of(0, ("a", "b", "c")[:count], [("a", "b"), ("b", "c")][: count - 1])
     state = state_of(inventory_of(tree, {}), sets_of(tree.brokers, [{"a", "b"}] * 5))
