@@ -13,7 +13,7 @@ from regraft.schemas.codec import use_wire_ids
 
 @dataclass
 class FakeRegistry:
-    """Gives each schema text an id, in the order of arrival; can fail first, or refuse."""
+    """A registry that gives each schema text an id in order of arrival; it can fail first, or refuse."""
 
     port: int = 0
     ids: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Delivery rows and the same packed, as the job packs them."""
+"""Delivery rows, plain and packed as the job packs them."""
 
 from collections.abc import Sequence
 
@@ -41,7 +41,7 @@ def columns_of(bodies: Sequence[PublisherDelivery], start_ms: int) -> MergedDeli
 def packed_window(
     rows: Sequence[StateRow], marker: WindowClosed, bytes_max: int = PACKED_BYTES_MAX
 ) -> tuple[list[StateRow], WindowClosed]:
-    """Return rows of one window and their marker with the delivery rows packed; those of version 1 stay."""
+    """Return rows of one window and their marker with the delivery rows packed; rows of version 1 stay unpacked."""
     bodies = [row.delivery for row in rows if row.delivery is not None and row.delivery.published]
     others = [row for row in rows if row.delivery is None or not row.delivery.published]
     start_ms, end_ms = marker.window_start_ms, marker.window_end_ms
@@ -57,7 +57,7 @@ def packed_window(
 
 @st.composite
 def delivery_bodies(draw: st.DrawFn, brokers: Sequence[str]) -> list[PublisherDelivery]:
-    """At most one body of each publisher and broker, with up to six blocks."""
+    """Draw at most one body for each publisher and broker, with up to six blocks."""
     pairs = draw(st.sets(st.tuples(st.sampled_from(["p", "q", "ä r"]), st.sampled_from(brokers))))
     found = []
     for publisher, broker in sorted(pairs):

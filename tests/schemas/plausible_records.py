@@ -1,4 +1,4 @@
-"""Records of every type, drawn within the bounds that the type itself states."""
+"""Records of every type, drawn within the bounds that the type itself declares."""
 
 import struct
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from regraft.schemas.state import BODIES, BrokerCompleteness, Interest, Publishe
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 LENGTH_DRAWN_MAX = 3
-# Neither control characters nor those that turn a text's direction; no half pairs, which UTF-8 cannot hold.
+# No control characters, none that change text direction, and no lone surrogates, which UTF-8 cannot encode.
 CLEAN_TEXT = st.characters(exclude_categories=["Cs", "Cc", "Cf", "Zl", "Zp"])
 ANY_TEXT = st.characters(exclude_categories=["Cs"])
 
@@ -89,7 +89,7 @@ def _window(values: Values) -> Values:
 
 
 def _row(values: Values) -> Values:
-    """Keep the first body there is."""
+    """Keep only the first body."""
     kind = next((name for name in BODIES if values[name] is not None), "churn")
     churn = {"churn": msgspec.convert({"broker": "b", "changes": 1, "clients": 1}, _body_type("churn"))}
     kept = {kind: values[kind]} if values[kind] is not None else churn
@@ -97,7 +97,7 @@ def _row(values: Values) -> Values:
 
 
 def _packed(values: Values) -> Values:
-    """Keep of the columns what makes up to three rows of one block each."""
+    """Cut the columns to at most three rows of one block each."""
     rows = min(len(values["masks"]), LENGTH_DRAWN_MAX)
     names = {"publishers": "\n".join(f"p{row}" for row in range(rows)), "brokers": "b" if rows else ""}
     small = {"publisher": range(rows), "broker": [0] * rows, "block_counts": [1] * rows}
@@ -111,7 +111,7 @@ def _packed(values: Values) -> Values:
 
 
 def _second(values: Values) -> Values:
-    """Keep of the columns what makes one to three cells."""
+    """Cut the columns to one to three cells."""
     cells = min(len(values["masks"]), LENGTH_DRAWN_MAX - 1) + 1
     text = "".join(letter for letter in values["publishers"] if letter.isalnum())
     counts = {

@@ -1,4 +1,4 @@
-"""Live views with as little in them as a view may have, for tests to change."""
+"""Live views with as little content as possible, for tests to change."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ def shown_window(end_ms: int, **changes: Any) -> ShownWindow:
 
 
 def cost_point(end_ms: int, cost_per_s: float, bootstrap_per_s: float, **changes: Any) -> CostPoint:
-    """Return what a complete window cost, with changes."""
+    """Return the costs of a complete window, with changes."""
     point = CostPoint(
         window_end_ms=end_ms,
         cost_per_s=cost_per_s,
@@ -98,7 +98,7 @@ def cost_point(end_ms: int, cost_per_s: float, bootstrap_per_s: float, **changes
 
 
 def shown_plan(plan: str, phase: str, since_ms: int, **changes: Any) -> ShownPlan:
-    """Return a plan that entered its phase at a time and changes nothing, with changes."""
+    """Return a plan that entered its phase at the given time and contains no proposals, with changes."""
     shown = ShownPlan(
         **NOTHING_CHANGES,
         plan=plan,
@@ -134,7 +134,7 @@ def shown_proposal(reason: str) -> ShownProposal:
 
 
 def shown_shadow(**changes: Any) -> ShownShadow:
-    """Return a shadow planner that has made nothing yet, with changes."""
+    """Return a shadow planner that has decided nothing yet, with changes."""
     shadow = ShownShadow(
         plans=0,
         plans_taken_back=0,

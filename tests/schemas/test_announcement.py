@@ -1,4 +1,4 @@
-"""What a broker may announce, in which topic, and whether it has a place among the others."""
+"""What a broker may announce, in which topic, and whether its links have a cost."""
 
 import pytest
 
@@ -33,7 +33,7 @@ MANY = tuple(PeerCost(f"p{number}", 1.0) for number in range(LINKS_MAX + 1))
 def test_an_agent_announces_only_brokers_of_its_own(
     name: str, facts: BrokerFacts, known_agent: str | None, why: str
 ) -> None:
-    """Whoever may write in its topic announces for it alone, and nobody else's broker, nor more than is kept."""
+    """A writer to an agent's topic announces brokers of that agent only, and no more facts than are kept."""
     found = announcement_fault("live", name, Announcement("x1", facts, 0), known_agent)
     assert why in found
     assert bool(found) is bool(why)
@@ -50,5 +50,5 @@ def test_an_agent_announces_only_brokers_of_its_own(
     ],
 )
 def test_a_broker_has_a_place_where_its_links_have_a_price(facts: BrokerFacts, *, has_place: bool) -> None:
-    """By the cost to one that is known, or by where it is."""
+    """A cost to a known broker or a position is enough."""
     assert (against_announced(Announcement("x1", facts, 0), ("b0", "b1")) == "") is has_place

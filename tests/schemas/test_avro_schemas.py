@@ -1,4 +1,4 @@
-"""The ``.avsc`` files: readable across versions, and the same records as the Python ones."""
+"""The ``.avsc`` files: readable across versions, and the same fields as the Python records."""
 
 import copy
 import json
@@ -69,7 +69,7 @@ def reader_accepts(reader: str, writer: str) -> bool:
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_every_version_reads_all_earlier_ones(record: str) -> None:
-    """A record written by any earlier Regraft can still be read."""
+    """A record written by any earlier Regraft stays readable."""
     versions = [schema_by_id(schema_id) for schema_id in schema_ids_of(record)]
     for place, reader in enumerate(versions):
         for writer in versions[: place + 1]:
@@ -78,7 +78,7 @@ def test_every_version_reads_all_earlier_ones(record: str) -> None:
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_the_check_catches_a_field_without_default_and_a_changed_type(record: str) -> None:
-    """A new field that old records lack, and a field whose type was changed, are refused by the checker."""
+    """The checker refuses a new field that old records lack, and a field whose type was changed."""
     text = schema_by_id(schema_ids_of(record)[-1]).text
     added, changed = json.loads(text), json.loads(text)
     added["fields"].append({"name": "added_later", "type": "long"})
@@ -91,14 +91,14 @@ def test_the_check_catches_a_field_without_default_and_a_changed_type(record: st
 
 
 def test_each_file_is_registered_once() -> None:
-    """Every schema file has exactly one id, and an id says its version in its last digits."""
+    """Every schema file has exactly one id, and the last digits of the id are the version."""
     assert sorted(SCHEMAS.values()) == sorted(path.stem for path in Path(AVSC_DIRECTORY).glob("*.avsc"))
     for schema_id in SCHEMAS:
         assert schema_by_id(schema_id).version == schema_id % 100
 
 
 def test_every_topic_carries_a_known_record() -> None:
-    """A topic's record has a schema and a Python record."""
+    """The record of every topic has a schema and a Python type."""
     for topic in TOPICS:
         assert schema_ids_of(topic.record)
         assert topic.record in STRUCTS
@@ -106,7 +106,7 @@ def test_every_topic_carries_a_known_record() -> None:
 
 @pytest.mark.parametrize("record", RECORDS)
 def test_record_and_schema_have_the_same_fields(record: str) -> None:
-    """The newest schema and the Python record agree field by field: order, names, types and what may be absent."""
+    """The newest schema and the Python record agree in order, names and types of fields, and in what may be absent."""
     document = json.loads(schema_by_id(schema_ids_of(record)[-1]).text)
     check_record(document, STRUCTS[record], {})
 

@@ -1,4 +1,4 @@
-"""Which topics an agent has, and what may stand in them."""
+"""The topics of each agent, and the brokers that may appear in them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ SOME_NAMED = BrokerTopics("live", {"b1": "west", "b2": ""})
 
 
 def test_without_agents_topics_are_as_ever() -> None:
-    """And whoever writes there may speak for each broker, known or not."""
+    """A writer to a shared topic may speak for any broker, known or not."""
     plain = BrokerTopics("live")
     assert plain.names(RESULTS) == ("live.results",)
     assert plain.name(COMMANDS, "b1") == "live.commands"
@@ -19,7 +19,7 @@ def test_without_agents_topics_are_as_ever() -> None:
 
 
 def test_each_agent_has_topics_of_its_own() -> None:
-    """Of those that are between it and the stages; plans have one topic."""
+    """Only the topics between agents and stages are separate; plans have one topic."""
     assert ALL_NAMED.names(RESULTS) == ("live.results.east", "live.results.west")
     assert (ALL_NAMED.name(COMMANDS, "b2"), ALL_NAMED.name(COMMANDS, "b3")) == (
         "live.commands.east",
@@ -54,7 +54,7 @@ def test_nobody_speaks_for_a_broker_of_another_agent(
 
 
 def test_members_say_who_speaks_for_them() -> None:
-    """Facts take the place of the inventory's word; a member without facts changes nothing."""
+    """Facts of a member override the inventory; a member without facts changes nothing."""
     first = BrokerTopics("live", {"b00": "west", "b01": "east"})
     dead = Member("b00", MemberState.DEAD, 5, "silent")
     moved = Member("b01", MemberState.IN_SERVICE, 5, "", facts=BrokerFacts(agent="west"))

@@ -1,4 +1,4 @@
-"""How far clocks are off, from the least delays of a window."""
+"""Clock offsets of brokers, from the least delays of a window."""
 
 import pytest
 
@@ -13,20 +13,20 @@ from regraft.schemas.state import BrokerClock
         ((-3_000, 20, 25), (3_000, 0, -5)),
         ((3_020, 20, 20), (-3_000, 0, 0)),
         ((-3_000, 20), (3_000, -20)),
-        ((15_000, 15_000, 15_020), (0, 0, -20)),  # After an outage all telemetry comes late.
-        ((3_020, 3_020, 20), (0, 0, 0)),  # Kafka's own clock may be the one that is ahead.
+        ((15_000, 15_000, 15_020), (0, 0, -20)),  # After an outage all telemetry is late.
+        ((3_020, 3_020, 20), (0, 0, 0)),  # Kafka's clock itself may be ahead.
         ((-3_000, -3_000, 20), (3_000, 3_000, -20)),
         ((), ()),
     ],
 )
 def test_a_clock_is_held_against_kafkas(delays_ms: tuple[int, ...], offsets_ms: tuple[int, ...]) -> None:
-    """Ahead is what Kafka's time proves, behind what a broker's telemetry is late beyond what others' is."""
+    """A clock is ahead by what Kafka's time proves, and behind by how much its telemetry is later than others'."""
     clocks = [BrokerClock(f"b{number}", delay_ms) for number, delay_ms in enumerate(delays_ms)]
     assert tuple(clock_offsets_ms(clocks).values()) == offsets_ms
 
 
 def test_the_farthest_clocks_are_named_first() -> None:
-    """Whichever side they are on."""
+    """Both directions count."""
     found = farthest_clocks({"b1": 20, "b2": -3_000, "b3": 2_977, "b4": 0}, 2)
     assert found == {"b2": -3_000, "b3": 2_977}
     assert [offset_text(each) for each in found.values()] == ["3.000 s behind Kafka's", "2.977 s ahead of Kafka's"]

@@ -1,4 +1,4 @@
-"""The codec: what is written is read back, and what cannot be read says why."""
+"""The codec: what is written is read back, and bytes that cannot be read are refused with a reason."""
 
 from collections.abc import Iterator
 
@@ -77,7 +77,7 @@ def test_both_framings_hold_the_same_record() -> None:
 
 
 def test_telemetry_of_version_1_is_read_with_nothing_published() -> None:
-    """Its masks hold what was published, too; no queue has a wait."""
+    """Its masks include what was published; its queues have no wait."""
     old = TelemetryBatch(
         "b1", 1, 2, 3, 4, (Delivery("p", 5, 6, -7, 8, 9),), (QueueSample("b2", 1, 2, 3, 4, 5, 6, 7, 8),)
     )
@@ -86,7 +86,7 @@ def test_telemetry_of_version_1_is_read_with_nothing_published() -> None:
 
 
 def test_state_of_version_1_is_read_without_what_was_published() -> None:
-    """An empty list, which no row of version 2 has, says that it is not known."""
+    """An empty list, which no row of version 2 has, means that they are unknown."""
     bits = PublisherDelivery("p", "b", 2, 1, 10, (0,), (0b10,), (0b11,))
     queue = QueueState("b", "", 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1, 2, 3.0, 1000, 7.5)
     old_bits = PublisherDelivery("p", "b", 2, 1, 10, (0,), (0b10,))
@@ -119,7 +119,7 @@ def test_state_of_version_1_is_read_without_what_was_published() -> None:
     ],
 )
 def test_bad_bytes_say_what_is_wrong(value: bytes | None, reason: str) -> None:
-    """Empty, wrongly framed, unknown, cut and overlong records are refused with the reason."""
+    """Empty, wrongly framed, unknown, cut and overlong records each have their reason."""
     with pytest.raises(UndecodableRecordError, match=reason):
         decode(value, TelemetryBatch)
 
@@ -127,7 +127,7 @@ def test_bad_bytes_say_what_is_wrong(value: bytes | None, reason: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
 def test_no_body_raises_anything_else(body: bytes) -> None:
-    """Whatever follows a good header either decodes or is refused by the codec's own error."""
+    """Any bytes after a valid header are decoded, or refused by the codec's own error."""
     try:
         decode(header("TelemetryBatch") + body, TelemetryBatch)
     except UndecodableRecordError:
@@ -135,7 +135,7 @@ def test_no_body_raises_anything_else(body: bytes) -> None:
 
 
 def test_a_wrong_enum_value_is_refused() -> None:
-    """A command with a phase that this version does not know is refused, not taken as text."""
+    """A command with a phase that this version does not know is refused, not read as text."""
     command = Command("plan-1", CommandPhase.PREPARE, "b1", 1, 2)
     value = encode(command).replace(b"prepare", b"prepArE")
     with pytest.raises(UndecodableRecordError, match="prepArE"):
@@ -147,7 +147,7 @@ def test_a_wrong_enum_value_is_refused() -> None:
 
 
 def test_ids_of_a_registry_are_written_and_read() -> None:
-    """With a registry's ids the frame carries them, and records with our fixed ids are still read."""
+    """With a registry's ids the frame carries them, and records with the fixed ids are still read."""
     fixed = encode(BATCH)
     use_wire_ids({103: 7})
     assert encode(BATCH)[:5] == b"\x00\x00\x00\x00\x07"
@@ -156,7 +156,7 @@ def test_ids_of_a_registry_are_written_and_read() -> None:
 
 
 def test_an_id_that_the_registry_gave_to_another_schema_means_that_schema() -> None:
-    """Where a registry's id equals a fixed id of ours, the registry's meaning holds."""
+    """If a registry gave one of the fixed ids to another schema, that schema is meant."""
     fixed = encode(BATCH)
     use_wire_ids({103: 202, 202: 103, **{i: i + 5_000 for i in SCHEMAS if i not in (103, 202)}})
     assert decode(encode(BATCH), TelemetryBatch) == BATCH
@@ -188,13 +188,13 @@ PUBLISHED = PublisherDelivery("p", "b1", 1, 1, 1, (0,), (1,), (0,))
     ],
 )
 def test_what_no_broker_can_mean_is_refused_where_it_is_decoded(record: msgspec.Struct, said: str) -> None:
-    """No number, infinities, negative counters and names that no person could read: the reason names the field."""
+    """NaN, infinities, negative counters and unprintable names: the reason names the field."""
     with pytest.raises(UndecodableRecordError, match=f"is invalid.*{said}"):
         decode(encode(record), type(record))
 
 
 def test_a_row_needs_its_own_body_and_a_window_that_ends() -> None:
-    """What a row says of itself must hold: else whoever adds it up would find nothing, or divide by no time at all."""
+    """Otherwise aggregation would find no body, or divide by zero."""
     for values, said in (
         ({"kind": "churn"}, "of kind 'churn'"),
         ({"kind": "rtt", "rtt": None}, "has the bodies"),
@@ -208,13 +208,13 @@ def test_a_row_needs_its_own_body_and_a_window_that_ends() -> None:
 
 
 def test_a_record_of_50_mb_is_refused_before_it_is_decoded() -> None:
-    """Its size is looked at first, so that nothing of that size is built."""
+    """The size is checked first, so nothing of that size is built."""
     with pytest.raises(UndecodableRecordError, match="52428800 bytes, but at most 8388608"):
         decode(encode(BATCH)[:5] + bytes(50 * 1024 * 1024 - 5), TelemetryBatch)
 
 
 def test_every_field_of_telemetry_but_the_masks_is_bounded() -> None:
-    """A field without a bound would be judged by nobody: neither by the codec nor by the columns of the Spark job."""
+    """Neither the codec nor the columns of the Spark job would check a field without a bound."""
     bounded = {bound.name for bound in field_bounds(TelemetryBatch)}
     fields = {*TelemetryBatch.__struct_fields__}
     for name, part in (
@@ -225,6 +225,6 @@ def test_every_field_of_telemetry_but_the_masks_is_bounded() -> None:
         ("seconds", PackedSecond),
     ):
         fields |= {f"{name}.{field}" for field in part.__struct_fields__}
-    # Of a packed second any bytes of the right length are plausible; lengths and names are judged together.
+    # In a packed second any bytes of the right length are plausible; lengths and names are checked together.
     packed = {f"seconds.{field}" for field in PackedSecond.__struct_fields__ if field != "second"}
     assert fields - bounded == {"deliveries.mask", "deliveries.published"} | packed

@@ -1,4 +1,4 @@
-"""The live view as a record: whole or in parts the same, readable with other fields, one sentence for what is not."""
+"""The live view as a record: whole or in parts, with unknown fields, and one sentence for each error."""
 
 import json
 
@@ -30,7 +30,7 @@ from tests.schemas.shown_views import cost_point, shown_plan, shown_proposal, sh
 
 
 def full_view() -> LiveView:
-    """Return a view in which every part holds something."""
+    """Return a view in which every part has content."""
     pause = StandingOrder(by="ann", reason="release", since_ms=1, until_ms=0)
     proposal = shown_proposal("near")
     return view_of(
@@ -72,19 +72,19 @@ def test_whole_or_in_parts_the_view_comes_back_as_it_was() -> None:
 
 
 def test_parts_and_counts_are_the_fields_of_the_view() -> None:
-    """A key for each part, one for all numbers: no field is in two keys or in none."""
+    """There is a key for each part, and one for all numbers: every field is in exactly one key."""
     counted = json.loads(encode_keys(view_of())[COUNTS])
     assert sorted((*PARTS, *counted)) == sorted(LiveView.__struct_fields__)
     assert counted["version"] == VIEW_VERSION
 
 
 def test_a_tree_has_no_ring() -> None:
-    """Pages ask whether there is one."""
+    """Pages check whether there is one."""
     assert set(json.loads(encode_keys(view_of())["configuration"])) == {"epoch", "brokers", "links", "degree_max"}
 
 
 def test_views_of_before_and_with_more_fields_are_read() -> None:
-    """Views had no version once; a field that this Regraft does not know is passed over."""
+    """Early views had no version; unknown fields are ignored."""
     document = json.loads(encode_view(full_view()))
     del document["version"], document["cost"][0]["notifications_per_s"]
     document["window"]["moon"] = "full"
@@ -94,7 +94,7 @@ def test_views_of_before_and_with_more_fields_are_read() -> None:
 
 
 def test_a_newer_version_is_refused_in_one_sentence() -> None:
-    """Whatever else a newer view holds, the sentence names both versions and the way out."""
+    """Whatever else a newer view contains, the sentence names both versions and what to do."""
     newer = json.dumps({"version": VIEW_VERSION + 1, "cost": "free"}).encode()
     said = (
         f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}: "
@@ -109,13 +109,13 @@ def test_a_newer_version_is_refused_in_one_sentence() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"{half", b"[1]", b'"text"', b"\xff\xfe", b"{}", b'{"version": "one"}'])
 def test_what_is_no_view_is_refused(text: bytes) -> None:
-    """No other error comes out of bytes that anybody may have written."""
+    """No bytes raise any other error."""
     with pytest.raises(LiveViewError):
         decode_view(text)
 
 
 def test_a_missing_key_is_named() -> None:
-    """A view of which a part is gone is none."""
+    """A view with a missing part is invalid."""
     texts = encode_keys(full_view())
     del texts["orders"]
     with pytest.raises(LiveViewError, match="lacks orders"):
@@ -123,6 +123,6 @@ def test_a_missing_key_is_named() -> None:
 
 
 def test_times_of_decisions_add_up() -> None:
-    """The mean is over all, the last and the longest stand beside it."""
+    """The mean is over all decisions; the last and the longest are kept with it."""
     times = DecisionTimes().and_one(1.0).and_one(5.0).and_one(3.0)
     assert times == DecisionTimes(3, 3.0, 3.0, 5.0)

@@ -1,4 +1,4 @@
-"""What may be ordered about a member, and what a signature over its facts covers."""
+"""Which orders a member accepts in each state, and what a signature over its facts covers."""
 
 import json
 
@@ -23,7 +23,7 @@ def member(state: MemberState) -> Member:
 def test_an_order_leads_to_another_state_or_is_refused_with_a_reason(
     kind: OrderKind, state: MemberState | None
 ) -> None:
-    """Never both, and a refusal names the broker."""
+    """It is always exactly one of the two, and a refusal names the broker."""
     about = None if state is None else member(state)
     after, against = state_after(kind, about), against_member_order(kind, "b07", about, FACTS)
     assert (after is None) is bool(against)
@@ -32,7 +32,7 @@ def test_an_order_leads_to_another_state_or_is_refused_with_a_reason(
 
 
 def test_every_state_can_be_left_by_an_order() -> None:
-    """No member is stuck where a person cannot help it out."""
+    """No member is stuck in a state that no order can end."""
     for state in MemberState:
         assert any(state_after(kind, member(state)) for kind in ABOUT_MEMBERS), state
 
@@ -50,24 +50,24 @@ def test_every_state_can_be_left_by_an_order() -> None:
     ],
 )
 def test_nonsense_gets_a_sentence(kind: OrderKind, state: MemberState | None, why: str) -> None:
-    """What cannot be followed says why, and what would help."""
+    """The sentence says why, and what would help."""
     assert why in against_member_order(kind, "b07", None if state is None else member(state), FACTS)
 
 
 def test_nobody_is_added_of_whom_nothing_is_known() -> None:
-    """Without facts no link to the broker could be priced."""
+    """No link to it would have a cost."""
     assert "its link costs" in against_member_order(OrderKind.ADD, "b07", None, None)
 
 
 def test_nobody_is_added_whose_agent_can_have_no_topics() -> None:
-    """A name with a dot would look like another topic, and no inventory could hold the broker."""
+    """A dot in the agent's name would give another topic, and no inventory could hold the broker."""
     facts = structs.replace(FACTS, agent="east.b07")
     assert "its agent is 'east.b07', 1 to 64" in against_member_order(OrderKind.ADD, "b07", None, facts)
     assert not against_member_order(OrderKind.ADD, "b07", None, structs.replace(FACTS, agent="east"))
 
 
 def test_a_signature_covers_the_facts_of_who_is_added() -> None:
-    """A changed cost is another text; facts that later versions add leave earlier signatures as they are."""
+    """A changed cost changes the signed text; fields that later versions add leave earlier signatures valid."""
     order = Order("b07", OrderKind.ADD, "ada", "more room", 1_000, facts=FACTS)
     dearer = structs.replace(order, facts=structs.replace(FACTS, link_costs=(PeerCost("b01", 4.0),)))
     assert order.signed_text("live") != dearer.signed_text("live")

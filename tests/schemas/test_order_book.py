@@ -1,4 +1,4 @@
-"""What people have ordered: the newest word about each subject stands, until it ends by itself."""
+"""Orders: the newest about each subject is in force until it expires."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, e
 
 
 def test_the_newest_order_about_a_subject_stands() -> None:
-    """A pause is ended by resuming, a broker's maintenance by its return, each alone."""
+    """Resuming ends a pause, and a broker's return ends only its own maintenance."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1"), order(OrderKind.MAINTAIN, "b2")])
     assert book.paused(2_000) is not None
     assert list(book.maintained(2_000)) == ["b1", "b2"]
@@ -22,7 +22,7 @@ def test_the_newest_order_about_a_subject_stands() -> None:
 
 
 def test_an_order_with_an_end_ends_by_itself() -> None:
-    """A forgotten pause and a forgotten maintenance stop standing at their time, not before."""
+    """A forgotten pause or maintenance ends at its time, not before."""
     book = OrderBook([order(OrderKind.PAUSE, until_ms=5_000), order(OrderKind.MAINTAIN, "b1", until_ms=6_000)])
     assert book.paused(4_999) is not None
     assert book.paused(5_000) is None
@@ -31,7 +31,7 @@ def test_an_order_with_an_end_ends_by_itself() -> None:
 
 
 def test_orders_of_different_scopes_do_not_replace_each_other() -> None:
-    """A broker may be named like a plan: the key of the topic tells them apart."""
+    """A broker may have the name of a plan: the key of the topic keeps them apart."""
     book = OrderBook([order(OrderKind.MAINTAIN, "plan-1"), order(OrderKind.APPROVE, "plan-1")])
     assert list(book.maintained(2_000)) == ["plan-1"]
     about = book.about_plan("plan-1")
@@ -42,14 +42,14 @@ def test_orders_of_different_scopes_do_not_replace_each_other() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in OrderKind if kind.scope == "member"])
 def test_orders_about_members_do_not_stand(kind: OrderKind) -> None:
-    """They are followed once and are in the record of the member from then on; no plan or broker is meant by them."""
+    """They are executed once and then part of the member's record; they affect no plan and no maintenance."""
     book = OrderBook([order(kind, "b1")])
     assert book.about_plan("b1") is None
     assert book.maintained(2_000) == {}
 
 
 def test_what_stands_is_shown_with_who_and_why() -> None:
-    """It says who paused adaptation, which brokers are in maintenance, and since when."""
+    """The view shows who paused adaptation, which brokers are in maintenance, and since when."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1", evacuate=True)])
     shown = book.standing(2_000)
     assert shown.paused == StandingOrder(by="ada", reason="because", since_ms=1_000, until_ms=0)
@@ -58,7 +58,7 @@ def test_what_stands_is_shown_with_who_and_why() -> None:
 
 
 def test_of_orders_about_invented_brokers_the_oldest_are_forgotten() -> None:
-    """Names cost nobody anything; an order given again counts as new."""
+    """Anybody can invent names of brokers; a repeated order counts as new."""
     book = OrderBook(order(OrderKind.MAINTAIN, f"b{number}") for number in range(BROKER_ORDERS_KEPT_MAX))
     book.take(order(OrderKind.MAINTAIN, "b0"))
     book.take(order(OrderKind.MAINTAIN, "one more"))
@@ -69,7 +69,7 @@ def test_of_orders_about_invented_brokers_the_oldest_are_forgotten() -> None:
 
 
 def test_an_order_without_a_reason_says_who_gave_it() -> None:
-    """Nobody reads that a plan was approved because it was approved."""
+    """The text does not give the order itself as its reason."""
     told = Order("plan-1", OrderKind.APPROVE, "ada", "", 1_000)
     assert order_text(told) == "approve plan-1, by ada"
     assert told.by_and_why == "ada"

@@ -1,4 +1,4 @@
-"""Which numbers have more than 64 bits, and that texts of the same bytes are not numbers."""
+"""Numbers of more than 64 bits are found, and texts with the same bytes are not taken for numbers."""
 
 import pytest
 from fastavro import parse_schema
@@ -24,7 +24,7 @@ OVERLONG = b"\x80" * 9 + b"\x02"
 )
 @pytest.mark.parametrize("name", ["double", "boolean", {"type": "fixed", "name": "f", "size": 8}])
 def test_every_number_is_looked_at(kind: object, body: bytes, name: object) -> None:
-    """Also lengths and places, behind values of any size."""
+    """This includes lengths and enum indexes, after fields of any size."""
     fields = [{"name": "first", "type": name}, {"name": "second", "type": kind}]
     schema = parse_schema({"type": "record", "name": "r", "namespace": "n", "fields": fields})
     before = b"\xff" * (1 if name == "boolean" else 8)
@@ -33,7 +33,7 @@ def test_every_number_is_looked_at(kind: object, body: bytes, name: object) -> N
 
 
 def test_texts_may_have_such_bytes() -> None:
-    """A name in another script is read."""
+    """A name in another script is accepted."""
     client = Client("発行者クライアント", Role.SUBSCRIBER, "b1", (), 0.0, 1_000)
     assert SUSPECT.search(encode(client))
     assert decode(encode(client), Client) == client

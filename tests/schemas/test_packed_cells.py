@@ -1,4 +1,4 @@
-"""Cells packed by second come back as they were, and a record that the layout does not allow is refused."""
+"""Packing cells by second loses nothing, and a record that violates the layout is refused."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ GOOD = PackedSecond.of(7, [("p", 1, 2, 3, 4, 5), ("q", 1, 2, 3, 4, 5)])
 
 @given(st.lists(DELIVERIES, max_size=8))
 def test_cells_come_back(deliveries: list[Delivery]) -> None:
-    """Each cell is there as often as it was, whatever its numbers; packing again changes nothing."""
+    """Each cell appears as often as before, whatever its numbers; packing again changes nothing."""
     packed = TelemetryBatch("b", 1, 0, 0, 0, tuple(deliveries)).packed()
     assert not packed.deliveries
     assert sorted(packed.cells(), key=msgspec.structs.astuple) == sorted(deliveries, key=msgspec.structs.astuple)
@@ -30,7 +30,7 @@ def test_cells_come_back(deliveries: list[Delivery]) -> None:
 
 
 def test_single_and_packed_cells_are_all_counted() -> None:
-    """A batch may hold both, as one that a later version extends."""
+    """A batch may hold both, such as one that a later version extends."""
     single = Delivery("s", 0, 1, 1, 1, 1)
     batch = TelemetryBatch("b", 1, 0, 0, 0, (single,), seconds=(GOOD,))
     assert [cell.publisher for cell in batch.cells()] == ["s", "p", "q"]
@@ -45,14 +45,14 @@ def test_a_counter_beyond_seven_bytes_stands_at_its_end() -> None:
 
 @pytest.mark.parametrize("cell", [("", 0, 1, 1, 1, 0), ("p" * 257, 0, 1, 1, 1, 0), ("p\x00", 0, 1, 1, 1, 0)])
 def test_names_that_no_publisher_has_are_refused(cell: Cell) -> None:
-    """An empty or overlong name, or one with a control character, says so."""
+    """Empty and overlong names and control characters are reported."""
     with pytest.raises(ValueError, match="name"):
         PackedSecond.of(1, [cell])
 
 
 @pytest.mark.parametrize("column", ["blocks", "masks", "published", "local_deliveries", "bytes"])
 def test_a_column_of_another_length_is_refused(column: str) -> None:
-    """The message has the column, the bytes found and those needed."""
+    """The message names the column, the bytes found and those needed."""
     values = msgspec.structs.asdict(GOOD) | {column: bytes(3)}
     with pytest.raises(ValueError, match=f"{column} has 3 bytes, 2 publishers need 1[46]"):
         PackedSecond(**values)

@@ -1,4 +1,4 @@
-"""Packed delivery rows: what is packed comes out again, records are bounded, and bad ones say what is wrong."""
+"""Packed delivery rows: packing loses nothing, records are bounded, and bad ones are refused with a reason."""
 
 import random
 
@@ -56,7 +56,7 @@ def test_what_is_packed_comes_out_again(bodies: list[PublisherDelivery], bytes_m
 
 
 def test_rows_that_are_not_there_stay_missing() -> None:
-    """A record that got lost is one row too few, however many were packed in it."""
+    """A lost record counts as one missing row, however many were packed in it."""
     rows, marker = window_of(list(BODIES))
     written, counted = packed_window(rows, marker, 1)
     found, told = unpack_window([row for row in written if row.entity != "1"], counted)
@@ -64,7 +64,7 @@ def test_rows_that_are_not_there_stay_missing() -> None:
 
 
 def test_rows_of_a_window_written_in_both_ways_are_there_once() -> None:
-    """An upgraded job may write a window again whose rows an older one had begun to write."""
+    """An upgraded job may rewrite a window whose rows an older one had begun to write."""
     rows, marker = window_of(list(BODIES))
     written, counted = packed_window(rows, marker)
     found, told = unpack_window([*rows[:2], *written], counted)
@@ -73,7 +73,7 @@ def test_rows_of_a_window_written_in_both_ways_are_there_once() -> None:
 
 
 def test_records_are_bounded() -> None:
-    """Many rows, long names and a row that no record holds fit what Kafka takes by default, and nothing is lost."""
+    """Many rows, long names and a row too large for one record all fit Kafka's default limit, and nothing is lost."""
     rng = np.random.default_rng(3)
     count = 30_000
     masks = tuple(rng.integers(1, 2**62, count).tolist())
@@ -90,7 +90,7 @@ def test_records_are_bounded() -> None:
 
 
 def test_a_window_of_100_brokers_is_few_records() -> None:
-    """5,000 rows of three blocks each need no more than a few records."""
+    """5,000 rows of three blocks each need only a few records."""
     cells = ((1, 2, 3), (1, 2, 3), (0, 0, 0))
     bodies = [PublisherDelivery(f"publisher-{n // 100:02d}", f"broker-{n % 100:02d}", 3, 3, 9, *cells)
               for n in range(5_000)]  # fmt: skip
@@ -98,7 +98,7 @@ def test_a_window_of_100_brokers_is_few_records() -> None:
 
 
 def test_the_layout_is_the_documented_one() -> None:
-    """Byte for byte, as somebody would read it who has the schema only."""
+    """Byte for byte, as read by someone who has only the schema."""
     found = packed(*BODIES)
     assert (found.publishers, found.brokers, found.row_count) == ("p\nq", "b1\nb2", 3)
     assert found.publisher == bytes.fromhex("00000000 00000000 01000000")
@@ -110,13 +110,13 @@ def test_the_layout_is_the_documented_one() -> None:
 
 
 def test_rows_of_version_2_are_read() -> None:
-    """A job of before wrote a record for each publisher and broker."""
+    """An older job wrote one record for each publisher and broker."""
     row = StateRow(0, 5_000, "delivery", "p|b1", delivery=BODIES[0])
     assert decode(encode_as(row, 202), StateRow) == row
 
 
 def swapped(name: str, at: int, value: int, width: int = 8) -> PackedDeliveries:
-    """Return a record with another number at a place of a column, as a writer with a fault would send it."""
+    """Return a record with another number at one place of a column, as a faulty writer would send it."""
     record = packed(*BODIES)
     column = bytearray(getattr(record, name))
     column[at * width : (at + 1) * width] = (value % (1 << 8 * width)).to_bytes(width, "little")
@@ -124,7 +124,7 @@ def swapped(name: str, at: int, value: int, width: int = 8) -> PackedDeliveries:
 
 
 def spoiled(**values: object) -> PackedDeliveries:
-    """Return a record of which nobody looked whether it holds together."""
+    """Return a record whose consistency was not checked."""
     record = packed(*BODIES)
     for name, value in values.items():
         msgspec.structs.force_setattr(record, name, value)
@@ -158,13 +158,13 @@ def spoiled(**values: object) -> PackedDeliveries:
     ],
 )
 def test_a_record_that_does_not_hold_together_is_refused_with_the_reason(body: PackedDeliveries, said: str) -> None:
-    """Cut, contradicting or unsorted columns never reach a window: they become dead letters that say what is wrong."""
+    """Cut, contradictory or unsorted columns never reach a window: they become dead letters with the reason."""
     with pytest.raises(UndecodableRecordError, match=f"is invalid.*{said}"):
         decode(encode(row_of(body)), StateRow)
 
 
 def test_nothing_at_all_may_be_packed() -> None:
-    """A record without rows is one."""
+    """A record may have no rows."""
     empty = np.array([], dtype=np.int64)
     record = PackedDeliveries.of(DeliveryColumns((), (), *(empty,) * 9))
     assert decode(encode(row_of(record)), StateRow).packed_deliveries == record
@@ -173,7 +173,7 @@ def test_nothing_at_all_may_be_packed() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=3), st.integers(0, 40))
 def test_what_is_not_refused_holds_together(changes: list[tuple[int, int]], cut: int) -> None:
-    """Whatever bytes are spoiled or cut off, a record is refused, or can be taken apart and gathered."""
+    """Whatever bytes are spoiled or cut off, a record is refused, or can be unpacked and gathered."""
     value = bytearray(encode(row_of(packed(*BODIES))))
     for place, byte in changes:
         value[place % len(value)] = byte

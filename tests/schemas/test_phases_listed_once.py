@@ -1,4 +1,4 @@
-"""No module beside the table of a plan's life lists phases: who asks about several of them asks the table."""
+"""Only the table of a plan's life lists phases: code that asks about several of them asks the table."""
 
 import ast
 import re
@@ -17,12 +17,12 @@ PACKAGES = (
 PAGES = sorted((CHECKOUT / "dashboard" / "static").glob("*.*"))
 NAMES = {phase.name: phase for phase in PlanPhase}
 VALUES = "|".join(PlanPhase)
-# A phase's name as a text, as a key, or held against what a plan says.
+# A phase's name as a text, as a key, or compared with a plan's phase.
 NAMED_ON_A_PAGE = re.compile(rf"""(["'`])(?:{VALUES})\1|\b(?:{VALUES})\s*:""")
 
 
 def phase_of(node: ast.expr | None) -> PlanPhase | None:
-    """Return the phase that an expression names: a member of the enum, or its value as a text."""
+    """Return the phase that an expression names, as a member of the enum or by its value."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "PlanPhase":
         return NAMES.get(node.attr)
     if isinstance(node, ast.Constant) and node.value in list(PlanPhase):
@@ -31,7 +31,7 @@ def phase_of(node: ast.expr | None) -> PlanPhase | None:
 
 
 def parts_of(node: ast.AST) -> Iterator[list[ast.expr | None]]:
-    """Yield what stands side by side in a collection, in alternatives, or in a condition."""
+    """Yield the elements of a collection, the alternatives of a match, or the operands of a condition."""
     if isinstance(node, ast.Set | ast.Tuple | ast.List):
         yield list(node.elts)
     elif isinstance(node, ast.Dict):
@@ -45,7 +45,7 @@ def parts_of(node: ast.AST) -> Iterator[list[ast.expr | None]]:
 
 
 def lists_in(source: str) -> list[str]:
-    """Return where a module names two phases or more side by side."""
+    """Return where a module names two or more phases together."""
     found = []
     for node in ast.walk(ast.parse(source)):
         for parts in parts_of(node):
@@ -57,7 +57,7 @@ def lists_in(source: str) -> list[str]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_lists_phases(package: str) -> None:
-    """Tests may: they say which course a plan is to take."""
+    """Tests may: they state which course a plan is to take."""
     modules = sorted((CHECKOUT / package).rglob("*.py"))
     assert modules
     found = {str(path.relative_to(CHECKOUT)): lists_in(path.read_text()) for path in modules}
@@ -65,7 +65,7 @@ def test_no_module_lists_phases(package: str) -> None:
 
 
 def test_no_page_names_a_phase() -> None:
-    """Pages get the facts of each phase from the server."""
+    """The server gives pages the facts of each phase."""
     assert len(PAGES) > 15
     found = {path.name: [match[0] for match in NAMED_ON_A_PAGE.finditer(path.read_text())] for path in PAGES}
     assert {name: named for name, named in found.items() if named} == {}, "ask the store for facts(phase) instead"

@@ -1,4 +1,4 @@
-"""The state chart and the table of phases in docs/protocol.md say what the table of a plan's life says."""
+"""The state chart and the table of phases in docs/protocol.md agree with the table of a plan's life."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 
 
 def chart() -> list[str]:
-    """Return the lines of the state chart: beginnings, ways with the answer that opens each, ends."""
+    """Return the lines of the state chart: beginnings, transitions with the answer that causes each, ends."""
     lines = ["stateDiagram-v2", *(f"    [*] --> {phase}" for phase in FIRST_PHASES)]
     for phase, facts in LIFE.items():
         for number, after in enumerate(facts.next):
@@ -20,12 +20,12 @@ def chart() -> list[str]:
 
 
 def standing(facts: PhaseFacts) -> str:
-    """Return how far a plan is bound."""
+    """Return how binding the plan is in that phase: in force, committed, or "" for neither."""
     return "in force" if facts.is_in_force else "committed" if facts.is_committed else ""
 
 
 def row(phase: PlanPhase, facts: PhaseFacts) -> list[str]:
-    """Return the cells of a phase."""
+    """Return the cells of a phase's row."""
     told = [str(facts.command or ""), str(facts.answer or ""), f"`{facts.limit}`" if facts.limit else ""]
     return [str(phase), *told, ", ".join(facts.orders), standing(facts)]
 

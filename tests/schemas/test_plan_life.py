@@ -1,4 +1,4 @@
-"""What the table of a plan's life says, as sentences; and what a plan may and may not enter."""
+"""Facts about the table of a plan's life, and which phases a plan may enter."""
 
 from dataclasses import fields
 
@@ -25,7 +25,7 @@ PHASES = list(PlanPhase)
 
 
 def reached(phase: PlanPhase) -> set[PlanPhase]:
-    """Return the phases that a plan may come to from this one."""
+    """Return all phases that a plan may reach from this one."""
     found: set[PlanPhase] = set()
     open_phases = [phase]
     while open_phases:
@@ -41,7 +41,7 @@ def new_plan() -> Plan:
 
 
 def plan_in(*phases: PlanPhase) -> Plan:
-    """Return a plan that has gone through these phases."""
+    """Return a plan that has passed through these phases."""
     plan = new_plan()
     for at_ms, phase in enumerate(phases):
         plan = entered(plan, phase, f"reason {at_ms}", at_ms)
@@ -49,7 +49,7 @@ def plan_in(*phases: PlanPhase) -> Plan:
 
 
 def ways_to(phase: PlanPhase) -> list[tuple[PlanPhase, ...]]:
-    """Return each way from a beginning to the phase."""
+    """Return each path from a first phase to this one."""
     before = [one for one in PHASES if phase in LIFE[one].next]
     ways = [(*way, phase) for one in before for way in ways_to(one)]
     return [(phase,), *ways] if phase in FIRST_PHASES else ways
@@ -62,7 +62,7 @@ def test_each_phase_is_in_the_table_and_is_come_to_from_a_beginning() -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_plan_never_comes_back_and_always_comes_to_an_end(phase: PlanPhase) -> None:
-    """Final phases lead nowhere, all others to a final one, none to itself."""
+    """Final phases lead nowhere, every other phase leads to a final one, and none leads to itself."""
     after = reached(phase)
     assert phase not in after
     assert LIFE[phase].is_final is (not after)
@@ -79,7 +79,7 @@ def test_the_final_phases_are_those_of_a_plan_carried_out_given_up_or_refused() 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_phase_with_a_command_has_an_answer_and_a_limit(phase: PlanPhase) -> None:
-    """Brokers are never asked without a word that ends it and a time after which somebody hears of it."""
+    """A phase that commands brokers ends by an answer or at its time limit."""
     facts = LIFE[phase]
     assert facts.is_moving is (facts.command is not None) is (facts.answer is not None)
     assert bool(facts.limit) is not facts.is_final
@@ -89,7 +89,7 @@ def test_a_phase_with_a_command_has_an_answer_and_a_limit(phase: PlanPhase) -> N
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_committed_plan_can_only_be_carried_out(phase: PlanPhase) -> None:
-    """The point of no return: before it every plan can still be given up, after it none."""
+    """The point of no return: every plan can be aborted before it, and none after it."""
     ends = {one for one in {phase, *reached(phase)} if LIFE[one].is_final}
     assert LIFE[phase].is_committed is (ends == {PlanPhase.COMPLETED})
     assert all(LIFE[one].is_committed for one in LIFE[phase].next) or not LIFE[phase].is_committed
@@ -97,14 +97,14 @@ def test_a_committed_plan_can_only_be_carried_out(phase: PlanPhase) -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_plan_in_force_stays_so_and_all_brokers_have_drained(phase: PlanPhase) -> None:
-    """It begins with the phase behind the answer of draining."""
+    """It is in force once all brokers have answered that they drained."""
     facts = LIFE[phase]
     assert facts.is_in_force is any(PlanPhase.RETIRING in way for way in ways_to(phase))
     assert not facts.is_in_force or (facts.is_committed and all(LIFE[one].is_in_force for one in facts.next))
 
 
 def test_an_aborted_plan_was_heard_of_and_is_never_committed() -> None:
-    """That is what tells it from a refused one."""
+    """Having begun distinguishes it from a refused plan."""
     aborted = [phase for phase in PHASES if LIFE[phase].is_aborted]
     assert aborted == [PlanPhase.ABORTING, PlanPhase.ABORTED]
     assert all(PlanPhase.PREPARING in way for phase in aborted for way in ways_to(phase))
@@ -118,7 +118,7 @@ def test_a_plan_is_under_way_from_its_first_command_to_its_end(phase: PlanPhase)
 
 
 def test_a_plan_is_approved_or_refused_while_it_waits_and_cancelled_until_it_is_committed() -> None:
-    """Cancel is taken exactly where the plan can be given up without a trace and nobody has begun to do so."""
+    """A plan can be cancelled exactly while it can still be aborted and is not being aborted yet."""
     assert phases_for(OrderKind.APPROVE) == phases_for(OrderKind.REFUSE) == (PlanPhase.PROPOSED,)
     assert phases_for(OrderKind.CANCEL) == (PlanPhase.PROPOSED, PlanPhase.PREPARING)
     for phase, facts in LIFE.items():
@@ -142,17 +142,17 @@ def test_an_order_that_comes_too_late_is_answered_with_where_it_could_be_given(
 
 
 def test_each_answer_belongs_to_one_command() -> None:
-    """A broker that obeys says each word once, and says nothing else."""
+    """A broker that obeys gives each answer once, and no other."""
     words = [word for command in CommandPhase for word in answers_to(command)]
     assert sorted(words) == sorted(
         set(Outcome) - {Outcome.REFUSED, Outcome.REPORTED, Outcome.INSTALLED}
-    )  # Of no phase.
+    )  # These belong to no phase.
     assert answers_to(CommandPhase.ACTIVATE) == (Outcome.ACTIVATED, Outcome.DRAINED)
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_plan_enters_what_its_phase_leads_to_and_nothing_else(phase: PlanPhase) -> None:
-    """The history names phase, time and reason; a step that the table does not have is refused with both phases."""
+    """The history names phase, time and reason; an invalid step is refused, and the error names both phases."""
     for way in ways_to(phase):
         plan = plan_in(*way)
         assert tuple(change.phase for change in plan.history) == way
@@ -163,7 +163,7 @@ def test_a_plan_enters_what_its_phase_leads_to_and_nothing_else(phase: PlanPhase
 
 
 def test_a_plan_begins_in_review_or_with_its_first_command() -> None:
-    """What planners make has no history yet, whatever its phase says."""
+    """A planner's plan has no history yet, whatever its phase field says."""
     assert plan_in(PlanPhase.PROPOSED).history[0].reason == "reason 0"
     assert plan_in(PlanPhase.PREPARING).phase is PlanPhase.PREPARING
     with pytest.raises(PhaseOrderError, match="cannot be activating next: it has not begun"):
@@ -178,7 +178,7 @@ def test_a_plan_is_committed_when_its_history_first_says_so(phase: PlanPhase) ->
 
 
 def test_nothing_but_phase_and_history_changes_and_the_history_is_bounded() -> None:
-    """Also where a stored plan has more behind it than any way through the table."""
+    """This holds even for a stored plan with more history than any path through the table."""
     plan = plan_in(PlanPhase.PREPARING)
     long = msgspec.structs.replace(plan, history=plan.history * (2 * HISTORY_MAX))
     last = entered(long, PlanPhase.ACTIVATING, "all brokers answered", 5)

@@ -47,7 +47,7 @@ def test_every_schema_is_registered_under_its_topic(registry: FakeRegistry) -> N
 
 
 def test_the_codec_writes_with_the_registrys_ids(registry: FakeRegistry) -> None:
-    """With the variable set, records carry the registry's id; without it, the fixed one."""
+    """If the variable is set, records carry the registry's ids; otherwise the fixed ones."""
     batch = TelemetryBatch("b", 1, 2, 3, 4)
     fixed = encode(batch)
     ids = use_registry({URL_VARIABLE: registry.url})
@@ -58,13 +58,13 @@ def test_the_codec_writes_with_the_registrys_ids(registry: FakeRegistry) -> None
 
 
 def test_a_registry_that_is_starting_is_asked_again(registry: FakeRegistry) -> None:
-    """Two failures of the server are waited out."""
+    """Two server errors are waited out."""
     registry.failures = 2
     assert set(register_schemas(registry.url, sleep=no_sleep)) == set(SCHEMAS)
 
 
 def test_a_registry_that_stays_away_gives_one_sentence(registry: FakeRegistry) -> None:
-    """Tries are bounded, and the message names the address, the reason and what to do, but no password."""
+    """Retries are bounded, and the message names the address, the reason and what to do, but no password."""
     registry.failures = 99
     with pytest.raises(RegistryError, match=r"no id for regraft.telemetry-value in 3 tries .*503.*unset it") as caught:
         register_schemas(f"http://user:secret@127.0.0.1:{registry.port}", sleep=no_sleep)
@@ -75,7 +75,7 @@ def test_a_registry_that_stays_away_gives_one_sentence(registry: FakeRegistry) -
 
 
 def test_a_refused_schema_is_not_asked_again(registry: FakeRegistry) -> None:
-    """An incompatible schema is reported at once with the registry's words."""
+    """An incompatible schema is reported at once, with the registry's reason."""
     registry.refusal = "Schema being registered is incompatible"
     with pytest.raises(RegistryError, match=r"409 .*incompatible"):
         register_schemas(registry.url, sleep=no_sleep)
@@ -83,20 +83,20 @@ def test_a_refused_schema_is_not_asked_again(registry: FakeRegistry) -> None:
 
 
 def test_user_and_password_go_into_the_header(registry: FakeRegistry) -> None:
-    """A registry behind a login is reached with the URL's user and password."""
+    """A registry behind a login gets the URL's user and password."""
     register_schemas(f"http://user:p%40ss@127.0.0.1:{registry.port}")
     assert base64.b64decode(registry.authorization.removeprefix("Basic ")) == b"user:p@ss"
 
 
 def test_a_wrong_url_is_refused() -> None:
-    """Anything but http and https is refused before a connection is tried."""
+    """Schemes other than http and https are refused before any connection is tried."""
     with pytest.raises(RegistryError, match="not an http or https URL"):
         register_schemas("file:///etc/hosts")
 
 
 @pytest.mark.parametrize("place", ["FILE", "VARIABLE"])
 def test_the_password_is_kept_outside_of_the_url(registry: FakeRegistry, tmp_path: Path, place: str) -> None:
-    """In a file, or in a variable of any name."""
+    """It may be in a file, or in any variable."""
     (tmp_path / "password").write_text("p@ss:w\n")
     named = {"FILE": str(tmp_path / "password"), "VARIABLE": "SECRET"}[place]
     user = {USERNAME_VARIABLE: "ana", f"REGRAFT_SCHEMA_REGISTRY_PASSWORD_{place}": named, "SECRET": "p@ss:w"}
@@ -116,7 +116,7 @@ def test_the_password_is_kept_outside_of_the_url(registry: FakeRegistry, tmp_pat
     ],
 )
 def test_a_login_that_cannot_be_one_is_refused(given: dict[str, str], why: str) -> None:
-    """Before anything is asked, and without a word of the secret."""
+    """It is refused before any request is sent, and the message contains no secret."""
     variables = {URL_VARIABLE: "http://h"} | {f"REGRAFT_SCHEMA_REGISTRY_{name}": text for name, text in given.items()}
     with pytest.raises(RegistryError, match=why) as told:
         use_registry(variables)

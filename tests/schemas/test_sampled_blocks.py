@@ -1,4 +1,4 @@
-"""All brokers have the same sample without asking each other, smaller samples lie within larger ones."""
+"""All brokers draw the same sample without communicating, and smaller samples are part of larger ones."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ BLOCKS = st.integers(0, COUNTS_BLOCK_MIN - 1)
 def test_reader_and_broker_agree_and_samples_are_nested(
     publisher: str, block: int, power: int, run: int, seed: int
 ) -> None:
-    """What the reader finds by columns is what the broker took, and a run of a share is in every larger one."""
+    """The reader computes by columns what the broker sampled, and a sampled run is in every larger sample."""
     sampling, wider = Sampling(power, 1, seed, run), Sampling(max(power - 1, 0), 1, seed, run)
     found = int(sample_masks(publisher, np.array([block], dtype=np.int64), SampleRule(power, run), seed)[0])
     numbers = range(block * 64, block * 64 + 64)
@@ -35,7 +35,7 @@ def test_reader_and_broker_agree_and_samples_are_nested(
 
 @pytest.mark.parametrize(("power", "run"), [(1, 64), (3, 64), (3, 4), (5, 16)])
 def test_share_of_runs_is_as_told(power: int, run: int) -> None:
-    """Of the first runs of a publisher that share is in the sample, to within five standard deviations."""
+    """Of a publisher's first runs that share is in the sample, within five standard deviations."""
     blocks, share = 10_000, 1 / (1 << power)
     count = blocks * 64 // run
     found = int(np.bitwise_count(sample_masks("p", np.arange(blocks), SampleRule(power, run))).sum()) / run
@@ -43,7 +43,7 @@ def test_share_of_runs_is_as_told(power: int, run: int) -> None:
 
 
 def test_counts_cells_tell_their_rule() -> None:
-    """The blocks beyond any sequence number stand for a share and a length of runs each, the others for none."""
+    """Each block beyond any sequence number encodes a share and a length of runs; other blocks encode none."""
     rules = [SampleRule(power, run) for run in RUNS for power in range(POWER_MAX + 1)]
     blocks = [rule.counts_block for rule in rules]
     assert [rule_of_counts(block) for block in blocks] == rules
@@ -52,7 +52,7 @@ def test_counts_cells_tell_their_rule() -> None:
 
 
 def test_share_that_is_no_power_of_two_is_refused() -> None:
-    """The sentence names the value and what may be set."""
+    """The message names the value and the allowed ones."""
     assert sampling_faults(1.0, 5, 4) == sampling_faults(0.125, 1, 64) == []
     assert "0.3: 1 for all, or 0.5, 0.25, 0.125" in sampling_faults(0.3, 5, 4)[0]
     assert len(sampling_faults(0.0, 0, 5)) == 3

@@ -11,7 +11,7 @@ from tests.full_disk import small_disk
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    """The file holds the newest document and nothing is left beside it."""
+    """The file holds the newest document, and no temporary file remains."""
     status = StatusFile(tmp_path / "run" / "stage.json")
     status.write({"windows": 1})
     status.write({"windows": 2})
@@ -20,7 +20,7 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 
 
 def test_a_status_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    """A file where the directory should be is counted, and the status is there when writing works again."""
+    """The failure is counted, here of a file in place of the directory; the status returns once writing works again."""
     (tmp_path / "run").touch()
     status = StatusFile(tmp_path / "run" / "stage.json")
     status.write({"windows": 1})
@@ -32,7 +32,7 @@ def test_a_status_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_the_old_content_and_nothing_else(tmp_path: Path) -> None:
-    """Where there is no room for the new content, readers continue seeing the old one, and no half file stays."""
+    """Readers still see the old content, and no partial file remains."""
     with small_disk(tmp_path / "disk") as disk:
         file = disk.directory / "stage.json"
         replace_file(file, "old")

@@ -1,4 +1,4 @@
-"""The order of upgrades that operators are told is the one that the table of topics asks for."""
+"""The documented order of upgrades is the one that the table of topics requires."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ STEP_OF = {role: step for step, roles in enumerate(STEPS) for role in roles}
 
 
 def older_readers() -> set[tuple[str, str]]:
-    """Topic and reader of all that the document says may be older than who writes."""
+    """Return each topic and reader that the document allows to be older than the writers."""
     found = set()
     for topics, reader in re.findall(r"^- (.*?) to `([a-z]+)`:", PART, re.MULTILINE):
         found |= {(topic, reader) for topic in re.split(r", | and ", topics)}
@@ -20,12 +20,12 @@ def older_readers() -> set[tuple[str, str]]:
 
 
 def test_everyone_has_one_step() -> None:
-    """Every role of the table of topics is upgraded once."""
+    """Every role in the table of topics is upgraded exactly once."""
     assert sorted(role for step in STEPS for role in step) == sorted(role.value for role in Role)
 
 
 def test_readers_come_before_writers_but_for_those_that_are_named() -> None:
-    """Nobody is to read what a later version writes, but for the pairs of which the document says what happens."""
+    """A reader may be older than a writer only if the document says what happens."""
     late = {
         (topic.suffix, reader.value)
         for topic in TOPICS
@@ -37,6 +37,6 @@ def test_readers_come_before_writers_but_for_those_that_are_named() -> None:
 
 
 def test_dead_letters_are_read_by_who_is_upgraded_first() -> None:
-    """Whoever is to tell of the wrong order must read the letters of all."""
+    """It must be able to read the dead letters of all to report a wrong order."""
     assert Role.ALERTS in DEAD_LETTERS.readers
     assert STEP_OF[Role.ALERTS.value] == 0

@@ -1,4 +1,4 @@
-"""Figures in texts: four digits that anybody can read."""
+"""Figures in texts have four readable digits."""
 
 import pytest
 
@@ -22,5 +22,5 @@ from regraft.schemas.write_figures import figure
     ],
 )
 def test_a_figure_has_four_digits_and_no_exponent(value: float, text: str) -> None:
-    """Whoever reads a reason need not know what 1.66e+05 is."""
+    """Readers of a reason need not decode 1.66e+05."""
     assert figure(value) == text
