@@ -30,7 +30,7 @@ MANY = tuple(PeerCost(f"p{number}", 1.0) for number in range(LINKS_MAX + 1))
         (SHARED, BrokerFacts(address="a" * 257), None, "257 characters of an address, but at most 256"),
     ],
 )
-def test_an_agent_announces_only_brokers_of_its_own(
+def test_an_agent_announces_only_its_own_brokers(
     name: str, facts: BrokerFacts, known_agent: str | None, why: str
 ) -> None:
     """A writer to an agent's topic announces brokers of that agent only, and no more facts than are kept."""
@@ -49,6 +49,6 @@ def test_an_agent_announces_only_brokers_of_its_own(
         (BrokerFacts(link_costs=(PeerCost("stranger", 1.0),)), False),
     ],
 )
-def test_a_broker_has_a_place_where_its_links_have_a_price(facts: BrokerFacts, *, has_place: bool) -> None:
+def test_a_broker_has_a_place_if_its_links_can_be_priced(facts: BrokerFacts, *, has_place: bool) -> None:
     """A cost to a known broker or a position is enough."""
     assert (against_announced(Announcement("x1", facts, 0), ("b0", "b1")) == "") is has_place

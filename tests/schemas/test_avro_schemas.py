@@ -90,7 +90,7 @@ def test_the_check_catches_a_field_without_default_and_a_changed_type(record: st
     assert reader_accepts(json.dumps(with_default), text)
 
 
-def test_each_file_is_registered_once() -> None:
+def test_each_file_has_one_id() -> None:
     """Every schema file has exactly one id, and the last digits of the id are the version."""
     assert sorted(SCHEMAS.values()) == sorted(path.stem for path in Path(AVSC_DIRECTORY).glob("*.avsc"))
     for schema_id in SCHEMAS:

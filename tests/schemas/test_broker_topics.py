@@ -10,7 +10,7 @@ ALL_NAMED = BrokerTopics("live", {"b1": "west", "b2": "east", "b3": "west"})
 SOME_NAMED = BrokerTopics("live", {"b1": "west", "b2": ""})
 
 
-def test_without_agents_topics_are_as_ever() -> None:
+def test_without_agents_all_brokers_share_the_topics() -> None:
     """A writer to a shared topic may speak for any broker, known or not."""
     plain = BrokerTopics("live")
     assert plain.names(RESULTS) == ("live.results",)
@@ -18,7 +18,7 @@ def test_without_agents_topics_are_as_ever() -> None:
     assert plain.fault("live.results", "anybody") == ""
 
 
-def test_each_agent_has_topics_of_its_own() -> None:
+def test_each_agent_has_its_own_topics() -> None:
     """Only the topics between agents and stages are separate; plans have one topic."""
     assert ALL_NAMED.names(RESULTS) == ("live.results.east", "live.results.west")
     assert (ALL_NAMED.name(COMMANDS, "b2"), ALL_NAMED.name(COMMANDS, "b3")) == (
@@ -44,7 +44,7 @@ def test_each_agent_has_topics_of_its_own() -> None:
         (SOME_NAMED, "live.results.west", "b2", False),
     ],
 )
-def test_nobody_speaks_for_a_broker_of_another_agent(
+def test_an_agent_cannot_speak_for_a_broker_of_another_agent(
     topics: BrokerTopics, name: str, broker: str, is_taken: bool
 ) -> None:
     """The reason names the broker."""
@@ -53,7 +53,7 @@ def test_nobody_speaks_for_a_broker_of_another_agent(
     assert is_taken or (broker in fault and "a broker of another agent" in fault)
 
 
-def test_members_say_who_speaks_for_them() -> None:
+def test_members_determine_their_agents() -> None:
     """Facts of a member override the inventory; a member without facts changes nothing."""
     first = BrokerTopics("live", {"b00": "west", "b01": "east"})
     dead = Member("b00", MemberState.DEAD, 5, "silent")

@@ -19,13 +19,13 @@ from regraft.schemas.state import BrokerClock
         ((), ()),
     ],
 )
-def test_a_clock_is_held_against_kafkas(delays_ms: tuple[int, ...], offsets_ms: tuple[int, ...]) -> None:
+def test_clocks_are_compared_with_kafkas(delays_ms: tuple[int, ...], offsets_ms: tuple[int, ...]) -> None:
     """A clock is ahead by what Kafka's time proves, and behind by how much its telemetry is later than others'."""
     clocks = [BrokerClock(f"b{number}", delay_ms) for number, delay_ms in enumerate(delays_ms)]
     assert tuple(clock_offsets_ms(clocks).values()) == offsets_ms
 
 
-def test_the_farthest_clocks_are_named_first() -> None:
+def test_the_largest_offsets_are_named_first() -> None:
     """Both directions count."""
     found = farthest_clocks({"b1": 20, "b2": -3_000, "b3": 2_977, "b4": 0}, 2)
     assert found == {"b2": -3_000, "b3": 2_977}

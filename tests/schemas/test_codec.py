@@ -85,7 +85,7 @@ def test_telemetry_of_version_1_is_read_with_nothing_published() -> None:
     assert (old.deliveries[0].published, old.queues[0].wait_ms) == (0, 0)
 
 
-def test_state_of_version_1_is_read_without_what_was_published() -> None:
+def test_state_of_version_1_is_read_with_unknown_publications() -> None:
     """An empty list, which no row of version 2 has, means that they are unknown."""
     bits = PublisherDelivery("p", "b", 2, 1, 10, (0,), (0b10,), (0b11,))
     queue = QueueState("b", "", 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 1, 2, 3.0, 1000, 7.5)
@@ -118,7 +118,7 @@ def test_state_of_version_1_is_read_without_what_was_published() -> None:
         (encode(DeadLetter("t", 0, 0, "r", b"", 0)), "schema id 901 is a DeadLetter"),
     ],
 )
-def test_bad_bytes_say_what_is_wrong(value: bytes | None, reason: str) -> None:
+def test_bad_bytes_are_refused_with_the_reason(value: bytes | None, reason: str) -> None:
     """Empty, wrongly framed, unknown, cut and overlong records each have their reason."""
     with pytest.raises(UndecodableRecordError, match=reason):
         decode(value, TelemetryBatch)
@@ -126,7 +126,7 @@ def test_bad_bytes_say_what_is_wrong(value: bytes | None, reason: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
-def test_no_body_raises_anything_else(body: bytes) -> None:
+def test_the_codec_raises_no_other_error_for_any_body(body: bytes) -> None:
     """Any bytes after a valid header are decoded, or refused by the codec's own error."""
     try:
         decode(header("TelemetryBatch") + body, TelemetryBatch)
@@ -155,7 +155,7 @@ def test_ids_of_a_registry_are_written_and_read() -> None:
     assert accepted_ids(103) == (7, 103)
 
 
-def test_an_id_that_the_registry_gave_to_another_schema_means_that_schema() -> None:
+def test_a_registrys_id_takes_precedence_over_an_equal_fixed_id() -> None:
     """If a registry gave one of the fixed ids to another schema, that schema is meant."""
     fixed = encode(BATCH)
     use_wire_ids({103: 202, 202: 103, **{i: i + 5_000 for i in SCHEMAS if i not in (103, 202)}})
@@ -170,7 +170,7 @@ PUBLISHED = PublisherDelivery("p", "b1", 1, 1, 1, (0,), (1,), (0,))
 
 
 @pytest.mark.parametrize(
-    ("record", "said"),
+    ("record", "reason"),
     [
         (replace(RTT_ROW, rtt=LinkRtt("b1", "b2", float("nan"), 4.0)), "rtt_ms_min"),
         (replace(RTT_ROW, rtt=LinkRtt("b1", "b2", 3.0, float("inf"))), "rtt_ms_last"),
@@ -187,21 +187,21 @@ PUBLISHED = PublisherDelivery("p", "b1", 1, 1, 1, (0,), (1,), (0,))
         (replace(BATCH, deliveries=(Delivery("p", 1 << 62, 6, 7, 8, 9),)), "block"),
     ],
 )
-def test_what_no_broker_can_mean_is_refused_where_it_is_decoded(record: msgspec.Struct, said: str) -> None:
+def test_implausible_values_are_refused_on_decoding(record: msgspec.Struct, reason: str) -> None:
     """NaN, infinities, negative counters and unprintable names: the reason names the field."""
-    with pytest.raises(UndecodableRecordError, match=f"is invalid.*{said}"):
+    with pytest.raises(UndecodableRecordError, match=f"is invalid.*{reason}"):
         decode(encode(record), type(record))
 
 
-def test_a_row_needs_its_own_body_and_a_window_that_ends() -> None:
+def test_a_row_needs_the_body_of_its_kind_and_a_window_of_positive_length() -> None:
     """Otherwise aggregation would find no body, or divide by zero."""
-    for values, said in (
+    for values, reason in (
         ({"kind": "churn"}, "of kind 'churn'"),
         ({"kind": "rtt", "rtt": None}, "has the bodies"),
         ({"window_end_ms": 0}, "window goes from 0 to 0"),
         ({"window_end_ms": 1 << 40}, "window goes from"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=reason):
             replace(RTT_ROW, **values)
     with pytest.raises(ValueError, match="3 blocks, 1 masks"):
         replace(PUBLISHED, blocks=(0, 1, 2))

@@ -60,7 +60,7 @@ def full_view() -> LiveView:
     )
 
 
-def test_whole_or_in_parts_the_view_comes_back_as_it_was() -> None:
+def test_the_view_is_the_same_whole_and_in_parts() -> None:
     """The status file and the keys of the live view hold the same record."""
     view = full_view()
     assert decode_view(encode_view(view)) == view
@@ -83,7 +83,7 @@ def test_a_tree_has_no_ring() -> None:
     assert set(json.loads(encode_keys(view_of())["configuration"])) == {"epoch", "brokers", "links", "degree_max"}
 
 
-def test_views_of_before_and_with_more_fields_are_read() -> None:
+def test_views_without_version_and_with_more_fields_are_read() -> None:
     """Early views had no version; unknown fields are ignored."""
     document = json.loads(encode_view(full_view()))
     del document["version"], document["cost"][0]["notifications_per_s"]
@@ -96,7 +96,7 @@ def test_views_of_before_and_with_more_fields_are_read() -> None:
 def test_a_newer_version_is_refused_in_one_sentence() -> None:
     """Whatever else a newer view contains, the sentence names both versions and what to do."""
     newer = json.dumps({"version": VIEW_VERSION + 1, "cost": "free"}).encode()
-    said = (
+    text = (
         f"it has version {VIEW_VERSION + 1}, this Regraft reads versions up to {VIEW_VERSION}: "
         "use the same version of Regraft as the controller"
     )
@@ -104,11 +104,11 @@ def test_a_newer_version_is_refused_in_one_sentence() -> None:
         decode_view(newer)
     with pytest.raises(LiveViewError) as parts:
         decode_keys(dict.fromkeys(PARTS, b"[]") | {COUNTS: newer})
-    assert (str(whole.value), str(parts.value)) == (said, said)
+    assert (str(whole.value), str(parts.value)) == (text, text)
 
 
 @pytest.mark.parametrize("text", [b"", b"{half", b"[1]", b'"text"', b"\xff\xfe", b"{}", b'{"version": "one"}'])
-def test_what_is_no_view_is_refused(text: bytes) -> None:
+def test_an_invalid_view_is_refused(text: bytes) -> None:
     """No bytes raise any other error."""
     with pytest.raises(LiveViewError):
         decode_view(text)
@@ -122,7 +122,7 @@ def test_a_missing_key_is_named() -> None:
         decode_keys(texts)
 
 
-def test_times_of_decisions_add_up() -> None:
+def test_decision_times_add_up() -> None:
     """The mean is over all decisions; the last and the longest are kept with it."""
     times = DecisionTimes().and_one(1.0).and_one(5.0).and_one(3.0)
     assert times == DecisionTimes(3, 3.0, 3.0, 5.0)

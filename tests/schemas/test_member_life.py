@@ -20,9 +20,7 @@ def member(state: MemberState) -> Member:
 
 @pytest.mark.parametrize("kind", ABOUT_MEMBERS)
 @pytest.mark.parametrize("state", [None, *MemberState])
-def test_an_order_leads_to_another_state_or_is_refused_with_a_reason(
-    kind: OrderKind, state: MemberState | None
-) -> None:
+def test_an_order_leads_to_another_state_or_is_refused(kind: OrderKind, state: MemberState | None) -> None:
     """It is always exactly one of the two, and a refusal names the broker."""
     about = None if state is None else member(state)
     after, against = state_after(kind, about), against_member_order(kind, "b07", about, FACTS)
@@ -49,24 +47,24 @@ def test_every_state_can_be_left_by_an_order() -> None:
         (OrderKind.READMIT, MemberState.IN_SERVICE, "cannot be readmitted"),
     ],
 )
-def test_nonsense_gets_a_sentence(kind: OrderKind, state: MemberState | None, why: str) -> None:
+def test_an_impossible_order_is_refused_with_a_reason(kind: OrderKind, state: MemberState | None, why: str) -> None:
     """The sentence says why, and what would help."""
     assert why in against_member_order(kind, "b07", None if state is None else member(state), FACTS)
 
 
-def test_nobody_is_added_of_whom_nothing_is_known() -> None:
+def test_a_broker_without_facts_cannot_be_added() -> None:
     """No link to it would have a cost."""
     assert "its link costs" in against_member_order(OrderKind.ADD, "b07", None, None)
 
 
-def test_nobody_is_added_whose_agent_can_have_no_topics() -> None:
+def test_a_broker_whose_agent_can_have_no_topics_cannot_be_added() -> None:
     """A dot in the agent's name would give another topic, and no inventory could hold the broker."""
     facts = structs.replace(FACTS, agent="east.b07")
     assert "its agent is 'east.b07', 1 to 64" in against_member_order(OrderKind.ADD, "b07", None, facts)
     assert not against_member_order(OrderKind.ADD, "b07", None, structs.replace(FACTS, agent="east"))
 
 
-def test_a_signature_covers_the_facts_of_who_is_added() -> None:
+def test_a_signature_covers_the_facts_of_an_added_broker() -> None:
     """A changed cost changes the signed text; fields that later versions add leave earlier signatures valid."""
     order = Order("b07", OrderKind.ADD, "ada", "more room", 1_000, facts=FACTS)
     dearer = structs.replace(order, facts=structs.replace(FACTS, link_costs=(PeerCost("b01", 4.0),)))

@@ -10,7 +10,7 @@ def order(kind: OrderKind, subject: str = WHOLE_OVERLAY, until_ms: int = 0, *, e
     return Order(subject, kind, "ada", "because", 1_000, until_ms, evacuate)
 
 
-def test_the_newest_order_about_a_subject_stands() -> None:
+def test_the_newest_order_about_a_subject_is_in_force() -> None:
     """Resuming ends a pause, and a broker's return ends only its own maintenance."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1"), order(OrderKind.MAINTAIN, "b2")])
     assert book.paused(2_000) is not None
@@ -21,7 +21,7 @@ def test_the_newest_order_about_a_subject_stands() -> None:
     assert list(book.maintained(2_000)) == ["b2"]
 
 
-def test_an_order_with_an_end_ends_by_itself() -> None:
+def test_an_order_with_an_end_expires() -> None:
     """A forgotten pause or maintenance ends at its time, not before."""
     book = OrderBook([order(OrderKind.PAUSE, until_ms=5_000), order(OrderKind.MAINTAIN, "b1", until_ms=6_000)])
     assert book.paused(4_999) is not None
@@ -41,14 +41,14 @@ def test_orders_of_different_scopes_do_not_replace_each_other() -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OrderKind if kind.scope == "member"])
-def test_orders_about_members_do_not_stand(kind: OrderKind) -> None:
+def test_orders_about_members_do_not_stay_in_force(kind: OrderKind) -> None:
     """They are executed once and then part of the member's record; they affect no plan and no maintenance."""
     book = OrderBook([order(kind, "b1")])
     assert book.about_plan("b1") is None
     assert book.maintained(2_000) == {}
 
 
-def test_what_stands_is_shown_with_who_and_why() -> None:
+def test_orders_in_force_are_shown_with_author_and_reason() -> None:
     """The view shows who paused adaptation, which brokers are in maintenance, and since when."""
     book = OrderBook([order(OrderKind.PAUSE), order(OrderKind.MAINTAIN, "b1", evacuate=True)])
     shown = book.standing(2_000)
@@ -57,7 +57,7 @@ def test_what_stands_is_shown_with_who_and_why() -> None:
     assert order_text(order(OrderKind.PAUSE)) == "pause adaptation, by ada: because"
 
 
-def test_of_orders_about_invented_brokers_the_oldest_are_forgotten() -> None:
+def test_the_oldest_orders_about_brokers_are_dropped_beyond_the_limit() -> None:
     """Anybody can invent names of brokers; a repeated order counts as new."""
     book = OrderBook(order(OrderKind.MAINTAIN, f"b{number}") for number in range(BROKER_ORDERS_KEPT_MAX))
     book.take(order(OrderKind.MAINTAIN, "b0"))
@@ -68,9 +68,9 @@ def test_of_orders_about_invented_brokers_the_oldest_are_forgotten() -> None:
     assert "b1" not in kept
 
 
-def test_an_order_without_a_reason_says_who_gave_it() -> None:
+def test_an_order_without_a_reason_names_its_author() -> None:
     """The text does not give the order itself as its reason."""
-    told = Order("plan-1", OrderKind.APPROVE, "ada", "", 1_000)
-    assert order_text(told) == "approve plan-1, by ada"
-    assert told.by_and_why == "ada"
+    approval = Order("plan-1", OrderKind.APPROVE, "ada", "", 1_000)
+    assert order_text(approval) == "approve plan-1, by ada"
+    assert approval.by_and_why == "ada"
     assert order(OrderKind.APPROVE, "plan-1").by_and_why == "ada: because"

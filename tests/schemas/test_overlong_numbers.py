@@ -23,7 +23,7 @@ OVERLONG = b"\x80" * 9 + b"\x02"
     ],
 )
 @pytest.mark.parametrize("name", ["double", "boolean", {"type": "fixed", "name": "f", "size": 8}])
-def test_every_number_is_looked_at(kind: object, body: bytes, name: object) -> None:
+def test_every_number_is_checked(kind: object, body: bytes, name: object) -> None:
     """This includes lengths and enum indexes, after fields of any size."""
     fields = [{"name": "first", "type": name}, {"name": "second", "type": kind}]
     schema = parse_schema({"type": "record", "name": "r", "namespace": "n", "fields": fields})
@@ -32,7 +32,7 @@ def test_every_number_is_looked_at(kind: object, body: bytes, name: object) -> N
         check_numbers(before + body, schema)
 
 
-def test_texts_may_have_such_bytes() -> None:
+def test_texts_may_contain_such_bytes() -> None:
     """A name in another script is accepted."""
     client = Client("発行者クライアント", Role.SUBSCRIBER, "b1", (), 0.0, 1_000)
     assert SUSPECT.search(encode(client))

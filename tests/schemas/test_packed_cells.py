@@ -19,7 +19,7 @@ GOOD = PackedSecond.of(7, [("p", 1, 2, 3, 4, 5), ("q", 1, 2, 3, 4, 5)])
 
 
 @given(st.lists(DELIVERIES, max_size=8))
-def test_cells_come_back(deliveries: list[Delivery]) -> None:
+def test_cells_survive_packing(deliveries: list[Delivery]) -> None:
     """Each cell appears as often as before, whatever its numbers; packing again changes nothing."""
     packed = TelemetryBatch("b", 1, 0, 0, 0, tuple(deliveries)).packed()
     assert not packed.deliveries
@@ -37,14 +37,14 @@ def test_single_and_packed_cells_are_all_counted() -> None:
     assert [cell.publisher for cell in batch.packed().cells()] == ["s", "p", "q"]
 
 
-def test_a_counter_beyond_seven_bytes_stands_at_its_end() -> None:
+def test_a_counter_beyond_seven_bytes_is_capped() -> None:
     """The largest number that fits is kept; nothing wraps around."""
     (cell,) = PackedSecond.of(1, [("p", 0, 1, COUNT_MAX + 1, COUNT_MAX, 0)]).cells()
     assert cell == ("p", 0, 1, COUNT_MAX, COUNT_MAX, 0)
 
 
 @pytest.mark.parametrize("cell", [("", 0, 1, 1, 1, 0), ("p" * 257, 0, 1, 1, 1, 0), ("p\x00", 0, 1, 1, 1, 0)])
-def test_names_that_no_publisher_has_are_refused(cell: Cell) -> None:
+def test_invalid_publisher_names_are_refused(cell: Cell) -> None:
     """Empty and overlong names and control characters are reported."""
     with pytest.raises(ValueError, match="name"):
         PackedSecond.of(1, [cell])

@@ -45,31 +45,31 @@ def window_of(bodies: list[PublisherDelivery]) -> tuple[list[StateRow], WindowCl
 
 
 @given(delivery_bodies(BROKERS), st.sampled_from([1, 60, 200, PACKED_BYTES_MAX]), st.randoms(use_true_random=False))
-def test_what_is_packed_comes_out_again(bodies: list[PublisherDelivery], bytes_max: int, rng: random.Random) -> None:
+def test_rows_survive_packing(bodies: list[PublisherDelivery], bytes_max: int, rng: random.Random) -> None:
     """Rows in records of any size, written, read and in any order, are the same rows, and so is their marker."""
     rows, marker = window_of(bodies)
     written, counted = packed_window(rows, marker, bytes_max)
     rng.shuffle(written)
-    found, told = unpack_window([decode(encode(row), StateRow) for row in written], counted)
+    found, unpacked = unpack_window([decode(encode(row), StateRow) for row in written], counted)
     assert sorted(found, key=str) == sorted(rows, key=str)
-    assert told == marker
+    assert unpacked == marker
 
 
-def test_rows_that_are_not_there_stay_missing() -> None:
+def test_missing_rows_stay_missing() -> None:
     """A lost record counts as one missing row, however many were packed in it."""
     rows, marker = window_of(list(BODIES))
     written, counted = packed_window(rows, marker, 1)
-    found, told = unpack_window([row for row in written if row.entity != "1"], counted)
-    assert told.row_counts["delivery"] == sum(row.kind == "delivery" for row in found) + 1
+    found, unpacked = unpack_window([row for row in written if row.entity != "1"], counted)
+    assert unpacked.row_counts["delivery"] == sum(row.kind == "delivery" for row in found) + 1
 
 
-def test_rows_of_a_window_written_in_both_ways_are_there_once() -> None:
+def test_rows_of_a_window_written_in_both_formats_appear_once() -> None:
     """An upgraded job may rewrite a window whose rows an older one had begun to write."""
     rows, marker = window_of(list(BODIES))
     written, counted = packed_window(rows, marker)
-    found, told = unpack_window([*rows[:2], *written], counted)
+    found, unpacked = unpack_window([*rows[:2], *written], counted)
     assert sorted(found, key=str) == sorted(rows, key=str)
-    assert told.row_counts == marker.row_counts
+    assert unpacked.row_counts == marker.row_counts
 
 
 def test_records_are_bounded() -> None:
@@ -89,7 +89,7 @@ def test_records_are_bounded() -> None:
     assert sorted(unpack_window(written, counted)[0], key=str) == sorted(rows, key=str)
 
 
-def test_a_window_of_100_brokers_is_few_records() -> None:
+def test_a_window_of_100_brokers_fits_a_few_records() -> None:
     """5,000 rows of three blocks each need only a few records."""
     cells = ((1, 2, 3), (1, 2, 3), (0, 0, 0))
     bodies = [PublisherDelivery(f"publisher-{n // 100:02d}", f"broker-{n % 100:02d}", 3, 3, 9, *cells)
@@ -132,7 +132,7 @@ def spoiled(**values: object) -> PackedDeliveries:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "reason"),
     [
         (spoiled(masks=packed(*BODIES).masks[:-8]), "masks has 24 bytes, 32 are 4 numbers"),
         (spoiled(blocks=packed(*BODIES).blocks[:-3]), "blocks has 29 bytes, 24 are 3 numbers"),
@@ -157,13 +157,13 @@ def spoiled(**values: object) -> PackedDeliveries:
         (spoiled(publishers=""), "of publisher 1, there are 0 names"),
     ],
 )
-def test_a_record_that_does_not_hold_together_is_refused_with_the_reason(body: PackedDeliveries, said: str) -> None:
+def test_an_inconsistent_record_is_refused_with_the_reason(body: PackedDeliveries, reason: str) -> None:
     """Cut, contradictory or unsorted columns never reach a window: they become dead letters with the reason."""
-    with pytest.raises(UndecodableRecordError, match=f"is invalid.*{said}"):
+    with pytest.raises(UndecodableRecordError, match=f"is invalid.*{reason}"):
         decode(encode(row_of(body)), StateRow)
 
 
-def test_nothing_at_all_may_be_packed() -> None:
+def test_an_empty_record_is_valid() -> None:
     """A record may have no rows."""
     empty = np.array([], dtype=np.int64)
     record = PackedDeliveries.of(DeliveryColumns((), (), *(empty,) * 9))
@@ -172,7 +172,7 @@ def test_nothing_at_all_may_be_packed() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=3), st.integers(0, 40))
-def test_what_is_not_refused_holds_together(changes: list[tuple[int, int]], cut: int) -> None:
+def test_an_accepted_record_is_consistent(changes: list[tuple[int, int]], cut: int) -> None:
     """Whatever bytes are spoiled or cut off, a record is refused, or can be unpacked and gathered."""
     value = bytearray(encode(row_of(packed(*BODIES))))
     for place, byte in changes:

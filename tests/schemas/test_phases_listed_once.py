@@ -84,15 +84,15 @@ def test_no_page_names_a_phase() -> None:
         "match phase:\n    case PlanPhase.COMPLETED | PlanPhase.ABORTED:\n        pass",
     ],
 )
-def test_a_list_of_phases_is_noticed(source: str) -> None:
+def test_a_list_of_phases_is_found(source: str) -> None:
     assert lists_in(source)
 
 
 @pytest.mark.parametrize("source", ["x = phase is PlanPhase.COMPLETED", "x = {'refused': 1, 'moves': 2}"])
-def test_one_phase_is_no_list(source: str) -> None:
+def test_a_single_phase_is_not_a_list(source: str) -> None:
     assert lists_in(source) == []
 
 
 @pytest.mark.parametrize("text", ['plan.phase === "verifying"', "{ proposed: 1 }", "['aborted']"])
-def test_a_phase_on_a_page_is_noticed(text: str) -> None:
+def test_a_phase_on_a_page_is_found(text: str) -> None:
     assert NAMED_ON_A_PAGE.search(text)

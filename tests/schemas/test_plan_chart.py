@@ -19,24 +19,24 @@ def chart() -> list[str]:
     return lines + [f"    {phase} --> [*]" for phase, facts in LIFE.items() if facts.is_final]
 
 
-def standing(facts: PhaseFacts) -> str:
+def how_binding(facts: PhaseFacts) -> str:
     """Return how binding the plan is in that phase: in force, committed, or "" for neither."""
     return "in force" if facts.is_in_force else "committed" if facts.is_committed else ""
 
 
 def row(phase: PlanPhase, facts: PhaseFacts) -> list[str]:
     """Return the cells of a phase's row."""
-    told = [str(facts.command or ""), str(facts.answer or ""), f"`{facts.limit}`" if facts.limit else ""]
-    return [str(phase), *told, ", ".join(facts.orders), standing(facts)]
+    facts_shown = [str(facts.command or ""), str(facts.answer or ""), f"`{facts.limit}`" if facts.limit else ""]
+    return [str(phase), *facts_shown, ", ".join(facts.orders), how_binding(facts)]
 
 
-def test_the_state_chart_is_that_of_the_table() -> None:
+def test_the_state_chart_matches_the_table() -> None:
     found = re.search(r"```mermaid\n(stateDiagram-v2\n    \[\*\] --> proposed.*?)\n```", PAGE, re.DOTALL)
     assert found is not None
     assert found[1].splitlines() == chart()
 
 
-def test_the_table_of_phases_is_that_of_the_code() -> None:
+def test_the_table_of_phases_matches_the_code() -> None:
     heads = ["phase", "command", "ends when all are", "limit", "orders", "plan is"]
     wanted = [heads, ["---"] * len(heads), *(row(phase, facts) for phase, facts in LIFE.items())]
     lines = ["|" + "|".join(f" {cell} " if cell else " " for cell in cells) + "|" for cells in wanted]

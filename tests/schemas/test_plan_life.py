@@ -55,13 +55,13 @@ def ways_to(phase: PlanPhase) -> list[tuple[PlanPhase, ...]]:
     return [(phase,), *ways] if phase in FIRST_PHASES else ways
 
 
-def test_each_phase_is_in_the_table_and_is_come_to_from_a_beginning() -> None:
+def test_each_phase_is_in_the_table_and_can_be_reached() -> None:
     assert set(LIFE) == set(PHASES)
     assert {*FIRST_PHASES, *(phase for first in FIRST_PHASES for phase in reached(first))} == set(PHASES)
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_plan_never_comes_back_and_always_comes_to_an_end(phase: PlanPhase) -> None:
+def test_a_plan_never_returns_to_a_phase_and_always_ends(phase: PlanPhase) -> None:
     """Final phases lead nowhere, every other phase leads to a final one, and none leads to itself."""
     after = reached(phase)
     assert phase not in after
@@ -69,7 +69,7 @@ def test_a_plan_never_comes_back_and_always_comes_to_an_end(phase: PlanPhase) ->
     assert LIFE[phase].is_final or any(LIFE[one].is_final for one in after)
 
 
-def test_the_final_phases_are_those_of_a_plan_carried_out_given_up_or_refused() -> None:
+def test_the_final_phases_are_refused_completed_and_aborted() -> None:
     assert [phase for phase in PHASES if LIFE[phase].is_final] == [
         PlanPhase.REFUSED,
         PlanPhase.COMPLETED,
@@ -88,7 +88,7 @@ def test_a_phase_with_a_command_has_an_answer_and_a_limit(phase: PlanPhase) -> N
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_committed_plan_can_only_be_carried_out(phase: PlanPhase) -> None:
+def test_a_committed_plan_can_only_be_executed(phase: PlanPhase) -> None:
     """The point of no return: every plan can be aborted before it, and none after it."""
     ends = {one for one in {phase, *reached(phase)} if LIFE[one].is_final}
     assert LIFE[phase].is_committed is (ends == {PlanPhase.COMPLETED})
@@ -96,14 +96,14 @@ def test_a_committed_plan_can_only_be_carried_out(phase: PlanPhase) -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_plan_in_force_stays_so_and_all_brokers_have_drained(phase: PlanPhase) -> None:
+def test_a_plan_in_force_stays_in_force(phase: PlanPhase) -> None:
     """It is in force once all brokers have answered that they drained."""
     facts = LIFE[phase]
     assert facts.is_in_force is any(PlanPhase.RETIRING in way for way in ways_to(phase))
     assert not facts.is_in_force or (facts.is_committed and all(LIFE[one].is_in_force for one in facts.next))
 
 
-def test_an_aborted_plan_was_heard_of_and_is_never_committed() -> None:
+def test_an_aborted_plan_had_begun_but_was_never_committed() -> None:
     """Having begun distinguishes it from a refused plan."""
     aborted = [phase for phase in PHASES if LIFE[phase].is_aborted]
     assert aborted == [PlanPhase.ABORTING, PlanPhase.ABORTED]
@@ -117,7 +117,7 @@ def test_a_plan_is_under_way_from_its_first_command_to_its_end(phase: PlanPhase)
     assert LIFE[phase].is_under_way is (has_begun and not LIFE[phase].is_final)
 
 
-def test_a_plan_is_approved_or_refused_while_it_waits_and_cancelled_until_it_is_committed() -> None:
+def test_a_plan_can_be_approved_or_refused_in_review_and_cancelled_until_committed() -> None:
     """A plan can be cancelled exactly while it can still be aborted and is not being aborted yet."""
     assert phases_for(OrderKind.APPROVE) == phases_for(OrderKind.REFUSE) == (PlanPhase.PROPOSED,)
     assert phases_for(OrderKind.CANCEL) == (PlanPhase.PROPOSED, PlanPhase.PREPARING)
@@ -127,18 +127,16 @@ def test_a_plan_is_approved_or_refused_while_it_waits_and_cancelled_until_it_is_
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OrderKind if kind.scope != "plan"])
-def test_orders_about_something_else_are_not_in_the_table(kind: OrderKind) -> None:
+def test_orders_that_are_not_about_plans_are_not_in_the_table(kind: OrderKind) -> None:
     assert phases_for(kind) == ()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in OrderKind if kind.scope == "plan"])
 @pytest.mark.parametrize("phase", PHASES)
-def test_an_order_that_comes_too_late_is_answered_with_where_it_could_be_given(
-    phase: PlanPhase, kind: OrderKind
-) -> None:
-    said = against_order(kind, "plan-7", phase)
-    assert (said == "") is (kind in LIFE[phase].orders)
-    assert not said or said == f"plan-7 is {phase}: {kind} needs a plan that is {' or '.join(phases_for(kind))}"
+def test_an_order_that_comes_too_late_is_refused_with_the_phases_it_needs(phase: PlanPhase, kind: OrderKind) -> None:
+    refusal = against_order(kind, "plan-7", phase)
+    assert (refusal == "") is (kind in LIFE[phase].orders)
+    assert not refusal or refusal == f"plan-7 is {phase}: {kind} needs a plan that is {' or '.join(phases_for(kind))}"
 
 
 def test_each_answer_belongs_to_one_command() -> None:
@@ -171,13 +169,13 @@ def test_a_plan_begins_in_review_or_with_its_first_command() -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_plan_is_committed_when_its_history_first_says_so(phase: PlanPhase) -> None:
+def test_a_plan_is_committed_from_its_first_activating_phase(phase: PlanPhase) -> None:
     for way in ways_to(phase):
         at_ms = way.index(PlanPhase.ACTIVATING) if LIFE[phase].is_committed else None
         assert committed_ms(plan_in(*way)) == at_ms
 
 
-def test_nothing_but_phase_and_history_changes_and_the_history_is_bounded() -> None:
+def test_only_phase_and_history_change_and_the_history_is_bounded() -> None:
     """This holds even for a stored plan with more history than any path through the table."""
     plan = plan_in(PlanPhase.PREPARING)
     long = msgspec.structs.replace(plan, history=plan.history * (2 * HISTORY_MAX))

@@ -46,7 +46,7 @@ def test_every_schema_is_registered_under_its_topic(registry: FakeRegistry) -> N
     }
 
 
-def test_the_codec_writes_with_the_registrys_ids(registry: FakeRegistry) -> None:
+def test_the_codec_writes_the_registrys_ids(registry: FakeRegistry) -> None:
     """If the variable is set, records carry the registry's ids; otherwise the fixed ones."""
     batch = TelemetryBatch("b", 1, 2, 3, 4)
     fixed = encode(batch)
@@ -57,13 +57,13 @@ def test_the_codec_writes_with_the_registrys_ids(registry: FakeRegistry) -> None
     assert encode(batch) == fixed
 
 
-def test_a_registry_that_is_starting_is_asked_again(registry: FakeRegistry) -> None:
+def test_requests_are_repeated_while_a_registry_starts(registry: FakeRegistry) -> None:
     """Two server errors are waited out."""
     registry.failures = 2
     assert set(register_schemas(registry.url, sleep=no_sleep)) == set(SCHEMAS)
 
 
-def test_a_registry_that_stays_away_gives_one_sentence(registry: FakeRegistry) -> None:
+def test_an_unavailable_registry_gives_one_sentence(registry: FakeRegistry) -> None:
     """Retries are bounded, and the message names the address, the reason and what to do, but no password."""
     registry.failures = 99
     with pytest.raises(RegistryError, match=r"no id for regraft.telemetry-value in 3 tries .*503.*unset it") as caught:
@@ -74,7 +74,7 @@ def test_a_registry_that_stays_away_gives_one_sentence(registry: FakeRegistry) -
         register_schemas("http://127.0.0.1:9", timeout_s=0.2, sleep=no_sleep)
 
 
-def test_a_refused_schema_is_not_asked_again(registry: FakeRegistry) -> None:
+def test_a_refused_schema_is_not_sent_again(registry: FakeRegistry) -> None:
     """An incompatible schema is reported at once, with the registry's reason."""
     registry.refusal = "Schema being registered is incompatible"
     with pytest.raises(RegistryError, match=r"409 .*incompatible"):
@@ -82,7 +82,7 @@ def test_a_refused_schema_is_not_asked_again(registry: FakeRegistry) -> None:
     assert registry.requests == 1
 
 
-def test_user_and_password_go_into_the_header(registry: FakeRegistry) -> None:
+def test_user_and_password_are_sent_in_the_header(registry: FakeRegistry) -> None:
     """A registry behind a login gets the URL's user and password."""
     register_schemas(f"http://user:p%40ss@127.0.0.1:{registry.port}")
     assert base64.b64decode(registry.authorization.removeprefix("Basic ")) == b"user:p@ss"
@@ -95,7 +95,7 @@ def test_a_wrong_url_is_refused() -> None:
 
 
 @pytest.mark.parametrize("place", ["FILE", "VARIABLE"])
-def test_the_password_is_kept_outside_of_the_url(registry: FakeRegistry, tmp_path: Path, place: str) -> None:
+def test_the_password_may_be_outside_the_url(registry: FakeRegistry, tmp_path: Path, place: str) -> None:
     """It may be in a file, or in any variable."""
     (tmp_path / "password").write_text("p@ss:w\n")
     named = {"FILE": str(tmp_path / "password"), "VARIABLE": "SECRET"}[place]
@@ -115,9 +115,9 @@ def test_the_password_is_kept_outside_of_the_url(registry: FakeRegistry, tmp_pat
         ({"USERNAME": "ana", "PASSWORD_FILE": "/none", "URL": "http://bo:hunter2@h"}, "remove them from the URL"),
     ],
 )
-def test_a_login_that_cannot_be_one_is_refused(given: dict[str, str], why: str) -> None:
+def test_an_invalid_login_is_refused(given: dict[str, str], why: str) -> None:
     """It is refused before any request is sent, and the message contains no secret."""
     variables = {URL_VARIABLE: "http://h"} | {f"REGRAFT_SCHEMA_REGISTRY_{name}": text for name, text in given.items()}
-    with pytest.raises(RegistryError, match=why) as told:
+    with pytest.raises(RegistryError, match=why) as raised:
         use_registry(variables)
-    assert "hunter2" not in str(told.value)
+    assert "hunter2" not in str(raised.value)

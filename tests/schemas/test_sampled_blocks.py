@@ -34,7 +34,7 @@ def test_reader_and_broker_agree_and_samples_are_nested(
 
 
 @pytest.mark.parametrize(("power", "run"), [(1, 64), (3, 64), (3, 4), (5, 16)])
-def test_share_of_runs_is_as_told(power: int, run: int) -> None:
+def test_the_share_of_sampled_runs_is_the_configured_one(power: int, run: int) -> None:
     """Of a publisher's first runs that share is in the sample, within five standard deviations."""
     blocks, share = 10_000, 1 / (1 << power)
     count = blocks * 64 // run
@@ -42,7 +42,7 @@ def test_share_of_runs_is_as_told(power: int, run: int) -> None:
     assert abs(found - count * share) < 5 * (count * share * (1 - share)) ** 0.5
 
 
-def test_counts_cells_tell_their_rule() -> None:
+def test_blocks_of_counts_encode_their_rule() -> None:
     """Each block beyond any sequence number encodes a share and a length of runs; other blocks encode none."""
     rules = [SampleRule(power, run) for run in RUNS for power in range(POWER_MAX + 1)]
     blocks = [rule.counts_block for rule in rules]
@@ -51,7 +51,7 @@ def test_counts_cells_tell_their_rule() -> None:
     assert rule_of_counts(COUNTS_BLOCK_MIN - 1) is None
 
 
-def test_share_that_is_no_power_of_two_is_refused() -> None:
+def test_a_share_that_is_not_a_power_of_two_is_refused() -> None:
     """The message names the value and the allowed ones."""
     assert sampling_faults(1.0, 5, 4) == sampling_faults(0.125, 1, 64) == []
     assert "0.3: 1 for all, or 0.5, 0.25, 0.125" in sampling_faults(0.3, 5, 4)[0]

@@ -10,7 +10,7 @@ from regraft.schemas.status_file import StatusFile, replace_file
 from tests.full_disk import small_disk
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_a_file_is_replaced_atomically(tmp_path: Path) -> None:
     """The file holds the newest document, and no temporary file remains."""
     status = StatusFile(tmp_path / "run" / "stage.json")
     status.write({"windows": 1})
@@ -31,7 +31,7 @@ def test_a_status_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "stage.json").read_text()) == {"windows": 3}
 
 
-def test_a_full_disk_keeps_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_old_content(tmp_path: Path) -> None:
     """Readers still see the old content, and no partial file remains."""
     with small_disk(tmp_path / "disk") as disk:
         file = disk.directory / "stage.json"

@@ -19,12 +19,12 @@ def older_readers() -> set[tuple[str, str]]:
     return found
 
 
-def test_everyone_has_one_step() -> None:
+def test_every_role_has_one_step() -> None:
     """Every role in the table of topics is upgraded exactly once."""
     assert sorted(role for step in STEPS for role in step) == sorted(role.value for role in Role)
 
 
-def test_readers_come_before_writers_but_for_those_that_are_named() -> None:
+def test_readers_are_upgraded_before_writers_except_those_documented() -> None:
     """A reader may be older than a writer only if the document says what happens."""
     late = {
         (topic.suffix, reader.value)
@@ -36,7 +36,7 @@ def test_readers_come_before_writers_but_for_those_that_are_named() -> None:
     assert late == older_readers()
 
 
-def test_dead_letters_are_read_by_who_is_upgraded_first() -> None:
+def test_the_reader_of_dead_letters_is_upgraded_first() -> None:
     """It must be able to read the dead letters of all to report a wrong order."""
     assert Role.ALERTS in DEAD_LETTERS.readers
     assert STEP_OF[Role.ALERTS.value] == 0

@@ -9,6 +9,6 @@ def test_a_time_is_given_in_utc() -> None:
     assert time_text(1_795_633_575_999) == "2026-11-25 19:06:15 UTC"
 
 
-def test_a_windows_name_holds_its_end() -> None:
+def test_a_windows_name_contains_its_end() -> None:
     """The subject of an event is one word and sorts by time."""
     assert window_name(1_795_633_575_000) == "window-2026-11-25T19:06:15Z"
