@@ -11,7 +11,7 @@ from regraft.schemas.plan import Proposal
 def choose_proposals(
     proposals: Sequence[Proposal], situation: Situation, epoch_next: int, settings: DecisionSettings
 ) -> Choice:
-    """Which of the proposals make a plan, in their order, and why the others do not."""
+    """Return the proposals that make a plan, in their order, and why the others do not."""
     draft = PlanDraft(situation, settings)
     draft.consider(proposals)
     return draft.choice(epoch_next)

@@ -1,6 +1,6 @@
-"""A small site for fail-over: emulated brokers on a real Kafka, windows by script, controllers as processes.
+"""A small site for fail-over: emulated brokers on a real Kafka, scripted windows, controllers as processes.
 
-What brokers answer can be held back, which keeps a plan in a phase for as long as it takes to end its leader there.
+Brokers' answers can be held back, which keeps a plan in a phase until its leader has been killed there.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ROOT = Path(__file__).parents[2]
 NAMESPACE = "site"
 INVENTORY: Inventory = inventory_of(line_of(5), {})
 ANSWERS = (Outcome.PREPARED, Outcome.ACTIVATED, Outcome.DRAINED, Outcome.RETIRED)
-# Which answers are held back to keep a plan in the phase; for VERIFYING it is the windows.
+# The answers that are held back to keep a plan in the phase; for VERIFYING it is the windows.
 HELD = {
     PlanPhase.PREPARING: ANSWERS,
     PlanPhase.ACTIVATING: ANSWERS[1:],
@@ -51,7 +51,7 @@ HELD = {
     PlanPhase.RETIRING: ANSWERS[3:],
     PlanPhase.VERIFYING: (),
 }
-PACE_S = 0.3  # Wall time between two windows of a second each: nothing waits for their real time.
+PACE_S = 0.3  # Wall time between two windows of a second each: tests do not wait in real time.
 PATIENCE_S = 60.0
 LOG_SHOWN_MAX = 3_000
 SESSION_MS = 2_000
@@ -63,7 +63,7 @@ class GatedPorts(KafkaPorts):
     held: frozenset[Outcome] = frozenset()
 
     def send_result(self, result: CommandResult) -> None:
-        """Send a result unless it is to wait."""
+        """Send a result unless it is held."""
         waiting = self.__dict__.setdefault("waiting", [])
         if self.held:
             waiting.append(result)
@@ -71,7 +71,7 @@ class GatedPorts(KafkaPorts):
             super().send_result(result)
 
     def poll(self) -> list[Command]:
-        """Send what waits no longer; return the commands that have come."""
+        """Send the results that are no longer held; return the commands that have arrived."""
         waiting: list[CommandResult] = self.__dict__.setdefault("waiting", [])
         for result in [one for one in waiting if one.outcome not in self.held]:
             super().send_result(result)
@@ -80,7 +80,7 @@ class GatedPorts(KafkaPorts):
 
 
 class Instance:
-    """One controller in its own process."""
+    """A controller in its own process."""
 
     def __init__(self, kafka: KafkaAccess, name: str, folder: Path, session_ms: int) -> None:
         self.name = name
@@ -98,7 +98,7 @@ class Instance:
             "controller.subscription_lifetime_s": 0.5,
             "controller.tick_ms": 20,
             "controller.decision.cool_down_windows": 0,
-            "controller.decision.pay_back_lifetimes": 1_000,  # Plans are to come, however short interests live.
+            "controller.decision.pay_back_lifetimes": 1_000,  # Plans are made, however short-lived interests are.
             "controller.decision.window_age_ms_max": 600_000,
             "controller.assembly.future_ms_max": 6_000_000,
         }
@@ -117,14 +117,14 @@ class Instance:
 
     @property
     def is_standby(self) -> bool | None:
-        """Whether it says that it stands by; None before it says anything."""
+        """Return whether it reports being on standby, or None before its first report."""
         try:
             return decode_view(self.status_file.read_bytes()).is_standby
         except (OSError, LiveViewError):
             return None
 
     def end(self) -> None:
-        """End the process for good."""
+        """Kill the process and wait for it."""
         self.process.kill()
         self.process.wait()
 
@@ -136,7 +136,7 @@ class FailoverSite:
         self.kafka, self._folder, self._session_ms = kafka, folder, session_ms
         create_topics(kafka, namespace=NAMESPACE)
         INVENTORY.save(folder / "inventory.json")
-        self._store = KafkaPlanStore(kafka, NAMESPACE)  # It only reads.
+        self._store = KafkaPlanStore(kafka, NAMESPACE)  # read-only
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0, "log_level": 0})
         self._first_ms = self._start_ms = time.time_ns() // 1_000_000 // WINDOW_MS * WINDOW_MS
         self._stop, self._end = threading.Event(), threading.Event()
@@ -159,7 +159,7 @@ class FailoverSite:
 
     @property
     def epoch(self) -> int | None:
-        """The lowest epoch of the brokers; None while they say nothing."""
+        """The brokers' lowest epoch, or None before they report any."""
         return min(broker.core.epoch for broker in self._emulator.overlay.brokers.values())
 
     def __enter__(self) -> FailoverSite:
@@ -180,19 +180,19 @@ class FailoverSite:
         self._end_brokers()
 
     def start(self) -> Instance:
-        """Start one controller more."""
+        """Start another controller."""
         name = f"c{len(self.instances) + 1}"
         self.instances[name] = Instance(self.kafka, name, self._folder / name, self._session_ms)
         return self.instances[name]
 
     def bring_to(self, phase: PlanPhase) -> int:
-        """Wait until the newest plan is in the phase, keep it there, and return its epoch."""
+        """Wait until the newest plan is in the phase, hold it there, and return its epoch."""
         order = list(HELD)
 
         def is_there() -> bool:
             plans = self.plans
             newest = plans[-1].phase if plans else PlanPhase.COMPLETED
-            # One that is further already is let go, and the next one is kept.
+            # A plan beyond the phase is released, and the next one is held.
             is_past = newest in order and order.index(newest) > order.index(phase)
             self.ports.held = frozenset() if is_past else frozenset(HELD[phase])
             self.are_windows_held = phase is PlanPhase.VERIFYING and newest is not PlanPhase.COMPLETED
@@ -203,11 +203,11 @@ class FailoverSite:
         return self.plans[-1].epoch_to
 
     def is_completed(self, epoch: int) -> bool:
-        """Return True if the plan to this epoch is over, as it should be."""
+        """Return True if the plan to this epoch is completed."""
         return any(plan.epoch_to == epoch and plan.phase is PlanPhase.COMPLETED for plan in self.plans)
 
     def release(self) -> None:
-        """Let answers and windows continue."""
+        """Release answers and windows."""
         self.are_windows_held = False
         self._release_answers()
 
@@ -216,7 +216,7 @@ class FailoverSite:
 
     @property
     def plans(self) -> list[Plan]:
-        """The plans in their newest version, by epoch."""
+        """The newest version of each plan, by epoch."""
         return sorted(self._store.load() or [], key=lambda plan: plan.epoch_to)
 
     @property
@@ -227,13 +227,13 @@ class FailoverSite:
 
     @property
     def term(self) -> LeaderTerm:
-        """Who leads."""
+        """The current leader's term."""
         found = self.read(LEADER)
         return decode(found[-1].value() or b"", LeaderTerm) if found else LeaderTerm(0, "", 0)
 
     @property
     def commands(self) -> list[Command]:
-        """All commands that brokers could read, in the order of their topic."""
+        """All commands that brokers could read, in the topic's order."""
         found = self.read(COMMANDS)
         return [decode(message.value() or b"", Command) for message in found]
 
@@ -243,7 +243,7 @@ class FailoverSite:
         return self.term
 
     def read(self, topic: Topic) -> list[Message]:
-        """Return all that a topic holds, however long a busy Kafka takes for that."""
+        """Return all that a topic holds, however long a busy Kafka takes."""
         deadline_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline_s:
             with suppress(KafkaException):
@@ -253,7 +253,7 @@ class FailoverSite:
         raise AssertionError(f"{topic.suffix} was not read to its end in {PATIENCE_S:g} s")
 
     def account(self) -> LedgerSnapshot:
-        """Let what is under way arrive, and return the final account."""
+        """Let what is in transit arrive, and return the final account."""
         self._stop.set()
         self._threads[0].join(PATIENCE_S)
         self.ports.flush(PATIENCE_S)
@@ -274,7 +274,7 @@ class FailoverSite:
             self._start_ms += WINDOW_MS
 
     def _farthest(self) -> set[str]:
-        """Return who wants the same: while a plan is open those for whom it was made, else those farthest apart."""
+        """Return the brokers that want the same: those that an open plan was made for, else those farthest apart."""
         plans = self.plans
         if plans and plans[-1].phase is not PlanPhase.COMPLETED:
             return self._wanted

@@ -1,4 +1,4 @@
-"""An overlay by script on a real Kafka: windows as the streaming stage writes them, brokers that answer commands."""
+"""A scripted overlay on a real Kafka: windows as the streaming stage writes them, brokers that answer commands."""
 
 import threading
 import time
@@ -16,11 +16,11 @@ from regraft.schemas.topics import COMMANDS, RESULTS, STATE, WINDOWS, topic_name
 from tests.controller.scripted_windows import WINDOW_MS, marker_of, rows_of
 
 FLUSH_S_MAX = 60.0
-PACE_S = 0.1  # Wall time between two windows of a second each: nothing waits for their real time.
+PACE_S = 0.1  # Wall time between two windows of a second each: tests do not wait in real time.
 
 
 class KafkaOverlay:
-    """Writes windows in which the first and the last broker want the same, and obeys what the controller commands."""
+    """Writes windows in which the first and the last broker want the same, and answers the controller's commands."""
 
     def __init__(self, bootstrap: str, namespace: str, inventory: Inventory) -> None:
         self._names = {topic: topic_name(topic, namespace) for topic in (STATE, WINDOWS, RESULTS)}

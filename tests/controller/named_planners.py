@@ -1,4 +1,4 @@
-"""Planners of tests under a name, as the settings name them."""
+"""Planners of tests under a name, as the settings refer to them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from regraft.controller.state.planner_interface import AnyPlannerSpec, Planner, 
 
 
 def name_planner(monkeypatch: pytest.MonkeyPatch, name: str, planner: Planner, kind: str) -> None:
-    """Let the settings name a planner that has no settings, until the test ends."""
+    """Make a planner without settings available under a name until the test ends."""
     spec: AnyPlannerSpec = PlannerSpec(
         name, kind, lambda state, _, context, rng: planner(state, context, rng), PlannerSettings, "a test's", "tests"
     )

@@ -1,4 +1,4 @@
-"""Packages with planners, installed for the time of a test: a module and what an installer would write beside it."""
+"""Packages with planners, installed for one test: a module and what an installer would write next to it."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -40,13 +40,13 @@ SPEC = PlannerSpec("join_all", "tree", join_all, JoinSettings, "links of a tree,
 
 
 class PlannerPackages:
-    """A directory on the path, into which packages are installed."""
+    """A directory on the path into which packages are installed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def install(self, package: str, source: str, **planners: str) -> None:
-        """Install a package of one module that offers these planners, each the name of something in the module."""
+        """Install a package of one module; ``planners`` maps each planner's name to its object in the module."""
         (self._directory / f"{package}.py").write_text(dedent(source), encoding="utf-8")
         metadata = self._directory / f"{package}-1.0.dist-info"
         metadata.mkdir()

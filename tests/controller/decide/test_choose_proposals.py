@@ -23,7 +23,7 @@ from tests.controller.scripted_windows import closed_window
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import NO_CAP, brokers_named, inventory_of, line_of
 
-# Three wishes on a line: b00 with b02, b02 with b04, b00 with b06; the short ways are cheap.
+# Three pairs on a line with common interest: b00 and b02, b02 and b04, b00 and b06; the short links are cheap.
 TREE = line_of(7)
 COSTS = {("b00", "b02"): 1.0, ("b02", "b04"): 1.0, ("b00", "b05"): 1.0, ("b01", "b06"): 5.0}
 INVENTORY = inventory_of(TREE, COSTS)
@@ -53,7 +53,7 @@ def added_by(choice: Choice) -> list[Link]:
 
 
 def test_order_is_the_planners_and_costs_build_on_each_other() -> None:
-    """The proposals are taken in their order; each is costed on the tree after the ones before it."""
+    """Proposals are taken in their order; each is costed on the tree that the earlier ones leave."""
     choice = choice_of(proposal_of(*JOIN_2_4), proposal_of(*JOIN_0_2))
     assert added_by(choice) == [("b02", "b04"), ("b00", "b02")]
     assert choice.chosen[0].cost_before_per_s == choice.cost_before_per_s
@@ -63,7 +63,7 @@ def test_order_is_the_planners_and_costs_build_on_each_other() -> None:
 
 
 def test_price_is_held_against_the_whole_plan() -> None:
-    """Two swaps that together pay for the transition are a plan, though neither does alone."""
+    """Two swaps that pay for the transition together are a plan, though neither pays alone."""
     both = (proposal_of(*JOIN_2_4), proposal_of(*JOIN_0_2))
     gains = [one.gain_per_s for one in choice_of(*both).chosen]
     assert len(choice_of(*both, price_per_s=max(gains) * 1.01).chosen) == 2
@@ -75,7 +75,7 @@ def test_price_is_held_against_the_whole_plan() -> None:
 
 
 def test_changes_of_a_plan_are_limited() -> None:
-    """Beyond the limit a proposal is refused for this plan; one of several links counts each of them."""
+    """Beyond the limit a proposal is refused for this plan; one with several links counts each of them."""
     settings = DecisionSettings(changes_per_plan_max=1)
     choice = choice_of(proposal_of(*JOIN_0_2), proposal_of(*JOIN_2_4), settings=settings)
     assert added_by(choice) == [("b00", "b02")]
@@ -86,8 +86,8 @@ def test_changes_of_a_plan_are_limited() -> None:
 
 
 def test_what_builds_on_a_refused_change_conflicts() -> None:
-    """A sequence whose first step is refused continues with what can stand alone."""
-    first = proposal_of(("b00", "b01"), ("b00", "b06"))  # Saves nothing.
+    """If the first step of a sequence is refused, the steps that do not need it are still chosen."""
+    first = proposal_of(("b00", "b01"), ("b00", "b06"))  # saves nothing
     on_top = proposal_of(("b00", "b06"), ("b01", "b06"))
     choice = choice_of(first, on_top, proposal_of(*JOIN_0_2))
     assert added_by(choice) == [("b00", "b02")]
@@ -95,7 +95,7 @@ def test_what_builds_on_a_refused_change_conflicts() -> None:
 
 
 def test_two_swaps_of_one_link_conflict() -> None:
-    """A link can be removed once; the second swap that wants it is a conflict."""
+    """A link can be removed only once; the second swap that removes it is a conflict."""
     choice = choice_of(proposal_of(*JOIN_0_2), proposal_of(("b00", "b01"), ("b00", "b05")))
     assert added_by(choice) == [("b00", "b02")]
     assert [one.verdict for one in choice.refused] == [Verdict.CONFLICT]
@@ -103,7 +103,7 @@ def test_two_swaps_of_one_link_conflict() -> None:
 
 
 def test_gain_that_another_swap_has_taken_already_conflicts() -> None:
-    """Once b00 reaches b06 over b05, the way over b01 is a detour."""
+    """Once b00 reaches b06 over b05, the path over b01 is a detour."""
     wanted = [{"b00", "b06"}] * 30
     state = TreeState(TREE, INVENTORY, tuple(closed_window(TREE.brokers, wanted, 1000 * k) for k in range(3)))
     assert all(state.tree_costs.gain_per_s(LinkSwap(*swap)) > 0 for swap in (JOIN_0_5, JOIN_1_6))
@@ -115,7 +115,7 @@ def test_gain_that_another_swap_has_taken_already_conflicts() -> None:
 
 
 def test_degree_is_checked_over_the_whole_plan() -> None:
-    """Two swaps that each keep the cap and together break it do not go into one plan."""
+    """Two swaps that each keep the cap but exceed it together do not go into one plan."""
     both = (proposal_of(*JOIN_0_2), proposal_of(*JOIN_2_4))
     assert len(choice_of(*both, degree_max=4).chosen) == 2
     capped = choice_of(*both, degree_max=3)
@@ -124,7 +124,7 @@ def test_degree_is_checked_over_the_whole_plan() -> None:
 
 
 def test_plan_leads_from_the_present_tree_to_the_target() -> None:
-    """The plan names exactly the links that differ and is not yet begun."""
+    """The plan names exactly the links that differ, and has not begun."""
     choice = choice_of(proposal_of(*JOIN_0_2), proposal_of(*JOIN_2_4))
     plan = plan_of(choice, STATE)
     assert plan.plan == "plan-7"
@@ -138,7 +138,7 @@ def test_plan_leads_from_the_present_tree_to_the_target() -> None:
 
 @given(st.integers(0, 2**32))
 def test_any_choice_is_a_cheaper_tree_under_the_cap(seed: int) -> None:
-    """Whatever swaps are accepted, what is chosen of them is a tree, keeps the cap and costs what is predicted."""
+    """Whichever swaps are accepted, the chosen ones form a tree, keep the cap and cost what is predicted."""
     rng = random.Random(seed)
     brokers = brokers_named(8)
     tree = random_tree(brokers, 4, rng)
@@ -166,7 +166,7 @@ def test_any_choice_is_a_cheaper_tree_under_the_cap(seed: int) -> None:
 
 
 def test_a_plan_says_of_how_much_it_is_an_estimate_and_how_far_that_may_be_off() -> None:
-    """The error is that of the mean share of the cost that is saved, over windows that differ and hold a sample."""
+    """The error is that of the mean saved share of the cost, over windows that differ and contain a sample."""
     wishes = [WANTED, WANTED[:40], WANTED[10:]]
     windows = [closed_window(TREE.brokers, wanted, 1000 * place) for place, wanted in enumerate(wishes)]
     sampled = tuple(replace(one, sets=replace(one.sets, share=0.25, span_s=one.sets.span_s / 4)) for one in windows)

@@ -1,4 +1,4 @@
-"""The share of telemetry follows what is too much, within its bounds, and does not go up and down with every window."""
+"""The share of telemetry follows the overload, within its bounds, and does not change with every window."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def loads(*delays_s: float, deliveries: int = 100, power: int = 0, first: int = 
     [
         ((11, 12, 13), 1),
         ((11, 11, 11), 1),
-        ((11, 17, 23), 2),  # What comes in 5 s takes 11 s: a half would still be too much.
+        ((11, 17, 23), 2),  # Processing 5 s takes 11 s: half would still be too much.
         ((11, 60, 99), 4),
-        ((10, 12, 13), None),  # Not all are above two windows.
+        ((10, 12, 13), None),  # Not all delays exceed two windows.
         ((60, 50, 40), None),  # It catches up by itself, as after an outage.
         ((11, 12), None),
         ((2, 2, 2, 2, 2, 2, 2), None),
@@ -39,7 +39,7 @@ def loads(*delays_s: float, deliveries: int = 100, power: int = 0, first: int = 
 def test_less_is_asked_for_when_windows_come_late_and_do_not_catch_up(
     delays_s: tuple[float, ...], power: int | None
 ) -> None:
-    """Three in a row, each later than two windows, the last as late as the first."""
+    """Three windows in a row are each delayed by more than two windows, the last by at least as much as the first."""
     found = choose_share(NOTHING, loads(*delays_s), SETTINGS, 99)
     assert (found and found.power) == power
     if found:
@@ -48,7 +48,7 @@ def test_less_is_asked_for_when_windows_come_late_and_do_not_catch_up(
 
 
 def test_as_much_less_is_asked_for_as_cells_are_too_many() -> None:
-    """Seven times too many: an eighth, at once; from the share that windows have, but never less than is allowed."""
+    """Seven times too many: an eighth at once, relative to the windows' share, but never below the minimum."""
     settings = SamplingSettings(share_min=1 / 64, deliveries_max=1_000)
     for present, deliveries, power in ((0, 7_000, 3), (2, 7_000, 5), (0, 1_001, 1), (0, 999_000, 6)):
         found = choose_share(NOTHING, loads(2, 2, 2, deliveries=deliveries, power=present), settings, 99)
@@ -69,7 +69,7 @@ def test_windows_from_before_the_last_request_tell_nothing() -> None:
 
 
 def test_more_is_asked_for_after_a_calm_and_later_each_time_it_proves_too_much() -> None:
-    """Twice as long each time, and as at first when the larger share has held for that long."""
+    """Each failed increase doubles the wait; it is back to the minimum once the larger share has held for that long."""
     asked = SampleRequest(3, 0, "late", calm_windows=6)
     assert choose_share(asked, loads(*[2] * 5), SETTINGS, 99) is None
     assert choose_share(asked, loads(2, 2, 6, 2, 2, 2), SETTINGS, 99) is None
@@ -89,7 +89,7 @@ def test_more_is_asked_for_after_a_calm_and_later_each_time_it_proves_too_much()
 
 
 def test_what_would_be_too_many_cells_is_not_asked_for() -> None:
-    """At most twice as many come with twice the share."""
+    """Twice the share brings at most twice as many cells."""
     settings = SamplingSettings(share_min=1 / 64, deliveries_max=1_000, calm_windows=6)
     asked = SampleRequest(3, 0, "late", calm_windows=6)
     assert choose_share(asked, loads(*[2] * 6, deliveries=501, power=3), settings, 99) is None
@@ -97,7 +97,7 @@ def test_what_would_be_too_many_cells_is_not_asked_for() -> None:
 
 
 def test_what_the_settings_do_not_allow_any_more_is_taken_back() -> None:
-    """By default nothing is: all telemetry is asked for, whoever asked for less before."""
+    """By default the settings allow no sampling: all telemetry is requested, whatever was requested before."""
     found = choose_share(SampleRequest(3, 0, "late"), [], SamplingSettings(), 99)
     assert found is not None
     assert (found.power, found.is_raised) == (0, True)
@@ -106,7 +106,7 @@ def test_what_the_settings_do_not_allow_any_more_is_taken_back() -> None:
 
 @pytest.mark.parametrize("capacity_power", range(1, 7))
 def test_share_settles_below_the_load_that_is_too_much(capacity_power: int) -> None:
-    """A job that bears a share of 1 / 2^power: it is found within some windows, and tried again ever more seldom."""
+    """A job that can handle a share of 1 / 2^power: found within some windows, then retried ever more rarely."""
     asked, seen, delay_s, changes = NOTHING, deque[WindowLoad](maxlen=1_000), 2.0, []
     for number in range(600):
         delay_s = max(delay_s - 4, 2.0) if asked.power >= capacity_power else delay_s + 2

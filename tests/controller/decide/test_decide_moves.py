@@ -1,4 +1,4 @@
-"""Publishers move in the same plans as links: chosen, judged, verified, rolled back and seen by shadows."""
+"""Publishers move in the same plans as links: chosen, judged, verified, rolled back, simulated by shadow planners."""
 
 import random
 from dataclasses import replace
@@ -38,7 +38,7 @@ SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused
 def window_of(
     start_ms: int, homes: dict[str, str] | None = None, epoch: int = 0, p_wanted: str = "b04"
 ) -> ClosedWindow:
-    """p is wanted at the far end, q at both ends, r where it is."""
+    """Return a window in which p is wanted at ``p_wanted``, q at both ends, r at its home."""
     homes = homes or HOMES
     wanted = {"p": [{p_wanted}] * 30, "q": [{"b00", "b04"}] * 30, "r": [{"b02"}] * 30}
     sets = publishers_of(TREE.brokers, {name: (home, wanted[name]) for name, home in homes.items()})
@@ -60,7 +60,7 @@ def swapping(removed: Link, added: Link) -> Proposal:
 
 
 def test_a_move_is_costed_and_judged_like_any_change() -> None:
-    """Bringing p to its one subscriber saves four links and four brokers for each of its notifications."""
+    """Moving p to its only subscriber saves four links and four brokers for each of its notifications."""
     choice = choose_proposals([moving(TO_THE_END)], situation_of(), 7, DecisionSettings())
     (chosen,) = choice.chosen
     assert chosen.gain_per_s == pytest.approx(30 * (4 * 10 + 4))
@@ -69,13 +69,15 @@ def test_a_move_is_costed_and_judged_like_any_change() -> None:
 
 
 def test_a_move_that_helps_nobody_is_within_the_dead_band_of_its_own_publisher() -> None:
-    """q is wanted at both ends, so it is as good anywhere between; that is not a gain, however cheap r is."""
+    """q is wanted at both ends, so every broker between them costs the same; that is no gain, however little r
+    publishes.
+    """
     choice = choose_proposals([moving(ClientMove("q", "b00", "b04"))], situation_of(), 7, DecisionSettings())
     assert choice.refused[0].verdict is Verdict.GAIN_WITHIN_NOISE
 
 
 def test_a_small_publisher_may_move_but_a_plan_must_be_worth_it() -> None:
-    """A move below the dead band of the whole overlay is accepted alone, and refused as a whole plan."""
+    """A move below the dead band of the whole overlay is accepted alone, but refused as a whole plan."""
     wide = DecisionSettings(gain_share_min=0.5)
     choice = choose_proposals([moving(TO_THE_END)], situation_of(), 7, wide)
     assert choice.chosen == ()
@@ -84,14 +86,14 @@ def test_a_small_publisher_may_move_but_a_plan_must_be_worth_it() -> None:
 
 
 def test_a_publisher_that_is_elsewhere_is_refused_by_name() -> None:
-    """The reason names the publisher, where it was thought to be and where it is."""
+    """The reason names the publisher, its supposed home and its actual one."""
     choice = choose_proposals([moving(ClientMove("p", "b03", "b04"))], situation_of(), 7, DecisionSettings())
     assert choice.refused[0].verdict is Verdict.WRONG_HOME
     assert choice.refused[0].verdict_reason == "publisher p is to leave b03, but its home is b00"
 
 
 def test_moves_keep_the_cap_of_load() -> None:
-    """A broker that p's notifications would overload refuses it; without the cap it is taken."""
+    """A move that would overload a broker is refused; one within the cap is chosen."""
     caps = replace(INVENTORY, load_max_per_s=INVENTORY.processing_cost * 0 + 40.0)
     assert choose_proposals([moving(TO_THE_END)], situation_of(caps), 7, DecisionSettings()).chosen
     other = moving(ClientMove("r", "b02", "b04"))
@@ -100,7 +102,7 @@ def test_moves_keep_the_cap_of_load() -> None:
 
 
 def test_no_more_publishers_move_than_a_plan_may_move() -> None:
-    """Links do not count against the limit of moves, nor moves against that of links."""
+    """Links do not count against the limit of moves, nor moves against the limit of links."""
     settings = DecisionSettings(moves_per_plan_max=1, changes_per_plan_max=1)
     swap = swapping(link("b01", "b02"), link("b00", "b04"))
     second = moving(ClientMove("q", "b00", "b02"))
@@ -111,7 +113,7 @@ def test_no_more_publishers_move_than_a_plan_may_move() -> None:
 
 
 def test_clients_that_stay_are_not_moved() -> None:
-    """Where brokers are real ones a move is refused with its own verdict, and links are still exchanged."""
+    """With real brokers a move is refused with its own verdict, and links are still exchanged."""
     swap = swapping(link("b01", "b02"), link("b00", "b04"))
     situation = situation_of(replace(INVENTORY, clients_stay=True))
     choice = choose_proposals([swap, moving(TO_THE_END)], situation, 7, DecisionSettings())
@@ -128,13 +130,13 @@ def swap_to_nothing(state: TreeState, context: TreeContext, rng: random.Random) 
 
 
 def move_p_next_to_its_subscriber(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
-    """Go as far towards b04 as the tree it is shown has b03."""
+    """Propose to move p to the last broker before b04 on the current tree."""
     near = state.configuration.path("b00", "b04")[-1]
     return [moving(ClientMove("p", state.configuration.home_of["p"], near))]
 
 
 def test_the_second_planner_sees_what_the_first_one_brought_about() -> None:
-    """After an accepted swap the next planner is asked on the new tree, after a refused one on the present."""
+    """After an accepted swap the next planner gets the new tree, after a refused one the present tree."""
     seen: list[tuple[Link, ...]] = []
 
     def looking(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
@@ -159,7 +161,7 @@ def carried_out_plan(phase: PlanPhase = PlanPhase.VERIFYING) -> Plan:
 
 
 def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
-    """Observed is the traffic after the plan at the new home against the same traffic at the old one."""
+    """The observed gain compares the traffic after the plan at the new home with the same traffic at the old one."""
     plan = carried_out_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     before = configuration_before(plan, after)
@@ -178,7 +180,7 @@ def test_the_gain_of_a_move_is_checked_on_the_windows_after_it() -> None:
 
 
 def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same() -> None:
-    """Without traffic the move saves nothing; where a window does not report what was delivered, nothing is said."""
+    """Without traffic the move saves nothing; for a window without delivery data there is no figure."""
     plan = carried_out_plan()
     after = Configuration.of(1, TREE.brokers, TREE.links, {"p": "b04"})
     others = {"q": "b00", "r": "b02"}
@@ -199,7 +201,7 @@ def test_a_publisher_that_falls_silent_after_its_move_is_verified_all_the_same()
     ],
 )
 def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner: Planner) -> None:
-    """One window of telemetry of version 1 in the horizon is enough; without it the same state has a move."""
+    """One window of telemetry of version 1 in the horizon prevents moves; the same state without it yields one."""
     state = situation_of().state
     assert [one.moves for one in planner(state, TreeContext(), random.Random(1))] != []
     old = replace(state.windows[0], sets=replace(state.windows[0].sets, delivered=None), homes={})
@@ -210,7 +212,7 @@ def test_publishers_stay_while_a_window_does_not_tell_what_was_delivered(planner
 
 
 def test_the_log_knows_where_plans_have_put_publishers_and_where_they_were() -> None:
-    """Homes add up over plans; the origin is that before the first plan that was executed."""
+    """Homes accumulate over plans; the origin is the home before the first executed plan."""
     change = PhaseChange(PlanPhase.PREPARING, 1, "")
     first = Plan(
         "plan-1", 0, 1, 0, (), (), (), TREE.links, 0.0, 0.0, PlanPhase.COMPLETED, (change,), moves=(TO_THE_END,)
@@ -225,7 +227,7 @@ def test_the_log_knows_where_plans_have_put_publishers_and_where_they_were() -> 
 
 
 def test_a_plan_moves_each_publisher_once() -> None:
-    """Several proposals may move the same publisher on; one that comes back where it was does not move."""
+    """Several proposals may move the same publisher further; one that returns to its home does not move."""
     steps = [
         moving(ClientMove("p", "b00", "b01"), ClientMove("q", "b00", "b03")),
         moving(ClientMove("p", "b01", "b04"), ClientMove("r", "b02", "b03")),
@@ -239,7 +241,9 @@ def nobody_moved(epoch: int) -> dict[str, str]:
 
 
 def test_a_shadow_keeps_its_own_homes() -> None:
-    """What the acting planner moves stays where it was for a shadow that moves nothing, and the other way round."""
+    """Moves of the acting planner do not change the homes of a shadow planner that moves nothing, nor the other way
+    round.
+    """
 
     def idle(*_: object) -> list[Proposal]:
         return []

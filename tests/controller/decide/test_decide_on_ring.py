@@ -1,4 +1,4 @@
-"""Ring IDs and users go into plans as links and publishers do: proposed, judged, chosen, with a price."""
+"""Ring IDs and users go into plans as links and publishers do: proposed, judged, chosen and priced."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SETTINGS = ControllerSettings(bootstrap="nowhere:1", inventory_path=Path("unused
 
 
 def test_ids_and_users_go_into_one_plan() -> None:
-    """Each proposal is costed on the ring that the one before leaves; the plan names the whole target."""
+    """Each proposal is costed on the ring that the previous one leaves; the plan names the whole target."""
     situation = situation_of()
     choice = choose_proposals([GOOD_IDS, TO_NEW_ROOT], situation, 7, DecisionSettings())
     first, second = choice.chosen
@@ -61,7 +61,7 @@ def test_ids_and_users_go_into_one_plan() -> None:
 
 
 def test_the_next_planner_sees_ids_and_homes_that_are_accepted() -> None:
-    """And the costs of its own proposals are those of the state that it is given."""
+    """The costs of its own proposals are relative to the state that it is given."""
     seen: list[RingState] = []
 
     def first(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
@@ -91,12 +91,12 @@ def test_the_next_planner_sees_ids_and_homes_that_are_accepted() -> None:
     ],
 )
 def test_what_does_not_fit_the_ring_has_a_verdict(proposal: Proposal, verdict: Verdict) -> None:
-    """IDs that are not as said or taken, users elsewhere, links: refused with a reason, and nothing is raised."""
+    """IDs that are taken or not as claimed, users elsewhere, links: refused with a reason, without an exception."""
     assert only(proposal, situation_of()).verdict is verdict
 
 
 def test_a_ring_of_whose_users_nothing_is_known_is_not_decided_on() -> None:
-    """The state as a whole is refused, and no planner is asked."""
+    """The state as a whole is refused, and no planner is called."""
     state = RingState(RING, INVENTORY, tuple(window.without_interests() for window in windows_of()))
     decision = decide_plan(replace(situation_of(), state=state), [_raising], 1, SETTINGS)
     assert decision.state_verdict is Verdict.INCOMPLETE_STATE
@@ -108,7 +108,9 @@ def _raising(*_: object) -> list[Proposal]:
 
 
 def test_a_move_may_not_overload_a_broker() -> None:
-    """Four subscriptions over eight brokers are half a one each: a broker may have one, at twice the mean, not two."""
+    """Four subscriptions over eight brokers average half a subscription: at a cap of twice the mean a broker may have
+    one.
+    """
     capped = situation_of(kind=ring_kind(INVENTORY, user_load_max=2.0))
     refused = only(placing(("u0", "b00", "b02")), capped)
     assert refused.verdict is Verdict.CAPACITY
@@ -139,7 +141,7 @@ def test_users_have_a_limit_of_their_own_and_ids_have_none() -> None:
 
 
 def test_all_users_of_a_proposal_are_one_choice_and_ids_are_many() -> None:
-    """IDs are picked by what windows cost, one for each that changes; users follow whose interests are alike."""
+    """IDs are picked by what windows cost, one choice per changed ID; users follow similar interests."""
     many = placing(*((f"x{number}", "b00", "b01") for number in range(100)))
     both = msgspec.structs.replace(many, id_moves=GOOD_IDS.id_moves)
     assert KIND.choices_in(many) == 1
@@ -149,7 +151,7 @@ def test_all_users_of_a_proposal_are_one_choice_and_ids_are_many() -> None:
 
 
 def test_the_dead_band_of_a_ring_is_a_share_of_its_whole_cost() -> None:
-    """A move that saves 50 of 150 is worth it up to a third."""
+    """A move that saves 50 of 150 is worth it up to a dead band of a third."""
     saved = only(TO_ROOT, situation_of())
     share = saved.gain_per_s / 150.0
     assert only(TO_ROOT, situation_of(), DecisionSettings(gain_share_min=share * 0.999)).verdict is Verdict.ACCEPTED
@@ -158,12 +160,12 @@ def test_the_dead_band_of_a_ring_is_a_share_of_its_whole_cost() -> None:
 
 
 def test_the_price_of_a_ring_counts_messages() -> None:
-    """Before the first plan commands and a message each way over 20 links, then what plans really sent."""
+    """Before the first plan: commands, and a message each way over 20 links; afterwards what plans actually sent."""
     assert len(RING.links) == 20
     assert transition_price_per_s(KIND, RING, None, 10.0) == pytest.approx((4 * 8 + 2 * 20) / 10)
     assert transition_price_per_s(KIND, RING, 100.0, 10.0) == pytest.approx((4 * 8 + 100) / 10)
 
 
 def test_brokers_of_the_ring_are_those_of_the_inventory() -> None:
-    """The script is of the example of Zhao13, Fig. 2: eight brokers with IDs 0 to 7."""
+    """The script follows the example of Zhao13, Fig. 2: eight brokers with IDs 0 to 7."""
     assert (INVENTORY.bootstrap, INVENTORY.degree_max, len(BROKERS)) == (RING, NO_CAP, 8)

@@ -1,4 +1,4 @@
-"""A decision looks at recent windows first, and at all of them only where these lead to no plan."""
+"""A decision considers recent windows first, and all windows only if these lead to no plan."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,9 @@ OLD, RECENT = 8, 2
 
 
 def seen_over(wanted: Sequence[str]) -> Situation:
-    """One window for each broker that wants p in it; the last ``RECENT`` are looked at first."""
+    """Return a situation with one window per entry, in which that broker wants p; the last ``RECENT`` windows are
+    recent.
+    """
     windows: tuple[ClosedWindow, ...] = tuple(window_of(1000 * at, p_wanted=one) for at, one in enumerate(wanted))
     state = KIND.state_of(Configuration.of(0, TREE.brokers, TREE.links, HOMES), windows)
     now_ms = windows[-1].end_ms + 500
@@ -35,7 +37,10 @@ def seen_over(wanted: Sequence[str]) -> Situation:
 
 
 def asked_about(situation: Situation, proposal: Proposal, from_windows: int) -> tuple[list[int], Decision]:
-    """Return over how many windows a planner was asked that proposes something from this many on, and the decision."""
+    """Return the numbers of windows with which the planner was called, and the decision.
+
+    The planner proposes ``proposal`` once it gets at least ``from_windows`` windows.
+    """
     seen: list[int] = []
 
     def planner(state: TreeState, *_: object) -> list[Proposal]:
@@ -46,21 +51,23 @@ def asked_about(situation: Situation, proposal: Proposal, from_windows: int) -> 
 
 
 def test_what_recent_windows_show_is_enough() -> None:
-    """p is wanted elsewhere for two windows only: a plan follows, and the eight before are not asked."""
+    """p is wanted elsewhere for the last two windows only: a plan follows, and the eight earlier ones are not
+    considered.
+    """
     seen, decision = asked_about(seen_over(["b00"] * OLD + ["b04"] * RECENT), moving(TO_THE_END), 1)
     assert seen == [RECENT]
     assert decision.plan is not None
 
 
 def test_what_only_many_windows_show_is_found_on_them() -> None:
-    """Nothing is proposed on two windows; on ten the same change is, and it saves on the two as well."""
+    """Nothing is proposed on two windows; on ten the same change is, and it saves cost on the two as well."""
     seen, decision = asked_about(seen_over(["b04"] * (OLD + RECENT)), moving(TO_THE_END), RECENT + 1)
     assert seen == [RECENT, OLD + RECENT]
     assert decision.plan is not None
 
 
 def test_what_traffic_of_the_past_alone_would_gain_is_not_done() -> None:
-    """p was wanted at the far end and is now at home: moving it saves over all windows, and costs from now on."""
+    """p was wanted at the far end and now is at home: moving it saves cost over all windows, but no longer."""
     _, decision = asked_about(seen_over(["b04"] * OLD * 8 + ["b00"] * RECENT), moving(TO_THE_END), RECENT + 1)
     assert decision.plan is None
     (refused,) = decision.refused
@@ -70,14 +77,14 @@ def test_what_traffic_of_the_past_alone_would_gain_is_not_done() -> None:
 
 @pytest.mark.parametrize("recent", [None, OLD + RECENT, OLD + RECENT + 1])
 def test_without_older_windows_there_is_one_look(recent: int | None) -> None:
-    """All windows are recent, or a person wants them looked at together."""
+    """All windows are recent, or an order wants them considered together."""
     situation = replace(seen_over(["b04"] * (OLD + RECENT)), recent_windows=recent)
     seen, _ = asked_about(situation, moving(TO_THE_END), OLD * 2)
     assert seen == [OLD + RECENT]
 
 
 def test_an_evacuation_waits_for_no_second_look() -> None:
-    """r leaves its broker on the first look, though it costs."""
+    """r leaves its broker at the first decision, though it costs."""
     leaving = {"maintained": {"b02": "in maintenance"}, "evacuated": frozenset({"b02"})}
     situation = replace(seen_over(["b00"] * (OLD + RECENT)), **leaving)  # type: ignore[arg-type]
     seen, decision = asked_about(situation, moving(TO_THE_END), OLD * 2)

@@ -1,4 +1,4 @@
-"""How often luck passes the gate: never oftener than it says, however much alike the windows are."""
+"""How often a chance gain passes the gate: at most at the nominal rate, however correlated the windows are."""
 
 import math
 import statistics
@@ -12,14 +12,14 @@ from regraft.controller.decide.gain_noise import MeanGain, mean_gain, student_si
 
 WINDOW_S = 5.0
 TRIALS = 4000
-NOMINAL = float(ndtr(-2.0))  # Of a normal variable above two sigma: 2.3 %.
+NOMINAL = float(ndtr(-2.0))  # probability of a normal variable above two sigma: 2.3 %
 SPREAD = 3 * math.sqrt(NOMINAL * (1 - NOMINAL) / TRIALS)
-# Windows and the life of a subscription: the horizon of the demo first, then few windows, slow interests, many windows.
+# windows and lifetime of a subscription: the demo's horizon, then few windows, slow interests, many windows
 LOOKS = [(4, 18.0), (2, 18.0), (16, 18.0), (4, 60.0), (4, 600.0), (60, 60.0), (60, 3600.0)]
 
 
 def worthless_gains(count: int, lifetime_s: float, trials: int, seed: int) -> NDArray[np.float64]:
-    """Return rows of an AR(1) series with mean 0 and the correlation of subscriptions of that life."""
+    """Return rows of an AR(1) series with mean 0 and the correlation of subscriptions with that lifetime."""
     rng, alike = np.random.default_rng(seed), math.exp(-WINDOW_S / lifetime_s)
     gains = rng.normal(size=(trials, count))
     for place in range(1, count):
@@ -41,16 +41,16 @@ def test_one_worthless_change_passes_at_most_as_often_as_it_says(count: int, lif
 
 @pytest.mark.parametrize(("count", "lifetime_s"), [(4, 18.0), (60, 60.0)])
 def test_the_best_of_many_worthless_changes_passes_at_most_as_often(count: int, lifetime_s: float) -> None:
-    """Of 100 changes that are worth nothing, the planner brings the one that looks best."""
+    """Of 100 worthless changes the planner proposes the one that looks best."""
     found = estimates(worthless_gains(count, lifetime_s, 200 * 100, seed=2), lifetime_s)
     groups = [found[at : at + 100] for at in range(0, len(found), 100)]
     passed = sum(any(one.mean > one.limit(2.0, alternatives=100) for one in group) for group in groups)
     assert passed / len(groups) < NOMINAL + 3 * math.sqrt(NOMINAL / len(groups))
-    assert any(one.mean > one.limit(2.0) for one in found)  # Unpaid, the choice would let some through.
+    assert any(one.mean > one.limit(2.0) for one in found)  # Without the correction the choice would let some through.
 
 
 def test_the_limit_is_exact_for_means_of_the_process_itself() -> None:
-    """Means over spans of a process whose correlation falls as exp(-t / L) pass as often as Student's t says."""
+    """Means over spans of a process with correlation exp(-t / L) pass as often as Student's t says."""
     fine, count, lifetime_s = 20, 4, 18.0
     rng, alike = np.random.default_rng(3), math.exp(-WINDOW_S / fine / lifetime_s)
     moments = rng.normal(size=(TRIALS, fine * count))
@@ -61,14 +61,14 @@ def test_the_limit_is_exact_for_means_of_the_process_itself() -> None:
 
 
 def test_a_steady_gain_is_found() -> None:
-    """Four windows are enough for a gain of ten times the spread of its moments, also as the best of 1,600."""
+    """Four windows are enough for a gain of ten times the spread of its moments, even as the best of 1,600."""
     found = estimates(10 + worthless_gains(4, 18.0, 500, seed=4), 18.0)
     assert sum(one.mean > one.limit(2.0) for one in found) / 500 > 0.95
     assert statistics.fmean(one.mean for one in found) == pytest.approx(10, abs=0.15)
 
 
 def test_independent_windows_are_the_textbook_case() -> None:
-    """Without a lifetime the error is the sample deviation over the square root of the number."""
+    """Without a lifetime the error is the sample deviation over the square root of the number of windows."""
     gains = [1.0, 3.0, 2.0, 5.0]
     found = mean_gain(gains, [(at, at + 1.0) for at in range(4)], None)
     assert found.mean == pytest.approx(statistics.fmean(gains))
@@ -77,14 +77,14 @@ def test_independent_windows_are_the_textbook_case() -> None:
 
 
 def test_one_span_shows_no_spread() -> None:
-    """Nothing passes on it, unless nothing is asked for."""
+    """Nothing passes on it, unless the limit is zero sigma."""
     found = mean_gain([5.0], [(0.0, 1.0)], 10.0)
     assert found.limit(2.0) == math.inf
     assert found.limit(0.0) == 0.0
 
 
 def test_the_limit_grows_with_what_was_picked_from_and_with_fewer_spans() -> None:
-    """By the union bound over the alternatives, with the square root of the choices, and by Student's t."""
+    """By the union bound over the alternatives, by the square root of the choices, and by Student's t."""
     found = MeanGain(1.0, 1.0, 15)
     assert found.limit(2.0) < found.limit(2.0, alternatives=10) < found.limit(2.0, alternatives=1000)
     assert found.limit(2.0, choices=4) == pytest.approx(2 * found.limit(2.0))

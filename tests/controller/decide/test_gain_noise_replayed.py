@@ -1,8 +1,8 @@
-"""How often a worthless change passes on traffic as the emulator makes it, not on a model of its noise.
+"""How often a worthless change passes on the emulator's traffic instead of a model of its noise.
 
-What a change saves in a window less what it saves in another one, far later, is worth nothing on average and has the
-memory of the traffic: subscriptions that live on. A change that is worth nothing in the long run though it saves a
-little in most windows, and costs much in a few, is another matter: docs/decisions.md.
+The difference of a change's savings in two windows far apart has mean zero and the memory of the traffic: subscriptions
+that persist. A change that is worthless in the long run although it saves a little in most windows, and costs much in a
+few, is another matter: docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WORKLOAD = WorkloadSettings(
 
 
 def recorded_windows(inventory: Inventory) -> list[ClosedWindow]:
-    """Return ten minutes of windows; what is delivered is the same on any tree."""
+    """Return ten minutes of windows; deliveries are the same on any tree."""
     virtual = VirtualOverlay(inventory, WORKLOAD, VirtualSettings(seed=SEED, flush_ms=1_000.0))
     virtual.run_for(RUNNING_MS)
     aggregator = ReferenceAggregator(WINDOW_MS, 2_000)
@@ -58,7 +58,7 @@ def gains_of_a_change(inventory: Inventory, windows: list[ClosedWindow], rng: ra
             a, b = rng.sample(inventory.brokers, 2)
             try:
                 overlay = tree.replaced(1, [rng.choice(tree.links)], [link(a, b)])
-            except ValueError:  # No tree, or a link that is there already.
+            except ValueError:  # not a tree, or a link that already exists
                 continue
         before = np.array([overlay_cost(tree, inventory, window.sets).total_per_s for window in windows])
         placed = overlay.with_homes(homes)
@@ -82,7 +82,7 @@ def worthless() -> NDArray[np.float64]:
 def test_on_traffic_of_the_emulator_worthless_changes_pass_at_most_as_often_as_it_says(
     worthless: NDArray[np.float64], count: int
 ) -> None:
-    """At two sigma at most one in 44, where the sample deviation would let through five times as many and more."""
+    """At two sigma at most one in 44; with the sample deviation it would be at least five times as many."""
     spans = [(at * WINDOW_MS / 1000, (at + 1) * WINDOW_MS / 1000) for at in range(count)]
     looks = [row[at : at + count] for row in worthless for at in range(0, len(row) - count + 1, count)]
     found = [mean_gain(look, spans, LIFETIME_S) for look in looks]

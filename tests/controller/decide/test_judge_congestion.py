@@ -1,4 +1,4 @@
-"""What is congested gets no further load, on a tree, on a ring and on a structured cyclic overlay."""
+"""Congested brokers and links get no more load, on a tree, a ring and a structured cyclic overlay."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def queue(broker: str, peer: str, congestion: float) -> QueueState:
 
 
 def windows_with(*measures: float, broker: str = "b00", peer: str = "") -> list[ClosedWindow]:
-    """Windows in which one queue has had these measures."""
+    """Return windows in which one queue has had these congestion measures."""
     return [
         replace(closed_window(TREE.brokers, [], 1000 * place), queues=(queue(broker, peer, measured),))
         for place, measured in enumerate(measures)
@@ -41,7 +41,7 @@ def windows_with(*measures: float, broker: str = "b00", peer: str = "") -> list[
 
 
 def test_a_broker_stays_hot_until_its_measure_has_halved() -> None:
-    """A queue about the threshold would otherwise let changes pass at every other window."""
+    """Without this hysteresis a queue near the threshold would let changes pass in every other window."""
     assert not hot_spots(windows_with(10.0), SETTINGS)
     assert hot_spots(windows_with(10.1), SETTINGS).brokers == {"b00": 10.1}
     assert hot_spots(windows_with(10.1, 5.1), SETTINGS).brokers == {"b00": 5.1}
@@ -49,21 +49,21 @@ def test_a_broker_stays_hot_until_its_measure_has_halved() -> None:
 
 
 def test_a_link_is_hot_when_either_end_is() -> None:
-    """It is named in the order of links, with the larger measure; what is on its way may fill a longer queue."""
+    """It is named in the order of links, with the larger measure; messages in transit allow a link a longer queue."""
     (window,) = windows_with(120.0, broker="b03", peer="b01")
     both = replace(window, queues=(*window.queues, queue("b01", "b03", 150.0), queue("b00", "b01", 100.0)))
     assert hot_spots([both], SETTINGS) == HotSpots({("b01", "b03"): 150.0}, {}, {("b03", "b01"): 1, ("b01", "b03"): 1})
 
 
 def test_it_is_known_for_how_long_a_link_has_been_congested() -> None:
-    """In windows in a row, by its end; a calm one begins the count anew."""
+    """Counted in consecutive windows, for each end; a calm window restarts the count."""
     windows = windows_with(120.0, 20.0, 120.0, 60.0, 120.0, broker="b01", peer="b03")
     counts = [hot_spots(windows[:count], SETTINGS).ends.get(("b01", "b03"), 0) for count in range(6)]
     assert counts == [0, 1, 0, 1, 2, 3]
 
 
 def test_nothing_is_planned_to_save_cost_while_long_queues_hide_deliveries() -> None:
-    """What lies behind such a queue seems to want nothing; evacuations begin, and 0 turns the rule off."""
+    """The brokers behind such a queue seem to want nothing; evacuations are still planned, and 0 disables the rule."""
     slow = msgspec.structs.replace(queue("b02", "b03", 20.0), wait_ms_mean=1_001.0)
     newest = replace(CALM.state.newest, queues=(queue("b01", "b02", 20.0), slow))
     situation = replace(CALM, state=TreeState(TREE, STATE.inventory, (*CALM.state.windows[:-1], newest)))
@@ -88,7 +88,7 @@ def verdict_of(proposal: Proposal, hot: HotSpots, situation: Situation = CALM) -
 
 
 def test_a_tree_is_not_led_over_a_congested_link() -> None:
-    """All 50 notifications/s would cross b00-b04, which had none; every other link carries less."""
+    """All 50 notifications/s would cross b00-b04, which carried none; every other link would carry less."""
     verdict, reason = verdict_of(proposal_of(), HotSpots(links={("b00", "b04"): 150.0}))
     assert verdict is Verdict.CONGESTED
     assert reason == "link b00-b04 is congested (150) and would carry 50/s, 0/s now"
@@ -97,12 +97,12 @@ def test_a_tree_is_not_led_over_a_congested_link() -> None:
 
 @pytest.mark.parametrize("broker", TREE.brokers)
 def test_a_change_that_takes_load_off_a_congested_broker_may_be_made(broker: str) -> None:
-    """The two ends serve as much as before, those between nothing any more."""
+    """The two ends serve as much as before, the brokers between them nothing any more."""
     assert verdict_of(proposal_of(), HotSpots(brokers={broker: 150.0}))[0] is Verdict.ACCEPTED
 
 
 def test_a_tree_is_not_led_through_a_congested_broker() -> None:
-    """It would pass on what b00 and b02 want, and wants none of it itself."""
+    """It would forward what b00 and b02 want, and wants none of it itself."""
     windows = tuple(closed_window(TREE.brokers, [{"b00", "b02"}] * 50, 1000 * place) for place in range(3))
     inventory = inventory_of(TREE, {("b00", "b04"): 0.0, ("b03", "b04"): 0.0, ("b02", "b03"): 0.0})
     situation = replace(CALM, state=TreeState(TREE, inventory, windows), kind=tree_kind(inventory, 4))
@@ -121,7 +121,7 @@ def test_a_tree_is_not_led_through_a_congested_broker() -> None:
     ids=["link", "broker"],
 )
 def test_a_ring_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> None:
-    """The exchange of IDs puts b00 at the root of the topic; a user that leaves b00 takes load off it."""
+    """The exchange of IDs makes b00 the root of the topic; a user that leaves b00 reduces its load."""
     refused = only(GOOD_IDS, situation_of(hot=hot))
     assert (refused.verdict, refused.verdict_reason) == (Verdict.CONGESTED, what)
     assert only(TO_ROOT, situation_of(hot=hot)).verdict is Verdict.ACCEPTED
@@ -136,7 +136,7 @@ def test_a_ring_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> N
     ids=["link", "broker"],
 )
 def test_a_structured_cyclic_overlay_is_not_led_over_what_is_congested(hot: HotSpots, what: str) -> None:
-    """Where a plan has it that b03 publishes, that passes b03 and crosses to the other cluster there."""
+    """If p publishes at b03, its notifications pass b03 and cross to the other cluster there."""
     before = ScotKind(SCOT_INVENTORY, 5).reached(SCOT_STATE)
     after = before.after(Proposal("by hand", (), (), 2.0, 1.0, 0.0, "", moves=(ClientMove("p", "b00", "b03"),)))
     assert judge_congestion(ScotKind(SCOT_INVENTORY, 5), hot, before, after) == (Verdict.CONGESTED, what)
@@ -153,6 +153,6 @@ def test_a_plan_in_review_is_dropped_when_what_it_loads_gets_congested() -> None
 
 
 def test_a_broker_is_emptied_over_what_is_congested() -> None:
-    """A person has asked for it."""
+    """An operator ordered the evacuation."""
     by_order = msgspec.structs.replace(proposal_of(), planner=EVACUATION)
     assert verdict_of(by_order, HotSpots(links={("b00", "b04"): 150.0}))[0] is Verdict.ACCEPTED

@@ -45,7 +45,7 @@ def verdict_of(
 
 
 def test_good_swap_is_accepted_with_its_price() -> None:
-    """A swap that saves much is accepted; the judge writes its true costs and the price on it."""
+    """A swap that saves much is accepted; the judge records its true costs and price."""
     (judged,) = choose_proposals([proposal_of()], CALM, 1, SETTINGS).chosen
     assert judged.verdict is Verdict.ACCEPTED
     assert judged.price_per_s == 1.0
@@ -53,7 +53,7 @@ def test_good_swap_is_accepted_with_its_price() -> None:
 
 
 def test_running_plan_refuses_everything() -> None:
-    """While a plan runs nothing is accepted, and the plan is named."""
+    """While a plan runs nothing is accepted, and the reason names the plan."""
     verdict, reason = verdict_of(proposal_of(), replace(CALM, plan_running="plan-3"))
     assert verdict is Verdict.PLAN_RUNNING
     assert "plan-3" in reason
@@ -65,7 +65,7 @@ def with_newest(**changes: object) -> Situation:
 
 
 def test_incomplete_state_refuses_and_names_what_is_missing() -> None:
-    """A swap from an incomplete window is refused with the brokers that were short."""
+    """A swap on an incomplete window is refused with the brokers whose batches are missing."""
     verdict, reason = verdict_of(proposal_of(), with_newest(fault="too few batches of b02 (3 of 4)"))
     assert verdict is Verdict.INCOMPLETE_STATE
     assert "b02 (3 of 4)" in reason
@@ -89,7 +89,7 @@ EARLIER = {"b00": 0, "b01": 1, "b02": 0, "b03": 1, "b04": 0}
 
 
 def test_brokers_at_another_epoch_are_named() -> None:
-    """When the window began long enough after the last transition; earlier they may have been on their way."""
+    """Only if the window began long enough after the last transition; earlier batches may have been in transit."""
     situation = with_newest(epoch_min=0, epoch_max=1, epochs=EARLIER)
     verdict, reason = verdict_of(proposal_of(), situation)
     assert verdict is Verdict.EPOCH_MISMATCH
@@ -108,12 +108,12 @@ def test_brokers_at_another_epoch_are_named() -> None:
     ],
 )
 def test_swap_that_leaves_no_tree_is_refused(removed: Link, added: Link) -> None:
-    """A cut overlay, an absent link to remove, a present link to add and an unknown broker are not a tree."""
+    """A cut overlay, an absent link to remove, a present link to add and an unknown broker do not give a tree."""
     assert verdict_of(proposal_of(removed, added))[0] is Verdict.NOT_A_TREE
 
 
 def test_broker_at_its_cap_gets_no_further_link() -> None:
-    """A swap that would give a broker more links than the cap is refused; a broker above the cap keeps what it has."""
+    """A swap that would give a broker more links than the cap is refused; a broker above the cap keeps those it has."""
     verdict, reason = verdict_of(
         proposal_of(("b02", "b03"), ("b01", "b03")), replace(CALM, kind=tree_kind(INVENTORY, 2))
     )
@@ -124,14 +124,14 @@ def test_broker_at_its_cap_gets_no_further_link() -> None:
 
 
 def test_muted_planner_is_not_heard() -> None:
-    """Until its time is over a muted planner's proposals are refused."""
+    """While a planner is muted its proposals are refused."""
     muted = replace(CALM, muted_until_ms={"swap_links_ci": 4000})
     assert verdict_of(proposal_of(), muted)[0] is Verdict.MUTED
     assert verdict_of(proposal_of(), replace(muted, now_ms=4000))[0] is Verdict.ACCEPTED
 
 
 def test_cool_down_is_counted_in_windows() -> None:
-    """After a plan this many windows must close; before the first plan there is nothing to cool down from."""
+    """This many windows must close after a plan; before the first plan there is no cool-down."""
     assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=1))[0] is Verdict.COOL_DOWN
     assert verdict_of(proposal_of(), replace(CALM, windows_since_plan=2))[0] is Verdict.ACCEPTED
 
@@ -162,7 +162,7 @@ def test_gain_must_exceed_the_price() -> None:
 
 
 def test_gain_must_exceed_the_dead_band() -> None:
-    """A gain of less than the settable share of the cost is not worth a change, however certain; a loss never is."""
+    """A gain below the configured share of the cost is not worth a change, however certain; a loss never is."""
     share = GAIN_PER_S / STATE.tree_costs.cost_per_s
     assert verdict_of(proposal_of(), settings=DecisionSettings(gain_share_min=share * 1.001))[0] is (
         Verdict.GAIN_WITHIN_NOISE
@@ -186,7 +186,7 @@ JUMPING = tuple(
 
 
 def test_gain_must_exceed_the_noise() -> None:
-    """Where the gain of the single windows jumps about, its mean says little, for the change and for the plan."""
+    """If the gains of single windows vary widely, their mean is uncertain, for the change and for the plan."""
     noisy = replace(CALM, state=TreeState(TREE, INVENTORY, JUMPING))
     assert shares_of(JUMPING).mean > 0
     assert verdict_of(proposal_of(), noisy)[0] is Verdict.GAIN_WITHIN_NOISE
@@ -196,7 +196,7 @@ def test_gain_must_exceed_the_noise() -> None:
 
 
 def test_traffic_that_grows_is_no_noise() -> None:
-    """Ten times as much of the same is saved the same share of."""
+    """Of ten times as much of the same traffic the same share is saved."""
     growing = tuple(closed_window(TREE.brokers, WANTED * (1 + 3 * at), 1000 * at) for at in range(3))
     assert shares_of(growing).error == pytest.approx(0.0, abs=1e-12)
     assert verdict_of(proposal_of(), replace(CALM, state=TreeState(TREE, INVENTORY, growing)))[0] is Verdict.ACCEPTED
@@ -210,7 +210,7 @@ def test_one_window_of_busy_publishers_is_enough() -> None:
 
 
 def test_one_window_with_few_notifications_shows_no_spread() -> None:
-    """It cannot be cut, and then every gain is within the noise."""
+    """It cannot be cut, so every gain is within the noise."""
     window = closed_window(TREE.brokers, WANTED[:3], 2000)
     single = replace(CALM, state=TreeState(TREE, INVENTORY, (window,)))
     assert shares_of((window,)).error == math.inf
@@ -227,7 +227,7 @@ def test_one_bar_for_links_and_homes() -> None:
 
 
 def test_verdicts_have_an_order() -> None:
-    """Where several things are wrong the first of the order is reported."""
+    """If several rules are violated the first one in the order is reported."""
     worst = replace(CALM, plan_running="plan-3", windows_since_plan=0, muted_until_ms={"swap_links_ci": 9999})
     bad = proposal_of(("b00", "b01"), ("b01", "b03"))
     assert verdict_of(bad, worst)[0] is Verdict.PLAN_RUNNING
@@ -237,7 +237,7 @@ def test_verdicts_have_an_order() -> None:
 
 
 def test_price_grows_with_the_messages_of_earlier_plans() -> None:
-    """Before the first plan the markers are counted, then what plans really sent; a longer pay-back is cheaper."""
+    """Before the first plan the markers are counted, then what plans actually sent; a longer pay-back lowers it."""
     first = transition_price_per_s(tree_kind(INVENTORY), TREE, None, 10.0)
     assert first == pytest.approx((4 * 5 + 2 * 4) * 10.0 / 10.0)
     assert transition_price_per_s(tree_kind(INVENTORY), TREE, 100.0, 10.0) == pytest.approx((4 * 5 + 100) * 10.0 / 10.0)
@@ -245,7 +245,7 @@ def test_price_grows_with_the_messages_of_earlier_plans() -> None:
 
 
 def test_the_price_is_earned_within_lifetimes() -> None:
-    """Where subscriptions live for a short time, a plan has less time to earn its price."""
+    """If subscriptions are short-lived, a plan has less time to earn its price."""
     settings = DecisionSettings(pay_back_s=300.0, pay_back_lifetimes=4.0)
     assert settings.pay_back_within_s(18.0) == 72.0
     assert settings.pay_back_within_s(3600.0) == 300.0
@@ -253,7 +253,7 @@ def test_the_price_is_earned_within_lifetimes() -> None:
 
 
 def test_what_was_changed_of_late_is_changed_again_only_for_more() -> None:
-    """A gain that is enough for a change is not enough to undo one of a recent plan, until the traffic changes."""
+    """A gain that suffices for a change does not suffice to undo a recent one, until the traffic changes."""
     state = TreeState(TREE, INVENTORY, JUMPING)
     before = tree_kind(INVENTORY, 4).reached(state)
     shares = gain_shares(before, before.after(proposal_of()), 10.0)
@@ -266,7 +266,7 @@ def test_what_was_changed_of_late_is_changed_again_only_for_more() -> None:
     assert judged_change(tabu, settings) is not None
     assert judged_change(replace(tabu, changed_since_ms=2500), settings) is None
     assert judged_change(replace(calm, recent=RecentChanges(links={GOOD.removed: -18_000})), settings) is None
-    assert judged_change(replace(tabu, state=STATE), settings) is None  # Beyond all luck.
+    assert judged_change(replace(tabu, state=STATE), settings) is None  # beyond all chance
 
 
 def judged_change(situation: Situation, settings: DecisionSettings) -> tuple[Verdict, str] | None:

@@ -1,4 +1,4 @@
-"""A change that lets one death cut off more has to save more: by how much, a setting says."""
+"""A change that lets one death cut off more has to save more; a setting says how much."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.controller.choose_all import choose_proposals
 from tests.controller.small_kinds import tree_kind
 from tests.overlay.small_overlays import brokers_named, inventory_of, publishers_of
 
-# Two pairs of brokers around two hubs, b00 and b03. To hang b04 from b00 instead makes b00 all but a star's hub.
+# Two pairs of brokers around two hubs, b00 and b03. Moving b04 from b03 to b00 almost makes b00 the hub of a star.
 BROKERS = brokers_named(6)
 TREE = Configuration.of(
     0, BROKERS, [("b00", "b01"), ("b00", "b02"), ("b00", "b03"), ("b03", "b04"), ("b03", "b05")], {}
@@ -28,7 +28,7 @@ TO_STAR = Proposal("p", (("b03", "b04"),), (("b00", "b04"),), 0.0, 0.0, 0.0, "sh
 
 
 def state_of(link_cost: float) -> TreeState:
-    """Everybody wants what b01 and b04 publish; the link that makes the star costs ``link_cost``."""
+    """Return a state in which every broker wants what b01 and b04 publish; the star's link costs ``link_cost``."""
     inventory: Inventory = inventory_of(TREE, {("b00", "b04"): link_cost, ("b03", "b04"): 11.0})
     homes = {"p": "b01", "q": "b04"}
     windows = []
@@ -51,15 +51,15 @@ def judged(link_cost: float, weight: float) -> Proposal:
 
 
 def test_what_each_death_cuts_off_is_known_from_the_windows() -> None:
-    """Of 120 deliveries a second 10 stay where they are published twice; b00 is between most of the others."""
+    """Of 120 deliveries/s 20 occur at the publishers' own brokers; b00 is on the path of most others."""
     cut_off = state_of(10.0).cut_off
     assert cut_off is not None
-    # From b01 to b02, b03, b04 and b05, and from b04 to b01 and b02: six of twelve ways, ten a second each.
+    # From b01 to b02, b03, b04 and b05, and from b04 to b01 and b02: six of twelve paths, 10/s each.
     assert (cut_off.worst_broker, cut_off.worst_share) == ("b00", pytest.approx(60 / 120))
 
 
 def test_a_small_gain_is_not_worth_a_frailer_overlay() -> None:
-    """Without the weight the same change is made; and with it, once it saves enough."""
+    """Without the weight the same change is made; with it, only once it saves enough."""
     assert judged(9.0, 0.0).verdict is Verdict.ACCEPTED
     refused = judged(9.0, 0.3)
     assert refused.verdict is Verdict.FRAILTY
@@ -79,7 +79,7 @@ def test_nothing_counts_for_what_is_not_known_or_gets_better() -> None:
 
 
 def test_the_planner_takes_another_swap_where_the_best_one_makes_the_overlay_frail() -> None:
-    """It saves half as much, and leaves no more to one death than before."""
+    """It saves half as much, and one death cuts off no more than before."""
     state = state_of(9.0)
     found = []
     for weight in (0.0, 0.3):

@@ -1,4 +1,4 @@
-"""What plans have changed recently follows from the plans alone, so a restarted controller knows it, too."""
+"""What plans changed recently follows from the plans alone, so a restarted controller knows it, too."""
 
 from msgspec import structs
 
@@ -33,7 +33,7 @@ def proposal_of(removed: tuple[str, str], added: tuple[str, str], *clients: str)
 
 
 def test_the_latest_change_of_any_part_counts() -> None:
-    """Links added and removed and clients moved are known with the window on which that was decided last."""
+    """For added and removed links and moved clients, the last window on which a change was decided is known."""
     recent = RecentChanges.of([plan_of(1, AB, BC, "p"), plan_of(2, CD, AB)])
     assert recent.latest_ms(proposal_of(BC, ("b", "d"))) == 1000
     assert recent.latest_ms(proposal_of(BC, AB)) == 2000
@@ -43,7 +43,7 @@ def test_the_latest_change_of_any_part_counts() -> None:
 
 
 def test_subscribers_that_have_just_come_are_moved_on_only_for_more() -> None:
-    """Those of b came with the last plan; those of a broker that nobody went to are free to go."""
+    """Those of b came with the last plan; those of a broker without arrivals are free to move."""
     plan = structs.replace(plan_of(3, AB, BC), subscribers_moved=(HomeMove("a", "b"),))
     recent = RecentChanges.of([plan])
     on, other = (Proposal("p", (), (), 0.0, 0.0, 0.0, "", subscribers_moved=(HomeMove(one, "c"),)) for one in "bd")

@@ -1,4 +1,4 @@
-"""Planners that look on: their own tree, the acting planner's rules, and nothing done to the overlay."""
+"""Shadow planners: their own tree, the acting planner's rules, and no effect on the overlay."""
 
 import random
 
@@ -29,17 +29,17 @@ def far_ends(start_ms: int) -> list[set[str]]:
 
 
 def idle(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
-    """A planner that wants nothing."""
+    """A planner that proposes nothing."""
     return []
 
 
 def failing(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
-    """A planner with a fault."""
+    """A planner with a bug."""
     raise KeyError("no such broker")
 
 
 def swapping(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
-    """A planner that joins the far ends at the place of the link b02-b03, and promises much."""
+    """A planner that links the far ends instead of b02-b03, and promises a large gain."""
     if ("b00", "b04") in state.configuration.links:
         return []
     cost_per_s = state.tree_costs.cost_per_s
@@ -63,7 +63,9 @@ def shadow_of(overlay: ScriptedOverlay) -> ShadowPlanner:
 
 
 def test_a_shadow_makes_the_tree_that_its_planner_would_make() -> None:
-    """Beside a planner that does nothing, a shadow ends with the tree that the same planner makes when it acts."""
+    """Next to a planner that does nothing, a shadow planner reaches the tree that the same planner reaches when it
+    acts.
+    """
     at_work, beside = overlay_of("swap_links_ci"), overlay_of("idle", "swap_links_ci")
     for overlay in (at_work, beside):
         overlay.run_windows(20)
@@ -75,7 +77,7 @@ def test_a_shadow_makes_the_tree_that_its_planner_would_make() -> None:
 
 
 def test_a_shadow_changes_nothing_that_is_done() -> None:
-    """Plans are the same to the byte, whoever looks on."""
+    """Plans are byte-identical with and without shadow planners."""
     alone, watched = overlay_of(ACTING), overlay_of(ACTING, "swap_links_ci", "swapping", "failing")
     for overlay in (alone, watched):
         overlay.run_windows(20)
@@ -84,7 +86,7 @@ def test_a_shadow_changes_nothing_that_is_done() -> None:
 
 
 def test_the_cost_of_a_shadow_is_that_of_its_tree_on_the_real_windows() -> None:
-    """Exact on each window, from the configuration at the start on, whatever the real tree has become."""
+    """Exact on each window, beginning with the initial configuration, whatever the real tree has become."""
     overlay = overlay_of(ACTING, "swapping")
     overlay.run_windows(12)
     points = overlay.ports.view.shown.cost
@@ -96,7 +98,7 @@ def test_the_cost_of_a_shadow_is_that_of_its_tree_on_the_real_windows() -> None:
 
 
 def test_a_shadows_plan_saves_nothing_before_it_is_decided_on() -> None:
-    """A window is known some time after its end, when the next one has begun: that one is partly of the old tree."""
+    """A window is known some time after its end, when the next has begun, so that one partly runs on the old tree."""
     overlay = overlay_of("idle", "swapping")
     overlay.loop.step(0)
     for end_ms in (1000, 2000, 3000, 4000, 5000):
@@ -111,7 +113,7 @@ def test_a_shadows_plan_saves_nothing_before_it_is_decided_on() -> None:
 
 
 def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> None:
-    """The acting planner continues, other shadows too; the fault stands in events, faults and status."""
+    """The acting planner and other shadow planners continue; the fault appears in events, counters and status."""
     overlay = overlay_of(ACTING, "failing", "swapping")
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.COMPLETED]
@@ -124,7 +126,7 @@ def test_a_fault_of_a_shadow_is_counted_and_told_once_and_stops_nothing() -> Non
 
 
 def test_a_shadow_keeps_the_pace_of_work() -> None:
-    """With a limit of one link a plan, plans of a shadow lie as far apart as those of the same planner at work."""
+    """With a limit of one link per plan, its plans are as far apart as those of the same planner when it acts."""
     decision = DecisionSettings(changes_per_plan_max=1, pay_back_s=600.0, window_age_ms_max=5000)
     wanted = [{"b00", "b04"}, {"b01", "b03"}, {"b00", "b04"}] * 20
 
@@ -141,12 +143,12 @@ def test_a_shadow_keeps_the_pace_of_work() -> None:
 
 
 def turning(start_ms: int) -> list[set[str]]:
-    """The far ends want the same, until the plan is made; then the middle does."""
+    """The far ends want the same until the plan is made; then the brokers in the middle do."""
     return far_ends(0) if start_ms < 1000 else [{"b02", "b03"}] * 40
 
 
 def test_a_shadow_takes_back_what_made_things_worse() -> None:
-    """As at work: the links before the plan come back and its planner is not heard for a while."""
+    """As when it acts: the links before the plan come back, and its planner is muted for a while."""
     decision = DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=20_000)
     settings = settings_of(planner="idle", shadow_planners=("swapping",), decision=decision)
     overlay = ScriptedOverlay(INVENTORY, turning, settings)
@@ -161,7 +163,7 @@ def test_a_shadow_takes_back_what_made_things_worse() -> None:
 
 
 def test_a_shadow_verifies_its_plan_on_windows_without_long_queues() -> None:
-    """What seems to be wanted behind these would have it take back a good plan."""
+    """What seems to be wanted behind long queues would make it roll back a good plan."""
     overlay = overlay_of("idle", "swapping", quiet_windows_per_change=0)
     overlay.run_windows(2)
     overlay.wanted = lambda start_ms: [{"b02", "b03"}] * 40
@@ -187,7 +189,7 @@ def test_nothing_is_decided_on_incomplete_windows() -> None:
 
 
 def test_a_restarted_controller_begins_its_shadows_at_the_present_configuration() -> None:
-    """Windows from before the restart carry no cost of a shadow, those after it do."""
+    """Windows from before the restart have no cost of a shadow planner, those after it do."""
     overlay = overlay_of(ACTING, "idle")
     overlay.run_windows(12)
     present = overlay.plans[-1].links_target
@@ -202,7 +204,7 @@ def test_a_restarted_controller_begins_its_shadows_at_the_present_configuration(
 
 
 def test_status_and_metrics_show_each_planner() -> None:
-    """Plans that would have been made, refusals, the time that decisions take; all of it as JSON."""
+    """Plans that would have been made, refusals and the duration of decisions, all as JSON."""
     seconds = iter(range(10_000))
     metrics = LoopMetrics()
     overlay = overlay_of(ACTING, "swapping")
@@ -227,9 +229,9 @@ def test_status_and_metrics_show_each_planner() -> None:
 
 
 def test_shadows_sit_out_where_windows_came_while_the_last_decision_was_made() -> None:
-    """However many records one poll returns, the next decision is on the newest window: who is late stays no later."""
+    """However many records one poll returns, the next decision is on the newest window: a delay does not persist."""
     overlay = overlay_of("idle", "swapping")
-    overlay.ports.state.poll_max = 5  # Less than a window's.
+    overlay.ports.state.poll_max = 5  # less than a window's
     overlay.run_windows(3)
     for _ in range(2):
         overlay.now_ms += WINDOW_MS
@@ -246,7 +248,7 @@ def test_shadows_sit_out_where_windows_came_while_the_last_decision_was_made() -
 
 
 def test_shadows_run_behind_a_plan_that_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the step that decides on a plan no shadow is asked: its commands leave first."""
+    """In the step that begins a plan no shadow planner runs: the plan's commands are sent first."""
     sent_before: list[int] = []
     overlay = overlay_of(ACTING, "watching")
 

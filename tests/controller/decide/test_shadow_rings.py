@@ -1,4 +1,4 @@
-"""Shadow planners on a ring: IDs and homes of their own, on the windows that the acting planner brings about."""
+"""Shadow planners on a ring: their own IDs and homes, on the windows that the acting planner's overlay produces."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shadow_of(*proposals: Proposal) -> ShadowPlanner:
 
 
 def test_a_shadow_keeps_a_ring_and_homes_of_its_own() -> None:
-    """What the acting planner does changes nothing for it, and what it does itself is costed exactly."""
+    """The acting planner's changes do not affect it, and its own changes are costed exactly."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
     (first, *_) = windows_of()
     assert shadow.add_window(first, 1000, nobody_moved) == 150.0
@@ -54,7 +54,7 @@ def test_a_shadow_keeps_a_ring_and_homes_of_its_own() -> None:
     assert (shadow.plans_made, shadow.id_moves, shadow.moved["users"], shadow.moved["publishers"]) == (1, 6, 1, 0)
     assert shadow.homes_moved == {"u4": "b00"}
     plan = shadow.plans[-1]
-    # The acting planner brings u2 to b07 and u4 to b03: for the shadow they are at b02, and where it has put u4 itself.
+    # The acting planner moves u2 to b07 and u4 to b03: for the shadow u2 stays at b02 and u4 where the shadow put it.
     acting = RING.replaced(1, (), {"u4": "b03", "u2": "b07"})
     users = USERS | {"u4": ("b03", [TOPIC]), "u2": ("b07", [TOPIC])}
     window = ring_window(users, {TOPIC: 10}, 4000, 1, acting)
@@ -64,7 +64,7 @@ def test_a_shadow_keeps_a_ring_and_homes_of_its_own() -> None:
 
 
 def test_a_user_that_moves_by_itself_moves_for_a_shadow_too() -> None:
-    """The shadow had put u0 at the root; once the register has it elsewhere than then, it is there."""
+    """The shadow had put u0 at the root; once the register has u0 at a new home, the shadow has it there."""
     shadow = shadow_of(TO_ROOT)
     shadow.add_window(windows_of()[0], 1000, nobody_moved)
     assert shadow.decide(situation_of(), lambda _: 0.0)
@@ -76,7 +76,7 @@ def test_a_user_that_moves_by_itself_moves_for_a_shadow_too() -> None:
 
 
 def test_a_shadow_takes_back_ids_and_users() -> None:
-    """When interests turn after its plan, the ring before it is cheaper and comes back at a later epoch."""
+    """When interests turn after its plan, the earlier ring is cheaper and returns at a later epoch."""
     shadow = shadow_of(GOOD_IDS, TO_NEW_ROOT)
     shadow.add_window(windows_of()[0], 1000, nobody_moved)
     assert shadow.decide(situation_of(), lambda _: 0.0)

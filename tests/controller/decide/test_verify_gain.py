@@ -1,4 +1,4 @@
-"""Predicted against observed gain, and taking a plan back."""
+"""Predicted against observed gain, and rolling a plan back."""
 
 import pytest
 
@@ -34,7 +34,7 @@ WANTED_NO_MORE = [closed_window(BEFORE.brokers, [{"b01", "b02"}] * 50, 1000 * k,
 
 
 def test_gain_that_comes_true_is_kept() -> None:
-    """While the interests stay, the plan saves what was predicted."""
+    """While interests stay the same, the plan saves what was predicted."""
     found = verify_gain(PLAN, BEFORE, AFTER, STILL_WANTED, KIND)
     assert found.cost_observed_per_s == 50 * (2.0 + 2)
     assert found.cost_without_per_s == 50 * (4 * 10.0 + 5)
@@ -51,13 +51,13 @@ def test_plan_that_costs_more_than_before_made_things_worse() -> None:
 
 
 def test_small_loss_is_not_worth_a_way_back() -> None:
-    """A loss within the dead band is reported as missed, but the plan stays."""
+    """A loss within the dead band is reported as a missed gain, but the plan stays."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     assert not found.made_worse(DecisionSettings(gain_share_min=0.99 * -found.gain_per_s, noise_factor=0))
 
 
 def test_counters_of_brokers_give_a_cost_of_their_own() -> None:
-    """Each link end pays the link's cost, each service queue the processing; without counters there is no number."""
+    """Each link end pays the link's cost, each service queue the processing; without counters there is no figure."""
     window = STILL_WANTED[0]
     assert KIND.counted_cost_per_s(window) is None
     rates = [("b00", "b04", 3.0), ("b00", "", 5.0), ("stranger", "", 9.0)]
@@ -68,13 +68,13 @@ def test_counters_of_brokers_give_a_cost_of_their_own() -> None:
 
 
 def test_verification_needs_a_window() -> None:
-    """Nothing can be said on no window."""
+    """Without a window there is no result."""
     with pytest.raises(ValueError, match="plan-1 cannot be verified"):
         verify_gain(PLAN, BEFORE, AFTER, [], KIND)
 
 
 def test_undoing_leads_back_at_a_new_epoch() -> None:
-    """A rollback restores the other plan's links, names it and is a plan in its own right."""
+    """A rollback restores the previous links, names the plan that it undoes, and is a plan of its own."""
     found = verify_gain(PLAN, BEFORE, AFTER, WANTED_NO_MORE, KIND)
     undo = plan_undoing(PLAN, BEFORE, AFTER, 5, found, WANTED_NO_MORE[-1])
     assert (undo.plan, undo.undoes) == ("plan-5", "plan-1")

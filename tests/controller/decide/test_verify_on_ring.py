@@ -1,4 +1,4 @@
-"""A plan of a ring is checked on the windows after it, and gives IDs and users back when it made things worse."""
+"""A ring's plan is verified on later windows, and IDs and users are moved back if it made things worse."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def after_windows(after: OverlayConfiguration, users: Users, count: int = 10) ->
 
 
 def test_the_gain_of_a_plan_is_checked_on_the_windows_after_it() -> None:
-    """Observed is the traffic after the plan, at twice the rate, on the new ring against the same on the old one."""
+    """The traffic after the plan, at twice the rate, is costed on the new ring and on the old one."""
     plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
     after = configuration_after(plan, RING)
     before = configuration_before(plan, after)
@@ -69,7 +69,7 @@ def test_the_gain_of_a_plan_is_checked_on_the_windows_after_it() -> None:
 
 
 def test_a_user_that_has_gone_elsewhere_is_there_in_every_comparison() -> None:
-    """u0 was brought to the root and has gone to b05 by itself: the plan is neither praised nor blamed for it."""
+    """u0 was moved to the root and has gone to b05 by itself: the plan is neither credited nor blamed for it."""
     plan = carried_out(TO_ROOT)
     after = configuration_after(plan, RING)
     before = configuration_before(plan, after)
@@ -81,7 +81,7 @@ def test_a_user_that_has_gone_elsewhere_is_there_in_every_comparison() -> None:
 
 
 def test_undoing_gives_ids_and_users_back() -> None:
-    """Users that are still where the plan put them go back; one that has left or gone elsewhere stays out of it."""
+    """Users still where the plan put them move back; one that has left or moved elsewhere is not part of it."""
     plan = carried_out(GOOD_IDS, TO_NEW_ROOT)
     others = (ClientMove("u2", "b02", "b03"), ClientMove("u9", "b02", "b03"))
     plan = msgspec.structs.replace(plan, moves=(*plan.moves, *others))
@@ -100,7 +100,7 @@ def test_undoing_gives_ids_and_users_back() -> None:
 
 
 def test_a_window_costs_what_its_own_users_and_rates_cost() -> None:
-    """Fig. 2 of Zhao13 at 10 notifications a second; what is not known has no cost."""
+    """Fig. 2 of Zhao13 at 10 notifications/s; unknown interests have no cost."""
     window = ring_window(USERS | {"v": ("b03", [OTHER])}, {TOPIC: 10, "of nobody": 50})
     assert KIND.cost_per_s(RING, window) == 150.0
     assert ring_kind(INVENTORY, delay_weight=0.0).cost_per_s(RING, window) == 70.0

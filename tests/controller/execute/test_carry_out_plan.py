@@ -1,4 +1,4 @@
-"""The runner of plans: whose term and name stand in what it stores and sends, and when it is deposed."""
+"""The plan runner: which term and name it stores and sends, and when it is deposed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOVING = [phase for phase, facts in LIFE.items() if facts.is_moving]
 
 
 class Controller:
-    """A runner over ports in memory; ``ports`` outlive it."""
+    """A plan runner over ports in memory; ``ports`` outlive it."""
 
     def __init__(self, term: int = 1, instance: str = "one", ports: MemoryPorts | None = None) -> None:
         self.ports = ports or MemoryPorts()
@@ -46,7 +46,7 @@ class Controller:
         return found
 
     def run_to(self, phase: PlanPhase) -> None:
-        """Begin a plan and answer until it is in this phase, with all its commands sent."""
+        """Begin a plan and answer its commands until it is in this phase and has sent all of that phase's commands."""
         self.runner.begin(swap_plan(), 0)
         self.runner.advance(0)
         if phase is PlanPhase.ABORTING:
@@ -68,7 +68,7 @@ class Controller:
 
 
 def joining_plan(epoch_to: int) -> Plan:
-    """A plan by which d joins."""
+    """Return a plan by which d joins."""
     target = BEFORE.replaced(epoch_to, (), [("c", "d")], change=BrokerChange(joined=frozenset("d")))
     bare = msgspec.structs.replace(swap_plan(), plan=f"plan-{epoch_to}", epoch_to=epoch_to)
     return target.as_target(bare, BEFORE)
@@ -88,7 +88,7 @@ def answers(command: Command, **changes: Any) -> list[CommandResult]:
 
 
 def test_every_stored_version_says_of_which_term_it_is_and_who_began_it() -> None:
-    """Those that others write, too: a plan that waits for a person was not begun by anybody."""
+    """So does a plan that waits for approval: it has not been begun by anybody."""
     controller = Controller(5)
     controller.runner.add([PersistPlan(msgspec.structs.replace(swap_plan(), phase=PlanPhase.PROPOSED))])
     controller.runner.advance(0)
@@ -110,7 +110,9 @@ def test_plans_that_differ_only_in_who_began_them_have_other_digests() -> None:
 
 
 def test_a_joining_broker_first_learns_which_earlier_plans_for_its_join_are_aborted() -> None:
-    """It was considered dead and not waited for, so it may have prepared the first. Who joins by none is not told."""
+    """It was considered dead and not waited for, so it may have prepared the first plan. Other brokers get no such
+    abort.
+    """
     controller = Controller()
     controller.runner.begin(joining_plan(1), 0)
     controller.runner.lose(["d"])
@@ -130,7 +132,7 @@ def test_a_joining_broker_first_learns_which_earlier_plans_for_its_join_are_abor
 
 @pytest.mark.parametrize("phase", MOVING)
 def test_a_successor_carries_a_plan_on_as_it_is(phase: PlanPhase) -> None:
-    """Plan and digest stay, the term is its own; answers to its predecessor do not count."""
+    """Plan and digest stay, the term becomes the successor's; answers to its predecessor do not count."""
     first = Controller(1)
     first.run_to(phase)
     first.take_commands()
@@ -156,7 +158,7 @@ def test_a_successor_carries_a_plan_on_as_it_is(phase: PlanPhase) -> None:
 @pytest.mark.parametrize("phase", [*MOVING, PlanPhase.VERIFYING])
 @pytest.mark.parametrize("is_refused", [True, False])
 def test_whoever_hears_of_a_higher_term_stores_and_sends_nothing_more(phase: PlanPhase, is_refused: bool) -> None:
-    """Refused or not, of its own plan or of another: a broker that knows a higher term obeys somebody else."""
+    """Refused or not, for this plan or another: a broker that knows a higher term obeys another leader."""
     controller = Controller(2)
     controller.run_to(phase)
     controller.take_commands()
@@ -175,7 +177,7 @@ def test_whoever_hears_of_a_higher_term_stores_and_sends_nothing_more(phase: Pla
 
 
 def test_a_term_that_no_leader_can_have_deposes_nobody() -> None:
-    """A broken or lying broker ends no lead for good: the next term has to be above any that is believed."""
+    """A faulty or lying broker cannot end a leader's rule for good: the next term must exceed any that is believed."""
     controller = Controller(2)
     controller.run_to(PlanPhase.PREPARING)
     commands = controller.take_commands()
@@ -190,7 +192,7 @@ def test_a_term_that_no_leader_can_have_deposes_nobody() -> None:
 
 
 def test_what_waits_to_be_stored_is_not_stored_by_a_deposed_controller() -> None:
-    """The store was away; when it is back another one leads."""
+    """The store was away; when it is back another controller leads."""
     controller = Controller(2)
     controller.ports.plans.is_away = True
     controller.runner.begin(swap_plan(), 0)

@@ -1,4 +1,4 @@
-"""Orders about members: judged by the member they are about, handed on once, and not again after a restart."""
+"""Orders about members: judged by the member's state, forwarded once, and not again after a restart."""
 
 from regraft.controller.execute.take_orders import OrderTaker
 from regraft.controller.ports.memory_ports import MemoryAudit, MemoryEvents, MemoryOrders
@@ -28,7 +28,7 @@ class Site:
 
 
 def test_what_can_be_followed_is_handed_on_once() -> None:
-    """Whoever keeps the members gets each accepted order one time, oldest first."""
+    """The component that keeps the members gets each accepted order once, oldest first."""
     site = Site()
     site.give(OrderKind.DRAIN, "b01")
     site.give(OrderKind.ADD, "x1", BrokerFacts(1.0))
@@ -38,7 +38,7 @@ def test_what_can_be_followed_is_handed_on_once() -> None:
 
 
 def test_nonsense_is_refused_told_and_kept() -> None:
-    """An order about a stranger, and one to add who is there, change nothing."""
+    """An order about an unknown broker, and one to add a present member, change nothing."""
     site = Site()
     site.give(OrderKind.DRAIN, "b09")
     site.give(OrderKind.ADD, "b00", BrokerFacts(1.0))
@@ -48,7 +48,7 @@ def test_nonsense_is_refused_told_and_kept() -> None:
 
 
 def test_what_was_followed_before_a_restart_is_not_followed_again() -> None:
-    """A broker that was drained and taken in again since is not drained by the old order."""
+    """A broker that was drained and has rejoined since is not drained by the old order."""
     site = Site()
     site.give(OrderKind.DRAIN, "b01", is_new=False)
     assert site.read() == []

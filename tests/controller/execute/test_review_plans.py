@@ -1,4 +1,4 @@
-"""Plans that wait for a person, pauses and maintenance, through the whole loop in memory and its restarts."""
+"""Plans that wait for approval, pauses and maintenance, through the whole loop in memory and its restarts."""
 
 from collections.abc import Callable
 
@@ -25,7 +25,7 @@ def far_ends(start_ms: int) -> list[set[str]]:
 
 
 def shifting(start_ms: int) -> list[set[str]]:
-    """First the ends of the line want the same, from 6 s on those next to them."""
+    """First the ends of the line want the same, from 6 s on their neighbours do."""
     return far_ends(start_ms) if start_ms < 6_000 else [{"b01", "b03"}] * 40
 
 
@@ -38,13 +38,13 @@ def give(overlay: ScriptedOverlay, kind: OrderKind, subject: str, *, evacuate: b
 
 
 def order_of(overlay: ScriptedOverlay, kind: OrderKind, subject: str, *, evacuate: bool = False) -> Order:
-    """An order as a person gives it who looks at the plans that are stored now."""
+    """Return an order as an operator gives it who sees the plans stored now."""
     digest = next((plan.approval_digest for plan in overlay.plans if plan.plan == subject), "")
     return Order(subject, kind, "ada", "because", overlay.now_ms, 0, evacuate, digest)
 
 
 def restart_with(overlay: ScriptedOverlay, *orders: Order) -> None:
-    """Start the controller again; the compacted topic hands it what stands."""
+    """Restart the controller; the compacted topic delivers the orders in force."""
     overlay.ports.orders.records.extend(orders)
     overlay.new_loop()
 
@@ -59,7 +59,7 @@ def waiting(overlay: ScriptedOverlay) -> Plan:
 
 
 def test_what_is_approved_is_carried_out_exactly() -> None:
-    """The plan that was shown is the one that is executed, with who approved it and why in its history."""
+    """The executed plan is exactly the one that was shown; its history says who approved it and why."""
     overlay = overlay_of()
     overlay.run_windows(3)
     shown = waiting(overlay)
@@ -82,7 +82,7 @@ def test_one_plan_waits_at_a_time() -> None:
 
 
 def test_a_refused_plan_leaves_no_trace_and_is_not_proposed_again_at_once() -> None:
-    """No command was ever sent; its planner is muted for a while, or the same plan would be back at the next window."""
+    """No command was sent; its planner is muted for a while, or the next window would bring the same plan again."""
     overlay = overlay_of()
     overlay.run_windows(3)
     give(overlay, OrderKind.REFUSE, "plan-1")
@@ -94,7 +94,7 @@ def test_a_refused_plan_leaves_no_trace_and_is_not_proposed_again_at_once() -> N
 
 
 def test_a_plan_that_is_not_worth_it_any_more_is_not_carried_out() -> None:
-    """Interests shift while the plan waits: it is refused as stale, and the plan for the new ones takes its place."""
+    """Interests shift while the plan waits: it is refused as stale, and a plan for the new interests follows."""
     overlay = overlay_of(shifting, horizon_windows_max=2)
     overlay.run_windows(5)
     first = waiting(overlay)
@@ -106,7 +106,7 @@ def test_a_plan_that_is_not_worth_it_any_more_is_not_carried_out() -> None:
 
 
 def test_nobody_approves_a_plan_for_ever() -> None:
-    """A plan that waits too long is refused; the next one rests on newer windows."""
+    """A plan that waits too long is refused; the next one is based on newer windows."""
     overlay = overlay_of(review_ms_max=4 * WINDOW_MS)
     overlay.run_windows(9)
     assert overlay.phases[0] is PlanPhase.REFUSED
@@ -115,7 +115,7 @@ def test_nobody_approves_a_plan_for_ever() -> None:
 
 
 def test_a_plan_goes_on_waiting_through_a_restart_and_a_word_given_meanwhile_counts() -> None:
-    """The plan and the order are in Kafka, so a controller that was away executes what was approved."""
+    """The plan and the order are in Kafka, so a controller that was down executes what was approved."""
     overlay = overlay_of()
     overlay.run_windows(3)
     restart_with(overlay, order_of(overlay, OrderKind.APPROVE, "plan-1"))
@@ -139,7 +139,7 @@ def test_an_approved_plan_waits_for_a_state_that_is_fit_to_act_on() -> None:
 
 @pytest.mark.parametrize("wanted", [far_ends, lambda start_ms: far_ends(0) if start_ms < 3_000 else []])
 def test_a_plan_waits_while_long_queues_hide_what_it_saves(wanted: Callable[[int], list[set[str]]]) -> None:
-    """Approved or not, and however little seems delivered behind these; it begins, or is stale, once they are short."""
+    """Approved or not, it neither begins nor becomes stale until the queues are short, however little seems wanted."""
     overlay = overlay_of(wanted, horizon_windows_max=2)
     overlay.run_windows(3)
     overlay.wait_ms = 2 * overlay.settings.decision.queue_wait_ms_max
@@ -153,7 +153,7 @@ def test_a_plan_waits_while_long_queues_hide_what_it_saves(wanted: Callable[[int
 
 
 def test_a_plan_that_waits_can_be_cancelled() -> None:
-    """No broker has heard of it, so it is refused; who cancels needs not know whether it was approved meanwhile."""
+    """No broker knows of it, so it is refused; the operator need not know whether it was approved meanwhile."""
     overlay = overlay_of()
     overlay.run_windows(3)
     give(overlay, OrderKind.CANCEL, waiting(overlay).plan)
@@ -164,7 +164,7 @@ def test_a_plan_that_waits_can_be_cancelled() -> None:
 
 
 def test_a_plan_that_is_being_prepared_can_be_cancelled() -> None:
-    """A broker does not answer; the person who cancels needs not wait for the time-out."""
+    """A broker does not answer; the operator need not wait for the time-out."""
     overlay = overlay_of(dry_run=False)
     overlay.silent_brokers = {"b02"}
     overlay.run_windows(3)
@@ -188,7 +188,7 @@ def test_a_plan_that_is_being_prepared_can_be_cancelled() -> None:
     ],
 )
 def test_an_order_that_cannot_be_followed_is_answered(kind: OrderKind, subject: str, because: str) -> None:
-    """The plan is over, or there is none of the name, or no such broker: an event says so, and nothing else happens."""
+    """The plan is over, or no plan or broker has the name: an event says so, and nothing else happens."""
     overlay = overlay_of(dry_run=False)
     overlay.run_windows(10)
     assert overlay.phases == [PlanPhase.COMPLETED]
@@ -200,7 +200,7 @@ def test_an_order_that_cannot_be_followed_is_answered(kind: OrderKind, subject: 
 
 
 def test_a_paused_controller_decides_nothing_until_it_is_resumed_through_restarts() -> None:
-    """The pause stands in Kafka; a controller that has not read the orders yet is as good as paused."""
+    """The pause is stored in Kafka; a controller that has not read the orders yet acts as if paused."""
     overlay = overlay_of(dry_run=False)
     overlay.ports.orders.is_known = False
     overlay.run_windows(3)
@@ -215,7 +215,7 @@ def test_a_paused_controller_decides_nothing_until_it_is_resumed_through_restart
     give(overlay, OrderKind.RESUME, WHOLE_OVERLAY)
     overlay.run_windows(8)
     assert overlay.phases == [PlanPhase.COMPLETED]
-    assert len(overlay.events_of(EventKind.ORDER_TAKEN)) == 2  # What was ordered while it was away is reported, too.
+    assert len(overlay.events_of(EventKind.ORDER_TAKEN)) == 2  # including the order given while it was down
 
 
 def test_a_plan_under_way_goes_on_while_adaptation_is_paused() -> None:
@@ -229,7 +229,7 @@ def test_a_plan_under_way_goes_on_while_adaptation_is_paused() -> None:
 
 
 def test_nothing_comes_to_a_broker_in_maintenance() -> None:
-    """The link to b04 would save most; while b04 is in maintenance it is refused with who and why; later it is made."""
+    """The link to b04 would save most; during its maintenance it is refused with who and why, later it is made."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.MAINTAIN, "b04")
     overlay.run_windows(6)
@@ -241,7 +241,7 @@ def test_nothing_comes_to_a_broker_in_maintenance() -> None:
 
 
 def test_taking_a_plan_back_is_reviewed_too() -> None:
-    """In a dry run even the plan that undoes one that made things worse waits for a person."""
+    """In a dry run even the plan that undoes a harmful one waits for approval."""
     decision = DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=20_000)
     overlay = ScriptedOverlay(INVENTORY, turning, settings_of(decision=decision, dry_run=True), worsening)
     while not overlay.plans:

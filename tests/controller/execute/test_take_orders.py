@@ -1,4 +1,4 @@
-"""What comes of an order: which plan it means, whether it is its giver's own, and what is kept of it."""
+"""The outcome of an order: which plan it refers to, whether it is authentic, and what the audit keeps."""
 
 import pytest
 from msgspec import structs
@@ -19,7 +19,7 @@ def outcomes(overlay: ScriptedOverlay) -> list[tuple[str, str]]:
 
 
 def reviewed() -> ScriptedOverlay:
-    """An overlay whose first plan waits."""
+    """Return an overlay whose first plan waits for approval."""
     overlay = overlay_of()
     overlay.run_windows(3)
     assert overlay.phases == [PlanPhase.PROPOSED]
@@ -27,7 +27,7 @@ def reviewed() -> ScriptedOverlay:
 
 
 def test_an_approval_from_before_the_plan_carries_nothing_out() -> None:
-    """Names of plans are no secret: who writes one down before the plan exists has not seen it."""
+    """Plan names are predictable: an order that names a plan before it exists was given without seeing it."""
     overlay = overlay_of()
     overlay.ports.orders.records.append(Order("plan-1", OrderKind.APPROVE, "chief-operator", "forged", 0))
     overlay.run_windows(12)
@@ -38,7 +38,7 @@ def test_an_approval_from_before_the_plan_carries_nothing_out() -> None:
 
 @pytest.mark.parametrize("digest", ["", "0" * 32])
 def test_an_approval_of_another_plan_of_that_name_carries_nothing_out(digest: str) -> None:
-    """The digest says which plan was looked at; without one nobody knows."""
+    """The digest identifies the plan that was seen; without one it is unknown."""
     overlay = reviewed()
     approval = structs.replace(order_of(overlay, OrderKind.APPROVE, "plan-1"), plan_digest=digest)
     overlay.ports.orders.records.append(approval)
@@ -60,7 +60,7 @@ def test_an_approval_that_is_older_than_the_plan_carries_nothing_out() -> None:
 
 
 def test_what_is_not_its_givers_own_changes_nothing_and_is_reported_and_kept() -> None:
-    """A forged order to resume does not end the pause, whatever it asks for."""
+    """A forged order to resume does not end the pause; both refusals are reported as forged and audited."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)
     forged = Order(WHOLE_OVERLAY, OrderKind.RESUME, "ada", "forged", overlay.now_ms, source="a desk")
@@ -83,7 +83,7 @@ def test_what_is_not_its_givers_own_changes_nothing_and_is_reported_and_kept() -
 
 
 def test_a_flood_of_forged_orders_is_kept_whole_but_told_in_short() -> None:
-    """Events are for people; the audit has each."""
+    """Events are for people; the audit has every order."""
     overlay = overlay_of()
     forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ada", "forged", 0)
     overlay.ports.orders.records.extend(GivenOrder(forged, offset=n, refusal="no") for n in range(5 * SHOWN_MAX))
@@ -96,7 +96,7 @@ def test_a_flood_of_forged_orders_is_kept_whole_but_told_in_short() -> None:
 
 @pytest.mark.parametrize("written_ms", [-1, 2**63 - 1])
 def test_what_is_kept_of_a_refused_order_can_be_read_again(written_ms: int) -> None:
-    """Whatever time a writer gave its record, and however much of the order the refusal quotes."""
+    """Whatever time the record has, and however much of the order the refusal quotes."""
     boundless = "b" * TEXT_LENGTH_MAX
     forged = Order(WHOLE_OVERLAY, OrderKind.PAUSE, boundless, boundless, 0)
     for order in (forged, None):
@@ -106,7 +106,7 @@ def test_what_is_kept_of_a_refused_order_can_be_read_again(written_ms: int) -> N
 
 
 def test_the_audit_says_what_came_of_a_word_about_a_plan_in_the_end() -> None:
-    """Approved and executed; a word that comes when the plan is over is too late."""
+    """Approved and executed; an order that arrives when the plan is over is too late."""
     overlay = reviewed()
     give(overlay, OrderKind.APPROVE, "plan-1")
     overlay.run_windows(8)
@@ -121,7 +121,7 @@ def test_the_audit_says_what_came_of_a_word_about_a_plan_in_the_end() -> None:
 
 
 def test_an_approval_that_a_refusal_overtakes_is_too_late() -> None:
-    """The newest word counts, and both are answered."""
+    """The newest order counts, and both are answered."""
     overlay = reviewed()
     give(overlay, OrderKind.APPROVE, "plan-1")
     give(overlay, OrderKind.REFUSE, "plan-1")
@@ -131,7 +131,7 @@ def test_an_approval_that_a_refusal_overtakes_is_too_late() -> None:
 
 
 def test_what_came_of_an_order_is_kept_once_through_restarts() -> None:
-    """The topic hands a restarted controller what was reported before; what was open then is closed now."""
+    """A restarted controller reads again what it reported before; the outcome that was open then is recorded once."""
     overlay = reviewed()
     approval = order_of(overlay, OrderKind.APPROVE, "plan-1")
     overlay.ports.orders.records.append(GivenOrder(approval, is_new=False))
@@ -142,7 +142,7 @@ def test_what_came_of_an_order_is_kept_once_through_restarts() -> None:
 
 
 def test_a_topic_that_is_begun_anew_makes_a_new_book() -> None:
-    """When other keys are trusted, what stood by an old one stands no longer."""
+    """When the trusted keys change, orders signed with a removed key are no longer in force."""
     overlay = overlay_of(dry_run=False)
     give(overlay, OrderKind.PAUSE, WHOLE_OVERLAY)
     overlay.run_windows(4)
@@ -168,5 +168,5 @@ def test_a_topic_that_is_begun_anew_makes_a_new_book() -> None:
 def test_what_came_of_an_order_follows_from_the_plans_phase(
     kind: OrderKind, phase: PlanPhase, outcome: AuditOutcome | None
 ) -> None:
-    """As long as it can be followed that is open."""
+    """As long as the order can still be followed it has no outcome."""
     assert outcome_of(kind, phase) is outcome

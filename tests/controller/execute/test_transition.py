@@ -55,7 +55,7 @@ def run_to(phase: PlanPhase) -> Transition:
 
 
 def test_each_phase_is_persisted_before_its_commands() -> None:
-    """A plan's phase is stored before any broker hears of it."""
+    """A plan's phase is stored before any command of it is sent."""
     transition = transition_of(swap_plan())
     effects = transition.start(0)
     assert isinstance(effects[0], PersistPlan)
@@ -71,7 +71,7 @@ def test_each_phase_is_persisted_before_its_commands() -> None:
 
 
 def test_a_plan_runs_through_all_phases_once() -> None:
-    """The history of a plan names each phase once, in order."""
+    """A plan's history names each phase once, in order."""
     transition = run_to(PlanPhase.VERIFYING)
     phases = [change.phase for change in transition.plan.history]
     assert phases == [
@@ -96,7 +96,7 @@ def test_early_drained_answers_count() -> None:
 
 
 def test_a_prepare_that_takes_too_long_is_aborted() -> None:
-    """After the prepare's limit the plan is aborted, naming who did not answer."""
+    """When its time-out expires the plan is aborted, naming the brokers that did not answer."""
     transition = run_to(PlanPhase.PREPARING)
     transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED), 10)
     effects = transition.on_tick(1_001)
@@ -110,7 +110,7 @@ def test_a_prepare_that_takes_too_long_is_aborted() -> None:
 
 
 def test_a_refused_prepare_is_aborted_at_once() -> None:
-    """One broker that refuses to prepare ends the plan before anything changed."""
+    """One broker that refuses to prepare ends the plan before anything has changed."""
     transition = run_to(PlanPhase.PREPARING)
     refusal = msgspec.structs.replace(answer("b", CommandPhase.PREPARE, Outcome.REFUSED), reason="holds epoch 7")
     transition.on_result(refusal, 10)
@@ -119,7 +119,7 @@ def test_a_refused_prepare_is_aborted_at_once() -> None:
 
 
 def test_a_plan_can_be_cancelled_until_it_is_activated() -> None:
-    """Behind the point of no return nothing is sent any more that would undo it."""
+    """After the point of no return nothing that would undo the plan is sent."""
     transition = run_to(PlanPhase.PREPARING)
     transition.cancel("not wanted any more", 20)
     assert transition.plan.phase is PlanPhase.ABORTING
@@ -130,7 +130,7 @@ def test_a_plan_can_be_cancelled_until_it_is_activated() -> None:
 
 
 def test_after_activation_a_stall_is_reported_once_and_never_aborted() -> None:
-    """A drain that hangs raises one event and keeps asking."""
+    """A drain that hangs raises one event, and its commands are repeated."""
     transition = run_to(PlanPhase.DRAINING)
     first = transition.on_tick(2_000)
     assert [effect.event.kind for effect in first if isinstance(effect, EmitEvent)] == [EventKind.PLAN_STALLED]
@@ -140,7 +140,7 @@ def test_after_activation_a_stall_is_reported_once_and_never_aborted() -> None:
 
 
 def test_a_plan_is_aborted_when_a_broker_is_found_dead_before_all_are_known_to_be_prepared() -> None:
-    """Also when the last answer says so, and the dead one had been prepared: a plan needs every broker."""
+    """Even if the last answer reports it and the dead broker had prepared: a plan needs every broker."""
     transition = run_to(PlanPhase.PREPARING)
     for broker in ("a", "b"):
         transition.on_result(answer(broker, CommandPhase.PREPARE, Outcome.PREPARED), 10)
@@ -150,7 +150,7 @@ def test_a_plan_is_aborted_when_a_broker_is_found_dead_before_all_are_known_to_b
 
 
 def test_draining_that_waits_for_the_dead_ends_in_time_and_the_others_learn_why() -> None:
-    """What was to come from there is lost; whoever still waits for it may continue."""
+    """What was in transit from there is lost; brokers that still wait for it may continue."""
     transition = run_to(PlanPhase.DRAINING)
     transition.on_result(answer("a", CommandPhase.ACTIVATE, Outcome.DRAINED, lost=("b",)), 10)
     effects = transition.on_tick(1_011)
@@ -164,7 +164,7 @@ def test_draining_that_waits_for_the_dead_ends_in_time_and_the_others_learn_why(
 
 
 def test_unanswered_commands_are_repeated_to_those_that_did_not_answer() -> None:
-    """A repeat goes only to the brokers still awaited, and not more often than the limit."""
+    """Repeats go only to the brokers still awaited, and not more often than the limit."""
     transition = run_to(PlanPhase.PREPARING)
     transition.on_result(answer("b", CommandPhase.PREPARE, Outcome.PREPARED), 10)
     assert transition.on_tick(199) == []
@@ -183,7 +183,7 @@ def test_a_restarted_controller_asks_again_for_the_persisted_phase() -> None:
 
 
 def test_late_repeated_and_foreign_answers_change_nothing() -> None:
-    """Only the present plan's awaited answers move it."""
+    """Only awaited answers to the present plan advance it."""
     transition = run_to(PlanPhase.DRAINING)
     assert transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED), 20) == []
     for broker in BROKERS:
@@ -215,7 +215,9 @@ def test_control_messages_of_brokers_are_summed_without_counting_repeats() -> No
 )
 @pytest.mark.parametrize("phase", [phase for phase, facts in LIFE.items() if facts.is_moving])
 def test_answers_to_others_are_left_out(phase: PlanPhase, part: str, change: dict[str, object]) -> None:
-    """Another plan of that epoch, and another leader, get answers on the same topic: they say nothing about ours."""
+    """Answers to another plan of that epoch and to another leader are on the same topic: they say nothing about this
+    plan.
+    """
     facts = LIFE[phase]
     assert facts.command is not None
     assert facts.answer is not None
@@ -236,7 +238,7 @@ def test_commands_carry_term_and_digest_in_every_phase() -> None:
 
 @pytest.mark.parametrize("refusal", [Refusal.PLAN, Refusal.EPOCH])
 def test_a_broker_that_another_plan_holds_needs_no_abort(refusal: Refusal) -> None:
-    """Two controllers' plans meet: each is held by some brokers only, and both end."""
+    """If two controllers' plans meet, each is held by some brokers only, and both end."""
     transition = run_to(PlanPhase.ABORTING)
     for broker in ("a", "b"):
         transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 20)
@@ -246,7 +248,7 @@ def test_a_broker_that_another_plan_holds_needs_no_abort(refusal: Refusal) -> No
 
 
 def test_a_refused_abort_of_our_own_plan_is_a_stall() -> None:
-    """A broker that has activated a plan that is to be aborted must not be passed over."""
+    """A broker that has activated a plan that is to be aborted must not be ignored."""
     transition = run_to(PlanPhase.ABORTING)
     for broker in ("a", "b"):
         transition.on_result(answer(broker, CommandPhase.ABORT, Outcome.ABORTED), 20)
@@ -257,7 +259,7 @@ def test_a_refused_abort_of_our_own_plan_is_a_stall() -> None:
 
 
 def test_an_epoch_held_elsewhere_is_no_answer_to_later_phases() -> None:
-    """Only what was never activated can be left to the other plan."""
+    """Only a plan that was never activated can give way to the other one."""
     transition = run_to(PlanPhase.RETIRING)
     refused = msgspec.structs.replace(answer("c", CommandPhase.RETIRE, Outcome.REFUSED), refusal=Refusal.PLAN)
     transition.on_result(refused, 20)
@@ -269,7 +271,7 @@ def commands_in(effects: list[TransitionEffect]) -> list[Command]:
 
 
 def test_a_death_that_is_declared_before_the_point_of_no_return_ends_the_plan_without_the_dead() -> None:
-    """The living are commanded to abort, and the dead one is not waited for."""
+    """The living brokers are commanded to abort, and the dead one is not waited for."""
     transition = run_to(PlanPhase.PREPARING)
     effects = transition.lose({"b", "stranger"}, 20)
     assert transition.plan.phase is PlanPhase.ABORTING
@@ -285,7 +287,7 @@ def test_a_death_that_is_declared_before_the_point_of_no_return_ends_the_plan_wi
 
 @pytest.mark.parametrize("phase", [PlanPhase.ACTIVATING, PlanPhase.DRAINING, PlanPhase.RETIRING])
 def test_a_committed_plan_goes_on_at_once_without_whom_the_controller_declares_dead(phase: PlanPhase) -> None:
-    """Two die one after the other; the living one is notified at once, and its answers alone end the plan."""
+    """Two die one after the other; the living one is notified at once, and its answers alone complete the plan."""
     transition = run_to(phase)
     told = commands_in(transition.lose({"b"}, 20))
     assert [(one.broker, one.phase, one.lost_brokers) for one in told] == [
@@ -303,7 +305,7 @@ def test_a_committed_plan_goes_on_at_once_without_whom_the_controller_declares_d
 
 
 def test_a_plan_of_which_all_others_have_answered_ends_with_the_death_of_the_last() -> None:
-    """Who is declared dead was the only one still waited for."""
+    """The broker declared dead was the only one still awaited."""
     transition = run_to(PlanPhase.RETIRING)
     for broker in ("a", "c"):
         transition.on_result(answer(broker, CommandPhase.RETIRE, Outcome.RETIRED), 10)
@@ -312,7 +314,7 @@ def test_a_plan_of_which_all_others_have_answered_ends_with_the_death_of_the_las
 
 
 def test_all_that_live_and_all_that_join_take_part() -> None:
-    """In a plan without b, lost, without c, which leaves, and with d, which joins."""
+    """A plan without b, which is lost, and c, which leaves, but with d, which joins."""
     target = Configuration.of(1, "ad", [("a", "d")])
     bare = msgspec.structs.replace(swap_plan(), links_removed=(), links_added=(), brokers_lost=("b",))
     plan = target.as_target(bare, Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")]))
@@ -323,7 +325,7 @@ def test_all_that_live_and_all_that_join_take_part() -> None:
 
 
 def test_who_comes_back_by_a_plan_is_lost_to_later_phases_only_when_its_new_life_is_over() -> None:
-    """Neighbours keep reporting the old life, which ends nothing."""
+    """Neighbours keep reporting the death of its old life, which ends nothing."""
     target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
     before = Configuration.of(0, BROKERS, [("a", "b"), ("b", "c")])
     plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=("b",)), before)
@@ -342,7 +344,7 @@ def test_who_comes_back_by_a_plan_is_lost_to_later_phases_only_when_its_new_life
 
 
 def test_neighbours_that_tell_of_an_earlier_life_do_not_keep_a_broker_from_joining() -> None:
-    """It was taken out by a plan long ago; who has found it dead then says so ever after."""
+    """A plan removed it long ago; the neighbours that found it dead keep reporting that."""
     target = Configuration.of(1, BROKERS, [("a", "c"), ("b", "c")])
     before = Configuration.of(0, ("a", "c"), [("a", "c")])
     plan = target.as_target(msgspec.structs.replace(swap_plan(), brokers_lost=()), before)
@@ -355,7 +357,7 @@ def test_neighbours_that_tell_of_an_earlier_life_do_not_keep_a_broker_from_joini
 
 
 def test_a_broker_that_only_a_neighbour_reports_dead_is_notified_of_the_abort_too() -> None:
-    """It may live and hold tables of the plan; nobody waits for its answer."""
+    """It may be alive and hold tables of the plan; its answer is not waited for."""
     transition = run_to(PlanPhase.PREPARING)
     effects = transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), 10)
     assert [one.broker for one in commands_in(effects)] == list(BROKERS)
@@ -365,7 +367,7 @@ def test_a_broker_that_only_a_neighbour_reports_dead_is_notified_of_the_abort_to
 
 
 def test_of_who_returns_by_the_plan_only_the_controllers_word_counts() -> None:
-    """Neighbours that report the death before do not abort it; a declared death does."""
+    """Neighbours that report the earlier death do not abort the plan; a declared death does."""
     transition = Transition(swap_plan(), TARGET, LIMITS, TERM, BrokerChange(joined=frozenset({"b"})))
     transition.start(0)
     transition.on_result(answer("a", CommandPhase.PREPARE, Outcome.PREPARED, lost=("b",)), 10)

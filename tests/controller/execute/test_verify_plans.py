@@ -1,4 +1,4 @@
-"""On which windows plans are verified, and what becomes of those that have none."""
+"""On which windows plans are verified, and what happens to plans without any."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from tests.controller.test_control_loop import far_ends, overlay_of
 
 
 def hidden(start_ms: int) -> list[set[str]]:
-    """What of the same traffic is reported in time: nothing at the far ends, for which the plan was made."""
+    """What is reported in time of the same traffic: nothing at the far ends, for which the plan was made."""
     return [{"b02", "b03"}] * 40
 
 
 def behind_long_queues(**changes: object) -> ScriptedOverlay:
-    """An overlay whose plan has just been executed, and whose queues then hide what it saves."""
+    """Return an overlay whose plan has just been executed, and whose queues then hide its savings."""
     overlay = overlay_of(quiet_windows_per_change=0, **changes)
     while overlay.phases != [PlanPhase.VERIFYING]:
         overlay.tick()
@@ -23,7 +23,7 @@ def behind_long_queues(**changes: object) -> ScriptedOverlay:
 
 
 def test_a_plan_is_verified_on_windows_without_long_queues() -> None:
-    """On those behind them it would seem to have made things worse, and be rolled back."""
+    """On the windows with long queues it would seem harmful and be rolled back."""
     overlay = behind_long_queues()
     overlay.run_windows(3 * overlay.settings.verify_windows)
     assert overlay.phases == [PlanPhase.VERIFYING]
@@ -35,7 +35,7 @@ def test_a_plan_is_verified_on_windows_without_long_queues() -> None:
 
 
 def test_a_plan_is_closed_unverified_where_queues_stay_long() -> None:
-    """After the time that it has for any windows, and with the reason."""
+    """After the usual time-out for verification, and with the reason."""
     overlay = behind_long_queues(verify_ms_max=6_000)
     overlay.run_windows(8)
     (plan,) = overlay.plans

@@ -1,4 +1,4 @@
-"""Overlays with brokers that die, leave, come back and join, drawn at random."""
+"""Random overlays with brokers that die, leave, return and join."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DrawnRepair:
 
 
 def drawn_change(present: tuple[str, ...], fleet: tuple[str, ...], rng: random.Random) -> BrokerChange:
-    """Some die, some of these come back, some leave, some are new; at least two brokers are there afterwards."""
+    """Return a change in which some die, some of these return, some leave, some join; at least two brokers remain."""
     fates = {broker: rng.choice(["stays", "stays", "stays", "lost", "back", "left"]) for broker in present}
     strangers = [broker for broker in fleet if broker not in present]
     joined = {broker for broker, fate in fates.items() if fate == "back"}
@@ -40,7 +40,7 @@ def drawn_change(present: tuple[str, ...], fleet: tuple[str, ...], rng: random.R
 
 
 def drawn_repair(rng: random.Random, brokers_max: int = 9) -> DrawnRepair:
-    """Whole costs, so that sums of them are exact; publishers with known homes, in windows of the present overlay."""
+    """Return a repair with integer costs, so that their sums are exact, and publishers with known homes."""
     names = brokers_named(rng.randint(2, brokers_max))
     present = tuple(sorted(rng.sample(names, rng.randint(max(2, len(names) - 3), len(names)))))
     degree_max = rng.randint(2, 4)

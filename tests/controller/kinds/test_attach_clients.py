@@ -1,4 +1,4 @@
-"""What a window of a ring has beside its delivery sets: rates of topics, interests, and who has strayed."""
+"""What a ring's window has in addition to delivery sets: rates of topics, interests, and users away from their home."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_a_notification_counts_once_wherever_it_was_delivered() -> None:
 
 
 def test_publishers_without_a_topic_are_named_and_counted() -> None:
-    """What they published has no rate; beyond the share allowed the window is not decided on."""
+    """Their notifications have no rate; beyond the allowed share the window is not decided on."""
     found = topic_traffic(SETS, {"p": "a", "q": "a"})
     assert found.rates_per_s == pytest.approx({"a": 20.0})
     assert found.unknown_publishers == ("r",)
@@ -38,7 +38,7 @@ def test_publishers_without_a_topic_are_named_and_counted() -> None:
 
 
 def test_a_window_without_interests_is_incomplete_and_says_why() -> None:
-    """What was wrong with it before is still told."""
+    """An earlier fault of the window is still reported."""
     traffic = topic_traffic(SETS, {})
     empty = ClosedWindow(0, 5000, SETS, fault="rows missing: 1 of kind queue")
     found = with_clients(empty, None, traffic, [RING], 1.0, "the register is not read")
@@ -54,7 +54,7 @@ def moved(epoch: int, *moves: ClientMove) -> ChordConfiguration:
 
 
 def test_who_is_not_where_plans_put_it_has_gone_there_by_itself() -> None:
-    """u is where a plan brought it, v is not, w was never moved; in no configuration is v elsewhere."""
+    """u is where a plan put it, v is not, w was never moved; in no configuration is v elsewhere."""
     traffic = topic_traffic(SETS, {})
     ring = moved(1, ClientMove("u", "b05", "b00"), ClientMove("v", "b05", "b07"), ClientMove("gone", "b05", "b06"))
     window = with_clients(WINDOW, USERS, traffic, [ring], 1.0)
@@ -64,7 +64,7 @@ def test_who_is_not_where_plans_put_it_has_gone_there_by_itself() -> None:
 
 
 def test_in_the_midst_of_a_transition_a_user_may_be_where_it_was() -> None:
-    """v is yet to be moved by the second plan; w was moved by the first and is in neither place."""
+    """The second plan has yet to move v; w was moved by the first and is at neither broker."""
     traffic = topic_traffic(SETS, {})
     first = moved(1, ClientMove("v", "b05", "b01"), ClientMove("w", "b05", "b03"))
     second = first.replaced(2, (), {"v": "b06", "u": "b04"})
@@ -73,7 +73,7 @@ def test_in_the_midst_of_a_transition_a_user_may_be_where_it_was() -> None:
 
 
 def test_users_at_other_homes_are_found_once() -> None:
-    """Nothing is copied when all are where they are, and the last answer is kept."""
+    """Nothing is copied if all users are at their homes, and the last answer is cached."""
     window = ring_window({"u": ("b00", ["a"]), "v": ("b01", ["a"])}, {"a": 3})
     assert window.interests_at({"u": "b00", "nobody": "b03"}) is window.interests
     at_b03 = window.interests_at({"u": "b03"})

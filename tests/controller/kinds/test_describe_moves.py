@@ -1,4 +1,4 @@
-"""What a move does, told in figures that can be worked out by hand."""
+"""The effect of a move, in figures that can be computed by hand."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ MOVE = ClientMove("p", "b00", "b02")
 
 
 def state_of(deliveries: dict[tuple[str, str], int]) -> TreeState:
-    """p at b00 publishes 4 notifications a second, all for b02 and one for b00; links cost 10, brokers 1."""
+    """p at b00 publishes 4 notifications/s, all for b02 and one for b00; links cost 10, brokers 1."""
     sets = publishers_of(TREE.brokers, {"p": ("b00", [{"b00", "b02"}, {"b02"}, {"b02"}, {"b02"}])})
     window = ClosedWindow(0, 1000, sets, homes={"p": "b00"}, local_deliveries=deliveries)
     placed = Configuration.of(0, TREE.brokers, TREE.links, {"p": "b00"})

@@ -1,4 +1,4 @@
-"""Clients leave a broker that a person has put into maintenance: to the best homes elsewhere, whatever that costs."""
+"""Clients leave a broker that an operator has put into maintenance: for the best homes elsewhere, whatever it costs."""
 
 from dataclasses import replace
 
@@ -24,12 +24,12 @@ SETTINGS = settings_of()
 
 
 def evacuating(inventory: Inventory = INVENTORY) -> Situation:
-    """p and q are at b00, which is in maintenance; the window before is complete and calm."""
+    """Return a situation with p and q at b00, which is in maintenance, and complete, calm windows."""
     return replace(situation_of(inventory), maintained=WHY, evacuated=frozenset({"b00"}))
 
 
 def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
-    """p is wanted at b04 alone, q at both ends: its own end is in maintenance, and next to it is as good."""
+    """p is wanted only at b04, q at both ends: as q's own end is in maintenance, the next broker is as good."""
     situation = evacuating()
     found = publishers_leaving(situation.state, WHY, {"b00"}, 24)
     assert [proposal.moves for proposal in found] == [
@@ -38,11 +38,11 @@ def test_publishers_go_to_their_cheapest_home_elsewhere() -> None:
     ]
     assert all("in maintenance" in proposal.reason for proposal in found)
     costs = [cost for proposal in found for cost in (proposal.cost_before_per_s, proposal.cost_after_per_s)]
-    assert costs[1] == costs[2]  # A sequence: each is costed after the earlier ones.
+    assert costs[1] == costs[2]  # a sequence: each is costed after the earlier ones
 
 
 def test_a_move_that_costs_is_chosen_because_a_person_asked() -> None:
-    """r is wanted where it is; setting its broker aside makes it more expensive, and the plan is made all the same."""
+    """r is wanted where it is; leaving its broker costs more, and the plan is made all the same."""
     base = situation_of()
     why = {"b02": "in maintenance, by ada: new disks"}
     asked = replace(base, maintained=why, evacuated=frozenset({"b02"}))
@@ -50,23 +50,23 @@ def test_a_move_that_costs_is_chosen_because_a_person_asked() -> None:
     assert decision.plan is not None
     assert decision.plan.moves == (ClientMove("r", "b02", decision.plan.moves[0].home_to),)
     assert decision.plan.cost_predicted_per_s > decision.plan.cost_before_per_s
-    assert decide_plan(replace(base, maintained=why), (), 7, SETTINGS).plan is None  # Set aside, but not left.
+    assert decide_plan(replace(base, maintained=why), (), 7, SETTINGS).plan is None  # in maintenance, but not evacuated
 
 
 def test_caps_of_load_hold_for_evacuations_too() -> None:
-    """Elsewhere r would add to what another broker bears, and all bear more than they may already: it stays."""
+    """Elsewhere r would add to another broker's load, and all exceed their caps already: it stays."""
     tight = replace(INVENTORY, load_max_per_s=np.full(5, 1e-3))
     assert publishers_leaving(evacuating(tight).state, {"b02"}, {"b02"}, 24) == []
 
 
 def test_no_more_clients_move_than_a_plan_may_hold() -> None:
-    """The rest follows with the next plan."""
+    """The others follow with the next plan."""
     found = publishers_leaving(evacuating().state, WHY, {"b00"}, 1)
     assert [move.client for proposal in found for move in proposal.moves] == ["p"]
 
 
 def test_a_planner_that_wants_a_client_there_is_refused() -> None:
-    """p would be best at b04; while that is in maintenance it may not come, and the reason names who set it aside."""
+    """p would be best at b04; during its maintenance p may not move there, and the reason names who ordered it."""
     from tests.controller.decide.test_decide_moves import TO_THE_END, moving
 
     barred = replace(situation_of(), maintained={"b04": "in maintenance, by ada: new disks"})
@@ -77,7 +77,7 @@ def test_a_planner_that_wants_a_client_there_is_refused() -> None:
 
 
 def test_moves_elsewhere_of_the_same_proposal_go_on() -> None:
-    """Of two moves proposed as one, the one to the broker set aside is left out, which the reason says."""
+    """Of two moves in one proposal, the one to the broker in maintenance is left out, which the reason says."""
     from tests.controller.decide.test_decide_moves import TO_THE_END, moving
 
     both = moving(TO_THE_END, ClientMove("r", "b02", "b03"))
@@ -97,7 +97,9 @@ def test_homes_unknown_means_nobody_is_moved() -> None:
 
 
 def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
-    """They go where their topics are subscribed to already, nobody comes back, and the loss is not a failure."""
+    """They move to where their topics are already subscribed to and do not return; the loss does not count as a
+    failure.
+    """
     ring = ScriptedRing(
         ring_inventory(RING), lambda _: [], settings_of(planner="place_users_dynatops", user_load_max=8.0)
     )
@@ -115,19 +117,19 @@ def test_users_of_a_ring_leave_and_the_plan_is_not_taken_back() -> None:
 
 @pytest.mark.parametrize("left", [(), ("b03",)])
 def test_nobody_leaves_a_broker_without_clients(left: tuple[str, ...]) -> None:
-    """No broker to leave, or none of its clients known: nothing is proposed."""
+    """No broker to leave, or no known clients: nothing is proposed."""
     assert publishers_leaving(situation_of().state, left, left, 24) == []
 
 
 def with_subscribers(counts: dict[str, int] | None, inventory: Inventory = INVENTORY) -> Situation:
-    """The register knows how many subscribers each broker has."""
+    """Return a situation in which the register knows how many subscribers each broker has."""
     base = evacuating(inventory)
     windows = tuple(replace(window, subscribers_at=counts) for window in base.state.windows)
     return replace(base, state=base.kind.state_of(base.state.configuration, windows))
 
 
 def test_subscribers_of_a_tree_leave_together_for_the_nearest_broker() -> None:
-    """In the plan that moves the publishers. Of a broker that leaves, the plan that takes it out moves them."""
+    """The plan that moves the publishers moves them; if the broker leaves, the plan that removes it does."""
     situation = with_subscribers({"b00": 7, "b04": 2})
     plan = decide_plan(situation, (), 7, SETTINGS).plan
     assert plan is not None
@@ -141,13 +143,13 @@ def test_subscribers_of_a_tree_leave_together_for_the_nearest_broker() -> None:
 
 @pytest.mark.parametrize("counts", [None, {}, {"b04": 3}])
 def test_nobody_is_moved_where_no_subscriber_is_known(counts: dict[str, int] | None) -> None:
-    """The register is not read yet, or has none there."""
+    """The register has not been read yet, or has none there."""
     situation = with_subscribers(counts)
     assert situation.kind.evacuate_subscribers(situation.state, WHY, {"b00"}) == []
 
 
 def test_a_broker_with_more_subscribers_than_a_plan_may_move_keeps_them_and_the_refusal_says_why() -> None:
-    """They are counted by the register."""
+    """The register counts them."""
     decision = decide_plan(with_subscribers({"b00": 501}), (), 7, SETTINGS)
     assert decision.plan is not None
     assert not decision.plan.subscribers_moved
@@ -163,7 +165,7 @@ def test_where_clients_stay_no_subscriber_moves() -> None:
 
 
 def test_moves_of_subscribers_one_after_the_other_are_one_in_the_plan() -> None:
-    """From b00 to b01, then all of b01 to b02: the plan sends both to b02 at once."""
+    """From b00 to b01, then all of b01 to b02: the plan sends both groups to b02 at once."""
     first, then = (
         emptying_proposal("p", moves, 1.0, 1.0, "") for moves in ((HomeMove("b00", "b01"),), (HomeMove("b01", "b02"),))
     )

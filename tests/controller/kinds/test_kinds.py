@@ -1,4 +1,4 @@
-"""Every kind of overlay has its answers everywhere, and the tables agree on which kinds there are."""
+"""Every kind of overlay is supported everywhere, and the tables agree on the kinds."""
 
 import json
 from dataclasses import replace
@@ -43,18 +43,18 @@ INVENTORIES = [
 
 @pytest.mark.parametrize("table", sorted(TABLES))
 def test_each_table_has_all_kinds(table: str) -> None:
-    """A kind that is missing somewhere would fail at run time only."""
+    """A kind missing from a table would only fail at run time."""
     assert sorted(TABLES[table]) == sorted(KINDS)
 
 
 def test_each_kind_can_be_seen_in_a_demo() -> None:
-    """Some scenario runs it."""
+    """At least one scenario runs it."""
     assert {scenario.kind for scenario in SCENARIOS.values()} == set(KINDS)
 
 
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda one: one.bootstrap.KIND)
 def test_an_inventory_comes_back_as_the_same_kind(inventory: Inventory) -> None:
-    """What is stored of an overlay tells its kind."""
+    """A stored overlay shows its kind."""
     back = Inventory.from_json(inventory.to_json(), "test").bootstrap
     assert back == inventory.bootstrap
     shown = {"links": back.links, **back.shown_fields()}
@@ -62,7 +62,7 @@ def test_an_inventory_comes_back_as_the_same_kind(inventory: Inventory) -> None:
 
 
 def test_a_shadow_overlay_with_other_places_is_costed_at_these() -> None:
-    """Its links alone do not tell who shares a cluster; what was shown before places were is the overlay itself."""
+    """Links alone do not say who shares a cluster; a view from before places existed shows the overlay itself."""
     inventory = INVENTORIES[2]
     other = replace(SCOT, regions=(("b00", "b03"), ("b02", "b01")))
     shown = json.loads(msgspec.json.encode({"links": other.links, **other.shown_fields()}))
@@ -76,13 +76,13 @@ def test_a_shadow_overlay_with_other_places_is_costed_at_these() -> None:
 
 
 def test_an_overlay_of_no_known_kind_is_refused() -> None:
-    """The message names the kinds that there are."""
+    """The message names the known kinds."""
     with pytest.raises(ValueError, match="no overlay of a known kind: ring, scot, tree"):
         read_configuration(["b00", "b01"], {"mesh": []})
 
 
 def test_weights_and_caps_come_from_the_settings() -> None:
-    """Else from the inventory: nobody passes them on."""
+    """Otherwise they come from the inventory; callers do not pass them."""
     tree, ring = INVENTORIES[:2]
     settings = ControllerSettings(
         bootstrap="x:1", inventory_path=Path("i"), degree_max=5, ring_delay_weight=0.25, user_load_max=3.0

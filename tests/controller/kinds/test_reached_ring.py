@@ -1,4 +1,4 @@
-"""The ring that proposals lead to costs what building it from scratch costs, whatever their order and kind."""
+"""The ring that proposals lead to costs what it costs when built from scratch, whatever their order and kind."""
 
 import random
 
@@ -37,7 +37,7 @@ def fig_2_state(count: int = 10) -> RingState:
 
 
 def test_figure_2_before_and_after_the_reassignment() -> None:
-    """Ten notifications a second of 4 + 3 + 8, then of 3 + 0 + 3."""
+    """Ten notifications/s of 4 + 3 + 8, then of 3 + 0 + 3."""
     before = ReachedRing(fig_2_state(), 1.0)
     after = before.after(reassigning(*FIG_2_MOVES))
     assert (before.cost_per_s, after.cost_per_s) == (150.0, 60.0)
@@ -85,7 +85,7 @@ def random_change(reached: ReachedRing, rng: random.Random) -> Proposal:
 @given(seed=st.integers(0, 2**32), weight=st.sampled_from([0.0, 0.5, 1.0]))
 @settings(max_examples=100)
 def test_reached_costs_and_loads_are_those_of_the_ring_itself(seed: int, weight: float) -> None:
-    """After any reassignments and moves, cost in each window and load of each broker equal those from scratch."""
+    """After any reassignments and moves, each window's cost and each broker's load equal those from scratch."""
     rng = random.Random(seed)
     start = random_ring_state(rng)
     reached = ReachedRing(start, weight)
@@ -108,7 +108,7 @@ def test_reached_costs_and_loads_are_those_of_the_ring_itself(seed: int, weight:
 
 
 def test_the_overlay_before_a_proposal_is_left_as_it_is() -> None:
-    """Two proposals may be tried on the same ring, and in any order."""
+    """Two proposals may be tried on the same ring, in any order."""
     start = ReachedRing(fig_2_state(), 1.0)
     moved = start.after(placing(("u6", "b06", "b02")))
     start.after(reassigning(*FIG_2_MOVES))
@@ -136,13 +136,13 @@ def test_the_overlay_before_a_proposal_is_left_as_it_is() -> None:
     ],
 )
 def test_a_proposal_that_does_not_fit_is_refused_by_name(proposal: Proposal, error: type[Exception], text: str) -> None:
-    """IDs that are not as said or not to be had, users elsewhere, brokers that are not there."""
+    """IDs that are taken or not as claimed, users elsewhere, absent brokers."""
     with pytest.raises(error, match=text):
         ReachedRing(fig_2_state(), 1.0).after(proposal)
 
 
 def test_a_user_that_has_left_does_no_harm() -> None:
-    """Nothing changes for it, and the rest of the proposal counts."""
+    """It is ignored, and the rest of the proposal counts."""
     start = ReachedRing(fig_2_state(), 1.0)
     after = start.after(placing(("u6", "b06", "b02"), ("nobody", "b03", "b02")))
     assert "nobody" not in after.configuration.home_of
@@ -150,7 +150,7 @@ def test_a_user_that_has_left_does_no_harm() -> None:
 
 
 def test_each_kind_of_overlay_is_reached_in_its_own_way() -> None:
-    """A tree knows no ring IDs, and a ring without interests cannot be looked at."""
+    """A tree has no ring IDs, and a ring without interests cannot be costed."""
     tree = line_of(3)
     window = closed_window(tree.brokers, [{"b00", "b02"}] * 5)
     kind = tree_kind(inventory_of(tree, {}))

@@ -1,4 +1,4 @@
-"""The overlay that proposals lead to costs what the one cost says of it, whatever their order and kind."""
+"""The cost of the overlay that proposals lead to equals the one cost, whatever their order and kind."""
 
 import dataclasses
 import random
@@ -67,7 +67,7 @@ def random_change(reached: ReachedTree, rng: random.Random) -> Proposal:
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=150)
 def test_reached_costs_and_loads_are_those_of_the_overlay_itself(seed: int) -> None:
-    """After any swaps and moves, cost in each window and load of each broker equal those computed from scratch."""
+    """After any swaps and moves, each window's cost and each broker's load equal those from scratch."""
     rng = random.Random(seed)
     reached = ReachedTree(random_state(rng))
     for _ in range(4):
@@ -86,7 +86,7 @@ def test_reached_costs_and_loads_are_those_of_the_overlay_itself(seed: int) -> N
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_overlays_that_were_left_are_as_they_were(seed: int) -> None:
-    """Whatever was tried from an overlay, or from one after it, its costs and loads stay, and so does what follows."""
+    """Whatever is tried from an overlay or its successors, its costs and loads stay the same, and so do later ones."""
     rng = random.Random(seed)
     reached = [ReachedTree(random_state(rng))]
     told = [(reached[0].costs_per_s.copy(), reached[0].loads_per_s.copy())]
@@ -103,7 +103,7 @@ def test_overlays_that_were_left_are_as_they_were(seed: int) -> None:
 
 
 def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
-    """A publisher that is elsewhere, a broker that is not there, links that leave no tree: each has its error."""
+    """A publisher that is elsewhere, an absent broker, links that leave no tree: each has its error."""
     tree = line_of(3)
     inventory = inventory_of(tree, {})
     sets = publishers_of(tree.brokers, {"p": ("b00", [{"b02"}])})
@@ -125,7 +125,7 @@ def test_a_proposal_that_does_not_fit_is_refused_by_name() -> None:
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_subscribers_that_move_cost_what_they_would_have_cost_there(seed: int) -> None:
-    """Whoever moves before and after, the cost is that of windows in which the other broker had wanted it all."""
+    """Whatever moves before and after, the cost is that of windows in which the new broker wanted everything itself."""
     rng = random.Random(seed)
     start = ReachedTree(random_state(rng))
     reached = start.after(random_change(start, rng))

@@ -1,4 +1,4 @@
-"""A ring over other brokers: arcs taken over, IDs kept, users of the dead at home elsewhere."""
+"""A ring over other brokers: arcs are taken over, IDs kept, and users of dead brokers get other homes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WINDOW = ring_window(FIG_2_USERS, {TOPIC: 10})
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
 def test_any_change_of_brokers_leads_to_a_ring_over_exactly_those_wanted(seed: int) -> None:
-    """Who stays or comes back keeps its ID; users are at brokers that are there; the plan says whence and whither."""
+    """Brokers that stay or return keep their ID; users are at present brokers; the plan names old and new homes."""
     rng = random.Random(seed)
     brokers = tuple(sorted(rng.sample(RING.brokers, rng.randint(2, 8))))
     present = ChordConfiguration.of(3, 16, {broker: WIDE.id_of[broker] for broker in brokers})
@@ -49,7 +49,7 @@ def test_any_change_of_brokers_leads_to_a_ring_over_exactly_those_wanted(seed: i
 
 
 def test_the_place_of_the_dead_is_vacated_and_its_users_go_where_their_topics_are_wanted() -> None:
-    """u2 wants what b00, b04 and b06 have asked for already; b03 takes over the arc."""
+    """b00, b04 and b06 already want what u2 wants; b03 takes over the arc."""
     repair = KIND.repaired(RING, RepairTask(BrokerChange(lost=frozenset({"b02"})), ring_inventory(), (WINDOW,)))
     assert repair.moves == (ClientMove("u2", "b02", "b00"),)
     assert repair.reason == "b02 lost; b03 takes over the arc of b02; 1 user moves"
@@ -57,7 +57,7 @@ def test_the_place_of_the_dead_is_vacated_and_its_users_go_where_their_topics_ar
 
 
 def test_a_repair_moves_no_more_users_than_a_plan_may() -> None:
-    """Who is not moved is not at home anywhere on the new ring: it waits for its broker."""
+    """A user that is not moved has no home on the new ring: it waits for its broker."""
     change = BrokerChange(lost=frozenset({"b02", "b04"}))
     for moves_max, moved in ((0, 0), (1, 1), (9, 2)):
         task = RepairTask(change, ring_inventory(), (WINDOW,), moves_max=moves_max)
@@ -67,7 +67,7 @@ def test_a_repair_moves_no_more_users_than_a_plan_may() -> None:
 
 
 def test_a_new_broker_takes_the_cheapest_of_the_ids_of_its_name() -> None:
-    """No other of the free IDs would have cost less, among those that were asked."""
+    """No other of the candidate IDs would have cost less."""
     without = ChordConfiguration.of(0, 16, {broker: WIDE.id_of[broker] for broker in RING.brokers[:7]})
     window = ring_window(FIG_2_USERS, {TOPIC: 10}, in_force=without)
     task = RepairTask(BrokerChange(joined=frozenset({"b07"})), ring_inventory(), (window,))

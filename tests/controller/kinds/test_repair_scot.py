@@ -1,4 +1,4 @@
-"""A structured cyclic overlay over other brokers: who is gone is stood in for, who joins has its own place."""
+"""A structured cyclic overlay over other brokers: others stand in for absent ones, joining ones get their own place."""
 
 import random
 from dataclasses import replace
@@ -16,14 +16,14 @@ from tests.controller.published_windows import window_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 
 NAMES = brokers_named(9)
-CAP = 8  # Links of a broker: more than anybody gets.
+CAP = 8  # links of a broker; more than any broker gets
 FLEET: Inventory = inventory_of(line_of(14), {})
-# Three regions in a line, of three brokers each.
+# three regions in a line, of three brokers each
 SCOT = ScotConfiguration(0, (NAMES[0:3], NAMES[3:6], NAMES[6:9]), ((0, 1), (1, 2)), (("p", "b04"), ("q", "b00")))
 
 
 def test_a_neighbour_in_the_cluster_stands_in_for_the_dead() -> None:
-    """It has both places; the publisher of the dead broker comes to it."""
+    """It then has both places; the dead broker's publisher moves to it."""
     repair = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04"})), FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
     assert repair.target.regions == (NAMES[0:3], ("b03", "b01", "b05"), NAMES[6:9])
@@ -33,7 +33,7 @@ def test_a_neighbour_in_the_cluster_stands_in_for_the_dead() -> None:
 
 
 def test_who_stands_in_is_within_its_cap_where_somebody_is() -> None:
-    """Of four regions in a line b03 dies: b00 at the end gets 3 links, b06 would get 4; within 2 nobody can stay."""
+    """b02 dies in a line of four regions: b00 at the end gets 3 links, b06 would get 4; a cap of 2 is exceeded."""
     line = ScotConfiguration(0, tuple(zip(NAMES[0:8:2], NAMES[1:8:2], strict=True)), ((0, 1), (1, 2), (2, 3)))
     lost = BrokerChange(lost=frozenset({"b02"}))
     kept = repaired_scot(line, RepairTask(lost, FLEET), 3)
@@ -46,7 +46,7 @@ def test_who_stands_in_is_within_its_cap_where_somebody_is() -> None:
 
 
 def test_publishers_of_the_dead_go_where_nobody_passes_more_than_its_cap() -> None:
-    """p has 8 a second, wanted at b03. b01 stands in for b04; where it may pass 4 only, p is published next to it."""
+    """p has 8/s, wanted at b03. b01 stands in for b04; if it may pass only 4/s, p publishes at its neighbour."""
     window = window_of(0, publishers_of(SCOT.brokers, {"p": ("b04", [{"b03"}] * 8)}), {"p": "b04"})
     caps = np.full(len(FLEET.brokers), 100.0)
     caps[1] = 4.0
@@ -63,7 +63,7 @@ def test_publishers_of_the_dead_go_where_nobody_passes_more_than_its_cap() -> No
 
 
 def test_who_comes_back_has_its_place_and_who_joins_takes_one_that_is_stood_in_for() -> None:
-    """After the death of two, one is back and another comes."""
+    """After two deaths one place goes to a joining broker; a broker that returns at once keeps its place."""
     gone = repaired_scot(SCOT, RepairTask(BrokerChange(lost=frozenset({"b04", "b08"})), FLEET), CAP).target
     assert isinstance(gone, ScotConfiguration)
     back = repaired_scot(gone, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET), CAP).target
@@ -76,7 +76,7 @@ def test_who_comes_back_has_its_place_and_who_joins_takes_one_that_is_stood_in_f
 
 
 def test_who_joins_a_full_overlay_begins_a_region() -> None:
-    """Those of the region next to it stand in there."""
+    """Brokers of the adjacent region stand in there."""
     repair = repaired_scot(SCOT, RepairTask(BrokerChange(joined=frozenset({"b09"})), FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
     assert len(repair.target.regions) == 4
@@ -91,7 +91,7 @@ def test_subscribers_of_a_leaving_broker_go_to_who_has_its_place() -> None:
 
 
 def test_a_cluster_without_brokers_is_given_up() -> None:
-    """The others continue and are numbered again; clients go to a broker of the region. Who joins keeps the cluster."""
+    """The other clusters are renumbered; clients stay in their region. A broker that joins keeps the cluster."""
     lost = BrokerChange(lost=frozenset({"b01", "b04", "b07"}))
     repair = repaired_scot(SCOT, RepairTask(lost, FLEET), CAP)
     assert isinstance(repair.target, ScotConfiguration)
@@ -107,7 +107,7 @@ def test_a_cluster_without_brokers_is_given_up() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_any_changes_leave_an_overlay_and_a_plan_that_leads_there(seed: int) -> None:
-    """Brokers die, leave, come back and join; a plan's change executed at a broker gives the same overlay."""
+    """Brokers die, leave, return and join; a broker that applies the plan's change gets the same overlay."""
     draw, overlay = random.Random(seed), SCOT
     for epoch in range(1, 9):
         present, absent = list(overlay.brokers), sorted(set(FLEET.brokers) - set(overlay.brokers))

@@ -1,4 +1,4 @@
-"""A tree over other brokers: the dead gone, the fragments joined, new brokers as leaves, all else as it was."""
+"""A tree over other brokers: dead ones removed, fragments joined, new ones as leaves, everything else unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kept_links(drawn: DrawnRepair) -> set[tuple[str, str]]:
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_any_change_of_brokers_leads_to_a_tree_over_exactly_those_wanted(seed: int) -> None:
-    """Every link that can stay stays, clients are at brokers that are there, and the plan says whence and whither."""
+    """Every link that can stay stays, clients are at present brokers, and the plan gives their old and new homes."""
     drawn = drawn_repair(random.Random(seed))
     present, change = drawn.present, drawn.task.change
     repair = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(present, drawn.task)
@@ -53,7 +53,7 @@ def test_any_change_of_brokers_leads_to_a_tree_over_exactly_those_wanted(seed: i
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32))
 def test_caps_are_kept_where_they_can_be(seed: int) -> None:
-    """A cap is exceeded only where the fragments have not the two ends for each link that joins them."""
+    """A cap is exceeded only if the fragments do not have two ends with room for each link that joins them."""
     drawn = drawn_repair(random.Random(seed))
     target = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(drawn.present, drawn.task).target
     kept = nx.Graph()
@@ -73,7 +73,7 @@ def test_caps_are_kept_where_they_can_be(seed: int) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32))
 def test_the_cost_is_that_of_the_last_traffic_on_the_new_tree(seed: int) -> None:
-    """Publishers at their new homes; what only brokers wanted that are gone costs nothing any more."""
+    """Publishers are at their new homes; what only absent brokers wanted costs nothing any more."""
     drawn = drawn_repair(random.Random(seed))
     repair = tree_kind(drawn.task.fleet, drawn.degree_max).repaired(drawn.present, drawn.task)
     if not drawn.task.windows:
@@ -98,7 +98,7 @@ def test_a_death_in_the_middle_is_bridged_by_the_cheapest_link() -> None:
 
 
 def test_the_reason_of_a_large_repair_names_only_some() -> None:
-    """A plan is stored at every phase."""
+    """A plan is stored at every phase, so it must stay small."""
     names = brokers_named(40)
     star = Configuration.of(0, names, [("b00", broker) for broker in names[1:]])
     fleet = inventory_of(star, {})
@@ -108,7 +108,7 @@ def test_the_reason_of_a_large_repair_names_only_some() -> None:
 
 
 def test_a_full_broker_gets_no_further_link() -> None:
-    """With two links each, only the ends of both fragments have room."""
+    """With at most two links per broker, only the ends of both fragments have room."""
     task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET)
     cheap = replace(FLEET, link_cost=np.where(FLEET.link_cost == 2.0, 0.5, FLEET.link_cost))
     ends = replace(task, fleet=cheap)
@@ -118,7 +118,7 @@ def test_a_full_broker_gets_no_further_link() -> None:
 
 
 def test_a_cap_that_leaves_no_tree_is_exceeded_as_little_as_can_be() -> None:
-    """The hub of a star dies: four leaves with a cap of 1 make no tree, two of them need a second link."""
+    """The hub of a star dies: four leaves with a cap of 1 cannot form a tree, so two of them get a second link."""
     star = Configuration.of(0, LINE.brokers, [("b02", broker) for broker in LINE.brokers if broker != "b02"])
     repair = tree_kind(FLEET, 1).repaired(star, RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET))
     assert sorted(len(peers) for peers in repair.target.neighbours.values()) == [1, 1, 2, 2]
@@ -127,7 +127,7 @@ def test_a_cap_that_leaves_no_tree_is_exceeded_as_little_as_can_be() -> None:
 
 
 def test_a_new_broker_comes_in_as_a_leaf_at_the_cheapest_place_that_has_room() -> None:
-    """b04 joins the line of the other four: b01 is nearest, but full where two links are the most."""
+    """b04 joins the line of the other four: b01 is nearest, but full if two links are the limit."""
     change = BrokerChange(joined=frozenset({"b04"}))
     line = line_of(4)
     for degree_max, peer in ((NO_CAP, "b01"), (2, "b00")):
@@ -136,17 +136,17 @@ def test_a_new_broker_comes_in_as_a_leaf_at_the_cheapest_place_that_has_room() -
 
 
 def test_publishers_of_the_dead_go_where_they_cost_least() -> None:
-    """p is wanted at b04 alone and goes there; s has been silent, and goes to the broker nearest to its old one."""
+    """p is wanted only at b04 and moves there; s has been silent and moves to the broker nearest to its old one."""
     sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3)})
     window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02", "s": "b02"})
     task = RepairTask(BrokerChange(lost=frozenset({"b02"})), FLEET, (window,))
     repair = tree_kind(FLEET).repaired(LINE, task)
     assert repair.moves == (ClientMove("p", "b02", "b04"), ClientMove("s", "b02", "b00"))
-    assert repair.cost_after_per_s == 3.0  # p is published and wanted at b04, which costs 1 a notification.
+    assert repair.cost_after_per_s == 3.0  # p is published and wanted at b04: 1 per notification
 
 
 def test_clients_of_real_brokers_go_nowhere() -> None:
-    """Neither the publishers of a dead broker nor the subscribers of one that leaves move where clients stay."""
+    """Neither publishers of a dead broker nor subscribers of a leaving one move if clients stay."""
     sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3)})
     window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02"})
     for change in (BrokerChange(lost=frozenset({"b02"})), BrokerChange(left=frozenset({"b02"}))):
@@ -158,7 +158,7 @@ def test_clients_of_real_brokers_go_nowhere() -> None:
 
 
 def test_of_many_publishers_of_the_dead_only_the_busiest_go_where_they_cost_least() -> None:
-    """q publishes less than p, and goes to the broker nearest to its old one; r may not move any more."""
+    """q publishes less than p and moves to the broker nearest to its old one; r exceeds the limit of moves."""
     wanted = {name: ("b02", [{"b04"}] * count) for name, count in (("p", 3), ("q", 2), ("r", 1))}
     window = ClosedWindow(
         0, 1000, publishers_of(LINE.brokers, wanted), epoch_min=0, epoch_max=0, homes=dict.fromkeys("pqr", "b02")
@@ -171,7 +171,7 @@ def test_of_many_publishers_of_the_dead_only_the_busiest_go_where_they_cost_leas
 
 
 def test_no_publisher_goes_where_the_load_would_be_above_the_cap_unless_there_is_no_room_at_all() -> None:
-    """b04 may pass nothing more, so p publishes next to it; where nobody has room, b04 is the cheapest again."""
+    """b04 may pass no more, so p publishes next to it; if no broker has room, b04 is the cheapest again."""
     sets = publishers_of(LINE.brokers, {"p": ("b02", [{"b04"}] * 3), "q": ("b04", [{"b04"}] * 3)})
     window = ClosedWindow(0, 1000, sets, epoch_min=0, epoch_max=0, homes={"p": "b02", "q": "b04"})
     for caps, home in (([9.0, 9.0, 9.0, 9.0, 6.0], "b04"), ([1.0, 1.0, 1.0, 1.0, 1.0], "b04")):

@@ -1,4 +1,4 @@
-"""What the judge holds proposals to on a structured cyclic overlay: caps of links and load, and frailty."""
+"""The judge's limits for proposals on a structured cyclic overlay: caps of links and load, and frailty."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from tests.controller.published_windows import window_of
 from tests.overlay.small_overlays import brokers_named, inventory_of, line_of, publishers_of
 
 NAMES = brokers_named(6)
-# Three regions in a line of two clusters: b02 and b03 have three links, the others two.
+# Three regions in a line, of two clusters: b02 and b03 have three links, the others two.
 SCOT = ScotConfiguration(0, (NAMES[0:2], NAMES[2:4], NAMES[4:6]), ((0, 1), (1, 2)), (("p", "b00"),))
 SETS = publishers_of(NAMES, {"p": ("b00", [{"b04"}] * 8)})
 INVENTORY = replace(inventory_of(line_of(6), {}), bootstrap=SCOT, load_max_per_s=np.full(6, 20.0))
@@ -24,7 +24,7 @@ STATE = ScotState(SCOT, INVENTORY, (window_of(0, SETS, {"p": "b00"}, {("p", "b04
 
 
 def exchange(one: str, other: str) -> Proposal:
-    """Return a proposal by which two brokers exchange their places."""
+    """Return a proposal in which two brokers exchange their places."""
     names = {one: other, other: one}
     regions = tuple(tuple(names.get(broker, broker) for broker in region) for region in SCOT.regions)
     id_moves = id_moves_between(places_of(SCOT.regions), places_of(regions))
@@ -32,7 +32,7 @@ def exchange(one: str, other: str) -> Proposal:
 
 
 def test_a_broker_gets_no_more_links_than_its_cap() -> None:
-    """Who takes the place of an inner broker gets one more; who has too many already may keep them."""
+    """A broker that takes an inner broker's place gets one more link; one above the cap may keep its links."""
     reached = ScotKind(INVENTORY, 2).reached(STATE)
     verdict, reason = ScotKind(INVENTORY, 2).judge_caps(reached, reached.after(exchange("b00", "b02"))) or ("", "")
     assert (verdict, reason) == (Verdict.DEGREE, "b00 would have 3 links, the limit is 2")
@@ -41,7 +41,7 @@ def test_a_broker_gets_no_more_links_than_its_cap() -> None:
 
 
 def test_a_broker_passes_no_more_notifications_than_its_cap() -> None:
-    """Eight a second lead from b00 over b02 to b04; published at b03 they pass that, which may pass seven."""
+    """p's 8/s go from b00 over b02 to b04; published at b03 they pass b03, which may pass 7/s."""
     caps = np.array([20.0, 20.0, 20.0, 7.0, 20.0, 20.0])
     inventory = replace(INVENTORY, load_max_per_s=caps)
     kind = ScotKind(inventory, 5)
@@ -53,7 +53,7 @@ def test_a_broker_passes_no_more_notifications_than_its_cap() -> None:
 
 
 def test_nothing_comes_to_a_broker_in_maintenance() -> None:
-    """No place and no link, neither by places of others nor by a link between regions; what is elsewhere continues."""
+    """Neither a place nor a link, by exchanged places or by a link between regions; other changes are accepted."""
     calm = replace(CALM, kind=ScotKind(INVENTORY, 5), state=STATE, maintained={"b03": "new disks"})
     found = [judge_maintenance(one, SCOT, calm) for one in (exchange("b03", "b05"), exchange("b00", "b01"))]
     assert found[0] == (Verdict.MAINTENANCE, "cluster 1 in region 2 would come to b03: new disks")
@@ -68,7 +68,7 @@ def test_nothing_comes_to_a_broker_in_maintenance() -> None:
 
 
 def test_what_a_death_would_cut_off_is_known_before_and_after() -> None:
-    """All has to pass b02; next to each other nothing is between b00 and b04."""
+    """Everything passes b02; once b00 and b04 are adjacent no broker is between them."""
     before = STATE.cut_off
     assert before is not None
     assert (before.worst_broker, before.worst_share) == ("b02", 1.0)

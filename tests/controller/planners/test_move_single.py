@@ -1,4 +1,4 @@
-"""A separately reported subscriber goes where it saves most; its price is the one that the judge finds."""
+"""A subscriber that is reported separately moves where it saves most; the judge finds the same price."""
 
 import random
 from dataclasses import replace
@@ -25,7 +25,7 @@ TOLD = ("b1-0", "b1-3", "b2-1")
 
 
 def inventory(load_max_per_s: float | None = None) -> Inventory:
-    """Prices by link and broker, and no processing: what a broker on the way costs is not in the planner's price."""
+    """Return an inventory with prices by link and broker, but without processing, which the planner does not price."""
     drawn = np.triu(np.random.default_rng(1).uniform(1.0, 5.0, (4, 4)), 1)
     prices = Prices("USD", drawn + drawn.T, np.array([1.0, 1.2, 0.8, 1.1]), message_bytes=1000.0)
     caps = None if load_max_per_s is None else np.full(4, load_max_per_s)
@@ -33,7 +33,7 @@ def inventory(load_max_per_s: float | None = None) -> Inventory:
 
 
 def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
-    """Two windows in which brokers tell three subscribers apart, whom the register names."""
+    """Return two windows in which brokers report three subscribers separately, named by the register."""
     rng, register = random.Random(seed), RegisteredClients()
     for name in TOLD:
         register.put(Client(name, Role.SUBSCRIBER, name[:2], (), 0.0, 0))
@@ -49,7 +49,7 @@ def state_of(seed: int, caps_per_s: float | None = None) -> TreeState:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_promise_is_what_the_judge_finds(seed: int) -> None:
-    """Move after move, each on what the ones before it leave; each of the three at most once."""
+    """Moves are a sequence, each on the state that the earlier ones leave; each subscriber moves at most once."""
     state = state_of(seed)
     assert set(state.single) == set(TOLD)
     reached, found = ReachedTree(state), list(single_moves("p", state, 3, 1e9, 1e-9))
@@ -63,7 +63,7 @@ def test_the_promise_is_what_the_judge_finds(seed: int) -> None:
 
 
 def test_bounds_are_kept() -> None:
-    """Of number, of distance, of what must be saved, and caps that leave no broker room."""
+    """Bounds of number, of distance and of the least saving, and caps that leave no broker room."""
     state = state_of(0)
     assert len(list(single_moves("p", state, 1, 1e9, 1e-9))) == 1
     assert not list(single_moves("p", state, 3, 0.0, 1e-9))

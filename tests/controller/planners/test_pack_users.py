@@ -1,4 +1,4 @@
-"""The paper's three ways to pack users, and that ours is never more expensive than they nor below the bound."""
+"""The paper's three ways to pack users; ours is never more expensive than these nor below the bound."""
 
 import itertools
 
@@ -37,7 +37,7 @@ def packings(instance: PackingInstance, seed: int) -> list[Homes]:
 @given(seeds, sizes, st.booleans())
 @settings(max_examples=60)
 def test_all_keep_to_the_room_and_ours_is_never_dearer(seed: int, size: tuple[int, int], is_metric: bool) -> None:
-    """Nor more expensive than the greedy packing with brokers closed, and nobody is below the bound."""
+    """Nor more expensive than the greedy packing with brokers closed, and no packing is below the bound."""
     instance = drawn_instance(*size, 3, seed, is_metric=is_metric, room_factor=4.0)
     found = packings(instance, seed)
     ours = pack_drop(instance, np.random.default_rng(seed))
@@ -50,7 +50,7 @@ def test_all_keep_to_the_room_and_ours_is_never_dearer(seed: int, size: tuple[in
 
 
 def test_ours_is_near_the_best_of_all_packings() -> None:
-    """Of six users at three brokers all 729 packings were looked at: 2 % above the best on average."""
+    """All 729 packings of six users at three brokers: ours is less than 2 % above the best on average."""
     gaps = []
     for seed in range(12):
         instance = drawn_instance(6, 3, 3, seed, is_metric=seed % 2 == 0)
@@ -63,7 +63,7 @@ def test_ours_is_near_the_best_of_all_packings() -> None:
 
 
 def test_the_bound_of_access_is_the_linear_program() -> None:
-    """Where trees cost nothing, and users may be split: within 1 % of what HiGHS finds, and not above it."""
+    """If trees cost nothing and users may be split: within 1 % of what HiGHS finds, and not above it."""
     instance = drawn_instance(40, 5, 4, 3, room_factor=1.1)
     free = PackingInstance(instance.rates, instance.wants, instance.access_price, np.zeros((5, 5)), instance.room_per_s)
     solved = linprog(
@@ -85,7 +85,7 @@ def test_greedy_takes_the_cheapest_broker_with_room() -> None:
 
 
 def test_clustering_brings_those_together_who_speak_to_each_other() -> None:
-    """Two pairs, at prices that are all the same: each pair is at one broker."""
+    """Two pairs at equal prices: each pair ends at one broker."""
     wants = np.array([[False, False], [True, False], [False, True], [False, False]])
     rates = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
     instance = PackingInstance.of(rates, wants, np.ones((4, 2)), np.array([[0.0, 1.0], [1.0, 0.0]]))
@@ -95,7 +95,7 @@ def test_clustering_brings_those_together_who_speak_to_each_other() -> None:
 
 @given(seeds, st.integers(1, 8), st.integers(1, 5))
 def test_trees_grow_as_prim_grows_them(seed: int, receivers: int, brokers: int) -> None:
-    """One receiver at a time, with the least price of a way to a broker and its link there."""
+    """One receiver at a time, by the lowest price of its access to a broker and that broker's link."""
     rng = np.random.default_rng(seed)
     access, core = rng.random((receivers, brokers)), np.triu(rng.random((brokers, brokers)), 1)
     core += core.T
@@ -115,7 +115,7 @@ def test_trees_grow_as_prim_grows_them(seed: int, receivers: int, brokers: int) 
 @given(seeds)
 @settings(max_examples=30)
 def test_what_moves_of_subscribers_are_likely_to_change_is_so_where_one_set_changes(seed: int) -> None:
-    """A subscriber that leaves others behind, or comes to others, changes each tree by one broker at most."""
+    """A subscriber that leaves or meets others changes each tree by at most one broker."""
     instance = drawn_instance(8, 3, 2, seed)
     homes = np.random.default_rng(seed).integers(0, 3, 8)
     costs = PackingCosts(instance, homes)
@@ -131,7 +131,7 @@ def test_what_moves_of_subscribers_are_likely_to_change_is_so_where_one_set_chan
 
 
 def test_clients_that_fit_nowhere_are_reported() -> None:
-    """With how much is left."""
+    """The error says how much room is left."""
     instance = drawn_instance(6, 2, 2, 1)
     small = PackingInstance(
         instance.rates, instance.wants, instance.access_price, instance.core_price, instance.room_per_s / 3

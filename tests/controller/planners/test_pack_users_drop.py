@@ -1,4 +1,4 @@
-"""Users of a tree are packed: brokers close where that saves, within what plans may move and brokers may pass."""
+"""Packing users of a tree: brokers close if that saves, within what plans may move and brokers may pass."""
 
 import random
 from dataclasses import replace
@@ -34,7 +34,7 @@ CALM = PackingSettings(escape_words_max=0)
 
 
 def state_of(inventory: Inventory, counts: dict[str, int] | None = COUNTS, windows: int = 1) -> TreeState:
-    """p publishes at b00 what is wanted at b00, b02 and b03; each notification is handed over by each subscriber."""
+    """Return a state in which p publishes at b00 what b00, b02 and b03 want; each subscriber gets each notification."""
     sets = publishers_of(BROKERS, {"p": ("b00", [{"b00", "b02", "b03"}] * 40)})
     handed = {("p", broker): 40 * count for broker, count in (counts or {}).items()}
     found = tuple(
@@ -63,7 +63,7 @@ def moves_of_subscribers(state: TreeState, **context: int) -> list[HomeMove]:
 
 
 def test_users_leave_the_dearest_access_first_and_end_where_links_carry_nothing() -> None:
-    """b03 charges 15 for access, and three links lead there: its users go first. In the end all are at one broker."""
+    """b03 charges 15 for access, and three links lead there: its users move first. In the end all are at one broker."""
     moves = moves_of_subscribers(state_of(inventory_with()))
     assert moves[0].home_from == "b03"
     ends = {broker: broker for broker in COUNTS}
@@ -80,12 +80,12 @@ def test_as_many_move_as_a_plan_may_and_none_whose_number_is_not_known() -> None
 
 
 def test_without_prices_the_way_to_another_broker_counts_as_much_as_the_link_it_saves() -> None:
-    """Each of two subscribers would go the way that one copy goes now: nobody moves."""
+    """Each of two subscribers would take the path that one copy takes now: nobody moves."""
     assert moves_of_subscribers(state_of(inventory_with(None))) == []
 
 
 def test_nobody_is_sent_farther_away_than_the_settings_allow() -> None:
-    """A link of 1 ms is too far where 0.5 are allowed."""
+    """A link of 1 ms is too far if 0.5 ms are allowed."""
     found = pack_drop(
         state_of(inventory_with()), PackingSettings(0.5, escape_words_max=0), TreeContext(), random.Random(1)
     )
@@ -93,7 +93,7 @@ def test_nobody_is_sent_farther_away_than_the_settings_allow() -> None:
 
 
 def test_subscribers_leave_a_broker_that_passes_more_than_its_cap_whatever_it_costs() -> None:
-    """b03 may pass 10 a second and passes 40. Elsewhere access is more expensive, and they go all the same."""
+    """b03 may pass 10/s and passes 40/s. Elsewhere access is more expensive, and they move all the same."""
     caps = np.array([1000.0, 1000.0, 1000.0, 10.0])
     dear = replace(PRICES, access_per_gb=np.array([90.0, 90.0, 90.0, 1.0]))
     state = state_of(inventory_with(dear, load_max_per_s=caps))
@@ -108,7 +108,7 @@ def test_subscribers_leave_a_broker_that_passes_more_than_its_cap_whatever_it_co
 
 
 def test_no_broker_gets_more_than_its_cap() -> None:
-    """Every broker on the way passes all 40 a second already, so one that has room for less gets nobody."""
+    """Every broker on the path already passes all 40/s, so one that has room for less gets no users."""
     caps = np.array([1000.0, 1000.0, 30.0, 1000.0])
     tight = moves_of_subscribers(state_of(inventory_with(load_max_per_s=caps), {"b00": 3, "b03": 2}))
     assert all(move.home_to != "b02" for move in tight)
@@ -121,7 +121,7 @@ def decided(state: TreeState, prices: Prices = PRICES, caps: np.ndarray | None =
 
 
 def test_the_judge_finds_the_same_saving_and_makes_one_plan() -> None:
-    """What the planner promises without processing is what the one cost says; the plan names who moves where."""
+    """What the planner promises without processing equals the one cost; the plan names who moves where."""
     state = state_of(inventory_with())
     first = pack_drop(state, CALM, TreeContext(), random.Random(1))[0]
     decision = decided(state)
@@ -134,7 +134,9 @@ def test_the_judge_finds_the_same_saving_and_makes_one_plan() -> None:
 
 
 def test_a_shadow_moves_no_subscribers() -> None:
-    """Windows have them where they are, so that it could never see what became of it; publishers it moves."""
+    """Windows show subscribers at their real homes, so a shadow could never verify such a move; it does move
+    publishers.
+    """
     state, inventory = state_of(inventory_with()), inventory_with().charged
     kind = tree_kind(inventory)
     shadow = ShadowPlanner(

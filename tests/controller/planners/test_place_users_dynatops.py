@@ -1,4 +1,4 @@
-"""place_users_dynatops on a ring: who moves, what it is said to cost, and what bounds it."""
+"""place_users_dynatops on a ring: who moves, the cost it reports, and its limits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def state_of(brokers: Sequence[str], users: Users, rates: Mapping[str, float] | 
 
 
 def drawn_state(seed: int, brokers: int = 24, users: int = 400, topics: int = 60) -> RingState:
-    """Return users at random homes with a few topics of one of six kinds each."""
+    """Return users at random homes, each with a few topics of one of six kinds."""
     rng = random.Random(seed)
     names = [f"b{number:02d}" for number in range(brokers)]
     kind = topics // 6
@@ -56,7 +56,7 @@ def propose(state: RingState, context: RingContext = CONTEXT, **settings: float)
 
 
 def cost_per_s(state: RingState, moves: Sequence[ClientMove], delay_weight: float = 1.0) -> float:
-    """Return what the ring costs with these users at their new homes, from the configuration on."""
+    """Return what the ring costs with these users moved to their new homes, starting from the configuration."""
     assert state.traffic is not None
     before = state.traffic.configuration
     moved = before.replaced(1, (), {move.client: move.home_to for move in moves})
@@ -87,10 +87,10 @@ def test_two_users_at_the_wrong_broker_change_places() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_costs_are_those_of_the_ring_with_the_users_moved(seed: int) -> None:
-    """Proposals are a sequence: each is costed on what the earlier ones leave, delay weighted as told."""
+    """Proposals are a sequence: each is costed on what the earlier ones leave, with the delay weight of the context."""
     state = drawn_state(seed)
     proposals = propose(state, replace(CONTEXT, delay_weight=0.3), user_cluster_brokers=5)
-    assert len(proposals) == 5  # 24 brokers in clusters of 5 at most.
+    assert len(proposals) == 5  # 24 brokers in clusters of 5 at most
     moves: list[ClientMove] = []
     for proposal in proposals:
         assert proposal.cost_before_per_s == pytest.approx(cost_per_s(state, moves, 0.3))
@@ -105,7 +105,7 @@ def test_costs_are_those_of_the_ring_with_the_users_moved(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_users_stay_in_their_cluster_and_each_cluster_is_one_proposal(seed: int) -> None:
-    """Clusters are brokers that follow each other by name, 24 in clusters of at most 7 are four of 6."""
+    """Clusters are brokers adjacent by name: 24 in clusters of at most 7 are four of 6."""
     state = drawn_state(seed)
     names = state.configuration.brokers
     cluster_of = {name: place // 6 for place, name in enumerate(names)}
@@ -115,11 +115,11 @@ def test_users_stay_in_their_cluster_and_each_cluster_is_one_proposal(seed: int)
         assert len(touched) == 1
         used += touched
     assert sorted(used) == [0, 1, 2, 3]
-    assert propose(state, user_cluster_brokers=1) == []  # A broker by itself has nobody to send users to.
+    assert propose(state, user_cluster_brokers=1) == []  # A broker by itself has no other to send users to.
 
 
 def test_no_more_users_move_than_may_and_the_first_ones_are_the_same() -> None:
-    """The first to ask are those that gain most; a higher bound adds moves and changes none."""
+    """The users that gain most ask first; a higher bound adds moves and changes none."""
     state = drawn_state(7)
     earlier: set[ClientMove] = set()
     for bound in (1, 5, 30, 100, 1_000):
@@ -133,7 +133,7 @@ def test_no_more_users_move_than_may_and_the_first_ones_are_the_same() -> None:
 
 
 def test_the_best_move_comes_first() -> None:
-    """cat has nothing of what it wants at b0 and all at b1, abe half of it and all: one may move, or both."""
+    """cat has none of its topics at b0 and all at b1, abe half of them and all: one may move, or both."""
     users: Users = {
         "ann": ("b0", ["goals"]),
         "cat": ("b0", ["rain", "hail"]),
@@ -149,14 +149,14 @@ def test_the_best_move_comes_first() -> None:
 
 
 def test_a_move_needs_more_utility_than_asked_for() -> None:
-    """cat and fay each gain a similarity of 1: nobody else wants the same at home, and somebody does elsewhere."""
+    """cat and fay each gain a similarity of 1: at home nobody else wants the same, elsewhere somebody does."""
     state = state_of(["b0", "b1"], MIXED)
     assert len(propose(state, user_load_weight=0.0, user_utility_min=0.99)[0].moves) == 2
     assert propose(state, user_load_weight=0.0, user_utility_min=1.0) == []
 
 
 def test_the_cluster_that_gains_most_comes_first() -> None:
-    """Two clusters of two brokers: one user of the first is at the wrong one, and two of the second."""
+    """Two clusters of two brokers: in the first one user is at the wrong broker, in the second two are."""
     first: Users = {
         "abe": ("b0", ["wind"]),
         "kim": ("b0", ["snow"]),
@@ -171,7 +171,7 @@ def test_the_cluster_that_gains_most_comes_first() -> None:
 
 
 def test_proposals_are_bounded_and_the_same_again() -> None:
-    """Nothing is drawn: the generator is left as it was. The clusters whose users gain most come first."""
+    """Nothing is random: the generator is unchanged. The clusters whose users gain most come first."""
     state, rng = drawn_state(3), random.Random(5)
     before = rng.getstate()
     proposals = place_users_dynatops(state, PlacementSettings(user_cluster_brokers=4), CONTEXT, rng)
@@ -185,7 +185,7 @@ def test_proposals_are_bounded_and_the_same_again() -> None:
 
 
 def test_users_that_are_well_placed_stay() -> None:
-    """After the moves of some calls nobody gains more than asked for; at w_l = 0 each call lowers what brokers want."""
+    """After some calls nobody gains more than the minimum; at w_l = 0 each call lowers what brokers want."""
     state = drawn_state(2)
     assert state.traffic is not None
     wanted = [int(state.traffic.wanted.sum())]
@@ -204,7 +204,7 @@ def test_users_that_are_well_placed_stay() -> None:
 
 
 def test_the_weight_of_load_keeps_brokers_alike() -> None:
-    """All users moved: the coefficient of variation of loads, w_l = 1 against 0."""
+    """With all users moved: the coefficient of variation of loads, w_l = 1 against 0."""
     variations = []
     for weight in (1.0, 0.0):
         state = drawn_state(11, users=1_200)
@@ -222,7 +222,7 @@ def test_the_weight_of_load_keeps_brokers_alike() -> None:
 
 
 def test_without_known_users_or_topics_there_is_nothing_to_propose() -> None:
-    """What users want may not be known; users may have no topics yet."""
+    """What users want may be unknown; users may have no topics yet."""
     state = state_of(["b0", "b1"], MIXED)
     assert propose(replace(state, traffic=None)) == []
     assert propose(state_of(["b0", "b1"], {})) == []

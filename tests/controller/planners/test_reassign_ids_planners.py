@@ -1,4 +1,4 @@
-"""Planners of ring IDs: what they look at, when they do nothing, and that the ring they lead to costs what they say."""
+"""Planners of ring IDs: what they consider, when they do nothing, and that the new ring costs what they predict."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ planners = pytest.mark.parametrize("planner", [reassign_ids_ssbr, reassign_ids_a
 
 
 def fig_2_state(rate_per_s: int = 50, ring: ChordConfiguration = RING) -> RingState:
-    """Zhao13, Fig. 2: a user at each broker, and both topics published so often."""
+    """Zhao13, Fig. 2: a user at each broker, and both topics published at this rate."""
     return ring_state(ring, ring_window(USERS, {TOPIC: rate_per_s, OTHER: rate_per_s}))
 
 
@@ -61,7 +61,7 @@ def test_figure_2_is_reassigned_in_one_proposal(planner: Planner) -> None:
 
 @planners
 def test_nothing_is_proposed_where_it_would_not_pay(planner: Planner) -> None:
-    """98 messages for six brokers, 38 for two; 15 are saved each time both topics are published, 8 with two brokers."""
+    """98 messages for six brokers, 38 for two; 15 are saved per publication on both topics, 8 with two brokers."""
     state = fig_2_state(rate_per_s=1)
     assert planned(planner, state, ReassignmentSettings(ring_free_s=4.7)) == []
     (proposal,) = planned(planner, state, ReassignmentSettings(ring_free_s=4.8))
@@ -78,14 +78,14 @@ def test_nothing_is_computed_below_the_reconfigurability_test(planner: Planner) 
 
 @planners
 def test_a_reassigned_ring_stays(planner: Planner) -> None:
-    """Asked again on the ring that it led to, it finds nothing better."""
+    """Run again on the ring that it led to, it finds nothing better."""
     (proposal,) = planned(planner, fig_2_state())
     assert planned(planner, fig_2_state(ring=RING.replaced(1, proposal.id_moves))) == []
 
 
 @planners
 def test_the_delay_weight_of_the_settings_counts(planner: Planner) -> None:
-    """With w_d = 0 relays alone are saved: three of t1 and four of t2."""
+    """With w_d = 0 only relays are saved: three of t1 and four of t2."""
     (proposal,) = planned(planner, fig_2_state(), context=RingContext(delay_weight=0.0))
     after = ring_of(fig_2_state()).with_configuration(RING.replaced(1, proposal.id_moves)).cost
     assert after.relay_per_s == 0
@@ -95,7 +95,7 @@ def test_the_delay_weight_of_the_settings_counts(planner: Planner) -> None:
 
 @planners
 def test_nothing_is_proposed_without_known_users_or_traffic(planner: Planner) -> None:
-    """On a ring of which it is not known what users want, and where nobody publishes."""
+    """On a ring whose users' subscriptions are unknown, or without publications."""
     state = fig_2_state()
     assert planned(planner, replace(state, traffic=None)) == []
     silent = replace(ring_of(state), window_rates_per_s=ring_of(state).window_rates_per_s * 0)
@@ -104,5 +104,5 @@ def test_nothing_is_proposed_without_known_users_or_traffic(planner: Planner) ->
 
 @planners
 def test_the_same_state_gives_the_same_proposal(planner: Planner) -> None:
-    """Nothing is drawn."""
+    """Nothing is random."""
     assert planned(planner, fig_2_state()) == planner(fig_2_state(), DEFAULTS, CONTEXT, random.Random(99))

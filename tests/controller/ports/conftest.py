@@ -1,4 +1,4 @@
-"""A real Kafka for each file of tests, and topics of its own for each test."""
+"""A real Kafka for each file of tests, and separate topics for each test."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningKafka]:
 
 @pytest.fixture
 def namespace(kafka: RunningKafka, request: pytest.FixtureRequest) -> str:
-    """The namespace of the test, with its topics."""
+    """The test's namespace, with its topics."""
     name = request.node.name.replace("_", "-")[:40]
     create_topics(kafka.access, namespace=name)
     return name

@@ -1,4 +1,4 @@
-"""Announcements on a real broker: read from agents that nobody has named, and only in their own names."""
+"""Announcements on a real broker: read from agents unknown before, each only for its own brokers."""
 
 import pytest
 
@@ -21,10 +21,10 @@ NAMED = {"b00": "west", "b01": "west"}
 def test_agents_that_are_new_are_heard_and_only_for_brokers_of_their_own(
     kafka: RunningKafka, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One comes while the controller reads, another one goes; what is said in another's name is a dead letter."""
+    """An agent's topic may appear and vanish meanwhile; an announcement in another's name is a dead letter."""
     monkeypatch.setattr("regraft.controller.ports.announcement_reader.LOOK_S", 0.0)
     letters: list[DeadLetter] = []
-    store = KafkaPlanStore(kafka.access, namespace, NAMED)  # It only reads.
+    store = KafkaPlanStore(kafka.access, namespace, NAMED)  # read-only
     reader, producer = AnnouncementReader(kafka.access, store, 0, letters.append), open_producer(kafka.access)
     found: list[str] = []
 
@@ -41,7 +41,7 @@ def test_agents_that_are_new_are_heard_and_only_for_brokers_of_their_own(
     announce(NO_AGENT, "x00", NO_AGENT)
     wait_until(lambda: heard() == ["x00"])
     create_topics(kafka.access, namespace=namespace, agents=("east",))
-    announce("east", "b00", "east")  # West's.
+    announce("east", "b00", "east")  # West's broker
     announce("east", "x01", "west")
     announce("east", "x02", "east")
     wait_until(lambda: heard() == ["x00", "x02"])

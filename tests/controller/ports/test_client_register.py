@@ -53,7 +53,7 @@ def _namespace(request: pytest.FixtureRequest) -> str:
 def test_the_register_gives_the_number_of_subscriptions(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
 ) -> None:
-    """Publishers do not count, who left does not either, and one reported twice counts once."""
+    """Publishers and clients that have left do not count, and a client reported twice counts once."""
     for name in ("s1", "s2", "s3", "s2"):
         register.put(name)
     register.put("p1", Role.PUBLISHER)
@@ -74,7 +74,7 @@ def test_the_register_gives_the_number_of_subscriptions(
 def test_an_empty_register_has_no_subscriptions_and_an_absent_one_is_unknown(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
 ) -> None:
-    """Nobody connected is a number; a topic that is not there is none."""
+    """No connected client is a number; an absent topic is None."""
     counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     wait_until(lambda: counter.count() == 0)
     counter.close()
@@ -86,7 +86,7 @@ def test_an_empty_register_has_no_subscriptions_and_an_absent_one_is_unknown(
 def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_on(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest
 ) -> None:
-    """Nothing is known before it has been read to its end; then a user's newest record counts, until it leaves."""
+    """Nothing is known before the register was read to its end; then a user's newest record counts until it leaves."""
     counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     assert counter.interests(("b00", "b01")) is None
     assert counter.is_waited_for
@@ -114,7 +114,7 @@ def test_the_register_gives_users_with_their_topics_and_what_publishers_publish_
 def test_a_register_beyond_the_bound_is_let_go(
     kafka: RunningKafka, register: Register, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number is unknown from then on, however many leave again."""
+    """From then on the number is unknown, however many clients leave again."""
     monkeypatch.setattr(regraft.controller.ports.client_register, "SUBSCRIPTIONS_MAX", 2)
     counter = KafkaClientRegister(kafka.access, _namespace(request), lambda letter: None)
     register.put("s1")

@@ -1,4 +1,4 @@
-"""Moves that are good together, in steps that are each worth doing and keep the caps."""
+"""Moves that are good together, in steps that each pay off and keep the caps."""
 
 from itertools import pairwise
 
@@ -12,11 +12,11 @@ from tests.overlay.published_overlays import Published, spans_of
 from tests.overlay.small_overlays import inventory_of, line_of
 
 LINE = line_of(3)
-BORNE = {"p": 60, "q": 30, "r": 90, "s": 8}  # What each publishes in a second; nobody wants any of it.
+BORNE = {"p": 60, "q": 30, "r": 90, "s": 8}  # What each publishes per second; nobody wants any of it.
 
 
 def placement_of(homes: dict[str, int], caps: list[float]) -> PublisherPlacement:
-    """Publishers that each load their home by what they publish, and nothing else."""
+    """Return publishers that each load their home by what they publish, and nothing else."""
     named = {name: LINE.brokers[home] for name, home in homes.items()}
     notifications = [Published(name, 0, frozenset()) for name in homes for _ in range(BORNE[name])]
     costs = PublisherCosts(LINE, inventory_of(LINE, {}), spans_of(LINE.brokers, notifications, named, [1.0]))
@@ -25,13 +25,13 @@ def placement_of(homes: dict[str, int], caps: list[float]) -> PublisherPlacement
 
 
 def test_single_moves_come_best_first() -> None:
-    """Moves that need nothing of each other are steps of their own."""
+    """Moves that do not depend on each other are separate steps."""
     present = placement_of({"p": 0, "q": 0, "r": 0}, [500, 500, 500])
     assert steps_to(present, np.array([1, 2, 1]), np.array([1.0, 3.0, 2.0]), 0.0) == [(1,), (2,), (0,)]
 
 
 def test_a_move_waits_for_the_room_that_another_leaves() -> None:
-    """The better move comes second when it only fits then."""
+    """The better move comes second if it fits only then."""
     present = placement_of({"q": 2, "r": 1}, [100, 100, 100])
     assert steps_to(present, np.array([1, 0]), np.array([5.0, 1.0]), 0.0) == [(1,), (0,)]
 
@@ -44,7 +44,7 @@ def test_a_move_that_does_not_pay_goes_with_the_one_it_makes_room_for() -> None:
 
 
 def test_what_a_broker_above_its_cap_gains_by_one_step_may_not_be_lost_by_the_next() -> None:
-    """b00 is above its cap; p leaves and q comes, which is less than before but more than the cap: one step."""
+    """b00 is above its cap; p leaves and q arrives, which is less than before but more than the cap: one step."""
     present = placement_of({"p": 0, "q": 2, "r": 0}, [100, 100, 100])
     assert steps_to(present, np.array([2, 0, 0]), np.array([9.0, 5.0, 0.0]), 0.0) == [(0, 1)]
     present = placement_of({"p": 0, "q": 2, "r": 0}, [120, 100, 100])
@@ -52,14 +52,14 @@ def test_what_a_broker_above_its_cap_gains_by_one_step_may_not_be_lost_by_the_ne
 
 
 def test_what_is_left_and_saves_nothing_is_left_out() -> None:
-    """Moves that only cost are not a step, whatever they were found together with."""
+    """Moves that only cost are not a step, whichever moves they were found with."""
     present = placement_of({"p": 0, "q": 0, "r": 0}, [500, 500, 500])
     assert steps_to(present, np.array([1, 1, 1]), np.array([2.0, -1.0, -0.5]), 0.0) == [(0,)]
 
 
 @pytest.mark.parametrize("cap", [95.0, 130.0, 170.0])
 def test_every_step_keeps_the_caps(cap: float) -> None:
-    """After each step no broker bears more than its cap, or than before where that is more."""
+    """After each step no broker bears more than its cap, or than before if that is more."""
     present = placement_of({"p": 0, "q": 2, "r": 0, "s": 1}, [cap, cap, cap])
     target, gains = np.array([1, 0, 0, 2]), np.array([1.0, 4.0, 0.0, 2.0])
     loads, reached = [present.loads_per_s], present.copy()

@@ -1,4 +1,4 @@
-"""Placement of users: worked examples, and the same answers as an obvious loop over users, brokers and topics."""
+"""Placement of users: worked examples, and the same answers as a plain loop over users, brokers and topics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from regraft.overlay.user_clusters import UserClusters
 
 @dataclass
 class PlainBrokers:
-    """Users at brokers as sets: everything that vectorised code must agree with."""
+    """Users at brokers as sets: the reference for the vectorised code."""
 
     groups: list[list[int]]
     users: dict[int, tuple[int, frozenset[int]]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class PlainBrokers:
     def answer(
         self, user: int, topics: frozenset[int], asked: int, home: int, rules: PlacementRules, *, leaves_out: bool
     ) -> tuple[int, Fraction]:
-        """Return where the user is to be and what it gains, by the definition."""
+        """Return the user's new home and what it gains, by the definition."""
         group = next(one for one in self.groups if asked in one)
         mean = Fraction(sum(self.load(broker, None) for broker in group), len(group))
         own = user if leaves_out else None
@@ -58,7 +58,7 @@ class PlainBrokers:
         return share - (Fraction(str(rules.load_weight)) * self.load(broker, own) / mean if mean else 0)
 
     def wanted(self, broker: int, own: int | None) -> set[int]:
-        """S_b, without the user ``own``."""
+        """Return S_b, without the user ``own``."""
         return {one for user, (home, topics) in self.users.items() if home == broker and user != own for one in topics}
 
     def load(self, broker: int, own: int | None) -> int:
@@ -97,7 +97,7 @@ def groups_of(clusters: UserClusters) -> list[list[int]]:
 
 
 def test_utility_of_paper_002_by_hand() -> None:
-    """Broker 0 has 3 of 4 topics and 6 of the 8 subscriptions, broker 1 two topics and 2: a mean load of 4.
+    """Broker 0 has 3 of 4 topics and 6 of the 8 subscriptions, broker 1 two topics and 2: the mean load is 4.
 
     With w_l = 0 the user joins broker 0 (3/4 against 2/4); with w_l = 1 it would lose 6/4 there and 2/4 at broker 1.
     """
@@ -112,7 +112,7 @@ def test_utility_of_paper_002_by_hand() -> None:
 
 
 def test_two_kinds_of_users_that_are_mixed_up_find_together() -> None:
-    """Six users at two brokers: the broker with two of a kind gets the third one, and nobody else moves."""
+    """Six users at two brokers: the broker with two of a kind gets the third one, and no other user moves."""
     kinds = [frozenset({0, 1}), frozenset({2, 3})]
     sets = [kinds[0], kinds[0], kinds[1], kinds[1], kinds[1], kinds[0]]
     homes = np.array([0, 0, 0, 1, 1, 1])
@@ -122,7 +122,7 @@ def test_two_kinds_of_users_that_are_mixed_up_find_together() -> None:
     assert found.tolist() == [0, 0, 1, 1, 1, 0]
     assert (states.user_counts[:, 0] > 0).sum(axis=0).tolist() == [2, 2]
     assert states.loads.tolist() == [[6, 6]]
-    # The first one to move gives up a home that nobody else wants it at for a perfect one, and adds to the load there.
+    # The first to move leaves a home where no other user wants its topics for a perfect one, but adds to its load.
     assert gains.tolist() == pytest.approx([0, 0, 1 - (6 - 4) / 6, 0, 0, 1 - (4 - 6) / 6])
 
 
@@ -134,7 +134,7 @@ def test_answers_are_those_of_the_definition(
     leaves_out: bool,
     data: st.DataObject,
 ) -> None:
-    """Users at homes change topics and ask any broker, others join: exact fractions and sets against arrays."""
+    """Users with homes change topics and ask any broker, others join: exact fractions and sets against arrays."""
     clusters, sets, homes = instance
     plain = PlainBrokers(groups_of(clusters), {user: (homes[user], sets[user]) for user in range(len(sets))})
     wants = [data.draw(topic_sets) for _ in sets]
@@ -162,7 +162,7 @@ def test_answers_are_those_of_the_definition(
 def test_all_in_turn_is_one_after_the_other(
     instance: tuple[UserClusters, list[frozenset[int]], list[int]], rules: PlacementRules, at_once: int, is_join: bool
 ) -> None:
-    """A loop over users: what brokers tell each other is copied when this many users have asked in a cluster."""
+    """A loop over users: the broker states are refreshed once this many users have asked in a cluster."""
     clusters, sets, brokers = instance
     starts, wanted = flat(sets)
     plain = PlainBrokers(groups_of(clusters))
@@ -196,7 +196,7 @@ def test_all_in_turn_is_one_after_the_other(
 def test_without_load_each_rise_in_utility_is_what_brokers_subscribe_to_less(
     instance: tuple[UserClusters, list[frozenset[int]], list[int]],
 ) -> None:
-    """For users that ask again: the rises times |s_u| add up to the subscriptions that brokers end."""
+    """For users that ask again, the gains times |s_u| add up to the number of subscriptions that brokers end."""
     clusters, sets, homes = instance
     starts, wanted = flat(sets)
     states = BrokerStates.with_users(clusters, TOPICS, np.array(homes), starts, wanted)
@@ -209,7 +209,7 @@ def test_without_load_each_rise_in_utility_is_what_brokers_subscribe_to_less(
 def test_without_load_a_change_of_topics_begins_as_few_subscriptions_as_it_can(
     instance: tuple[UserClusters, list[frozenset[int]], list[int]], data: st.DataObject
 ) -> None:
-    """What brokers tell has the user's old topics: its home counts as others do, by what it would begin."""
+    """The states still contain the user's old topics: its home counts like others, by what it would begin."""
     clusters, sets, homes = instance
     plain = PlainBrokers(groups_of(clusters), {user: (homes[user], sets[user]) for user in range(len(sets))})
     wants = data.draw(topic_sets.filter(bool))
@@ -223,7 +223,7 @@ def test_without_load_a_change_of_topics_begins_as_few_subscriptions_as_it_can(
 
 
 def test_a_full_broker_takes_nobody_but_keeps_its_users() -> None:
-    """Broker 0 has 3 of 4 subscriptions, 1.5 times the mean: at a cap of 1.4 it is closed, at 1.5 it is open."""
+    """Broker 0 has 3 of 4 subscriptions, 1.5 times the mean: closed at a cap of 1.4, open at 1.5."""
     sets = [frozenset({0})] * 3 + [frozenset({1})]
     homes = np.array([0, 0, 0, 1])
     starts, wanted = flat(sets)
@@ -237,7 +237,7 @@ def test_a_full_broker_takes_nobody_but_keeps_its_users() -> None:
 
 
 def test_equals_fall_to_the_asked_broker_and_those_after_it() -> None:
-    """Nobody is anywhere, so all brokers of the second cluster are equal; closed or busier ones are passed over."""
+    """No broker has users, so all brokers of the second cluster are equal; closed or busier ones are skipped."""
     clusters = UserClusters.of([[0, 1], [2, 3, 4]])
     states = BrokerStates.without_users(clusters, 2)
     joins = AskingUsers.joining(*flat([frozenset({0})] * 4), np.array([3, 3, 3, 3]))
@@ -245,7 +245,7 @@ def test_equals_fall_to_the_asked_broker_and_those_after_it() -> None:
 
 
 def test_what_is_gathered_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is bounded by looking at some users at a time."""
+    """Memory is bounded by processing some users at a time."""
     rng = np.random.default_rng(1)
     sets = [frozenset(rng.choice(40, rng.integers(0, 6), replace=False).tolist()) for _ in range(300)]
     homes = rng.integers(7, size=300)
@@ -260,6 +260,6 @@ def test_what_is_gathered_in_parts_is_the_same(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_cap_below_the_mean_is_refused() -> None:
-    """No cluster could take anybody."""
+    """No cluster could accept anybody."""
     with pytest.raises(ValueError, match=r"load_max is 0\.9: at least 1"):
         PlacementRules(load_max=0.9)

@@ -1,4 +1,4 @@
-"""Search of ring IDs: swaps that also pay for the move, and answers that are never worse than DYNATOPS-Greedy's."""
+"""Search of ring IDs: swaps that also pay for the move, and results that are never worse than DYNATOPS-Greedy's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEEDS = st.integers(0, 2**32)
 
 
 def whole_cost(problem: RingProblem, mapping: Mapping) -> float:
-    """C + Cst without the part of Cst that does not depend on how many move."""
+    """Return C + Cst without the part of Cst that does not depend on how many brokers move."""
     return problem.cost(mapping) + problem.move_price * problem.moved_count(mapping)
 
 
@@ -67,7 +67,7 @@ def test_paid_swaps_count_the_brokers_that_come_to_stand_elsewhere(seed: int) ->
 @given(SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_a_descent_ends_where_no_swap_pays(seed: int) -> None:
-    """It never rises, and no swap of any two brokers would lower C + Cst further."""
+    """The cost never rises, and no further swap of two brokers would lower C + Cst."""
     problem = draw_problem(seed)
     mapping = np.random.default_rng(seed).permutation(problem.broker_count)
     swaps = RingSwaps(problem, mapping)
@@ -80,7 +80,7 @@ def test_a_descent_ends_where_no_swap_pays(seed: int) -> None:
 @given(SEEDS)
 @settings(max_examples=20, deadline=None)
 def test_without_a_move_price_the_assignment_is_the_optimum_of_the_delay(seed: int) -> None:
-    """Of all mappings of six brokers none has fewer hops; this many events make the price of moves next to nothing."""
+    """None of the mappings of six brokers has fewer hops; with this many events the price of moves is negligible."""
     drawn = draw_problem(seed, nodes_max=6)
     problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events * 1e6, 1.0)
     mapping = assigned_mapping(problem, problem.cost(problem.present))
@@ -96,7 +96,7 @@ def test_without_a_move_price_the_assignment_is_the_optimum_of_the_delay(seed: i
 @given(SEEDS, st.booleans(), st.sampled_from([1.0, 30.0, 1000.0]))
 @settings(max_examples=80, deadline=None)
 def test_ours_is_worth_at_least_what_dynatops_greedy_is(seed: int, equal_events: bool, factor: float) -> None:
-    """And never less than nothing; what it promises is what its mapping brings."""
+    """It is never negative, and the promised benefit is that of the mapping."""
     drawn = draw_problem(seed, equal_events=equal_events)
     problem = RingProblem(drawn.ring, drawn.roots, drawn.wanted, drawn.events * factor, drawn.delay_weight)
     found = assign_ids(problem)
@@ -110,7 +110,7 @@ def test_ours_is_worth_at_least_what_dynatops_greedy_is(seed: int, equal_events:
 @given(SEEDS)
 @settings(max_examples=20, deadline=None)
 def test_that_holds_however_bad_the_assignment_is(seed: int) -> None:
-    """With brokers assigned at random and no swaps after, DYNATOPS-Greedy's answer is what counts."""
+    """With brokers assigned at random and no swaps afterwards, DYNATOPS-Greedy's answer is returned."""
     problem = draw_problem(seed, nodes_max=10)
     rng = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
@@ -125,7 +125,7 @@ def test_that_holds_however_bad_the_assignment_is(seed: int) -> None:
 @given(SEEDS)
 @settings(max_examples=15, deadline=None)
 def test_that_holds_with_hop_delays_too(seed: int) -> None:
-    """Where swaps are priced from scratch."""
+    """In this case swaps are priced from scratch."""
     problem = with_delays(draw_problem(seed, nodes_max=7, topics_max=4), seed)
     found = assign_ids(problem)
     assert found.net_benefit >= max(0.0, greedy_net_benefit(problem))
@@ -133,7 +133,7 @@ def test_that_holds_with_hop_delays_too(seed: int) -> None:
 
 
 def test_ours_ends_near_the_optimum_of_small_rings() -> None:
-    """Of 40 problems with six brokers most end at the best of all 720 mappings, and DYNATOPS-Greedy farther away."""
+    """Of 40 problems with six brokers most end at the best of all 720 mappings, DYNATOPS-Greedy farther away."""
     every = np.array(list(itertools.permutations(range(6))))
     drawn = (draw_problem(seed, nodes_max=6) for seed in itertools.count())
     ours, greedy = [], []

@@ -1,4 +1,4 @@
-"""Trace sessions cut out of windows, and the delays that the windows' queues tell."""
+"""Trace sessions cut from windows, and the delays that the windows' queues show."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_the_newest_notifications_make_the_session() -> None:
 
 
 def test_publishers_with_too_few_notifications_have_no_session() -> None:
-    """A session has its full length or there is none; without a bound all that there is makes one."""
+    """A session has its full length or does not exist; without a bound all notifications make one."""
     notifications = [Published("p", 0, EVERYWHERE)] * 99 + [Published("q", 0, EVERYWHERE)] * 100
     windows = windows_of(notifications, 1)
     assert trace_sessions(windows, 100, 100).publishers == ("q",)
@@ -55,7 +55,7 @@ def test_subscribers_are_counted_in_proportion() -> None:
 
 
 def test_what_was_delivered_had_a_subscriber_at_least() -> None:
-    """Where hand-overs were lost or never counted, each delivered notification counts as one."""
+    """If handovers were lost or never counted, each delivered notification counts as one."""
     notifications = [Published("p", 0, frozenset({"b01", "b02"}))] * 10
     for known in ({("p", "b02"): 3}, {}):
         (window,) = windows_of(notifications, 1, local_deliveries=known)
@@ -63,14 +63,14 @@ def test_what_was_delivered_had_a_subscriber_at_least() -> None:
 
 
 def test_windows_without_deliveries_apart_are_refused() -> None:
-    """Where what was published is mixed with what was delivered no session can be cut out."""
+    """If published and delivered notifications cannot be separated, no session can be cut out."""
     mixed: DeliverySets = sets_of(LINE.brokers, [{"b00", "b02"}])
     with pytest.raises(ValueError, match="window ending 1970-01-01 00:00:02 UTC does not report deliveries"):
         trace_sessions([window_of(1, mixed, HOMES)], 1, None)
 
 
 def test_delays_are_waits_and_matching_on_the_way() -> None:
-    """A hop takes the wait before service and matching at the broker that is left, and the wait for the link."""
+    """A hop takes the wait for service and the matching at the broker that it leaves, and the wait for the link."""
     queues = (
         queue_of("b00", "", wait_ms=1.0, service_ms=2.0),
         queue_of("b01", "", wait_ms=4.0, service_ms=8.0),
@@ -81,7 +81,7 @@ def test_delays_are_waits_and_matching_on_the_way() -> None:
     inventory = inventory_of(LINE, {("b00", "b01"): 100.0, ("b01", "b02"): 200.0})
     tree = HungTree.of(LINE)
     delays = hop_delays(LINE, inventory, [window], tree, link_delays=False)
-    # Nothing was served at b02: it is taken to match like the mean of the others, 5 ms.
+    # Nothing was served at b02: its matching is assumed to take the mean of the others, 5 ms.
     assert delays.local.tolist() == [3.0, 12.0, 5.0]
     assert delays.outward.tolist() == [0.0, 3.0, 44.0]
     assert delays.inward.tolist() == [0.0, 28.0, 5.0]
@@ -91,7 +91,7 @@ def test_delays_are_waits_and_matching_on_the_way() -> None:
 
 
 def test_measured_round_trips_stand_before_the_inventory() -> None:
-    """Half of the least round trip of either end is the delay of a link; the inventory's cost where none came back."""
+    """A link's delay is half the smallest round trip of either end, or the inventory's cost if there is none."""
     rtts = (LinkRtt("b00", "b01", 30.0, 50.0), LinkRtt("b01", "b00", 28.0, 70.0))
     (window,) = windows_of([Published("p", 0, EVERYWHERE)], 1, rtts=rtts)
     inventory = inventory_of(LINE, {("b00", "b01"): 100.0, ("b01", "b02"): 200.0})
@@ -100,7 +100,7 @@ def test_measured_round_trips_stand_before_the_inventory() -> None:
 
 
 def test_means_are_weighted_by_what_passed() -> None:
-    """A window in which three times as much passed counts three times as much."""
+    """A window with three times the traffic has three times the weight."""
     windows = [
         windows_of([Published("p", 0, EVERYWHERE)], 1, queues=(queue_of("b00", "", wait_ms=wait, per_s=per_s),))[0]
         for wait, per_s in ((4.0, 1.0), (8.0, 3.0))
