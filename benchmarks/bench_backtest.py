@@ -1,10 +1,9 @@
-"""How long a backtest of a recording takes, cold: an hour of telemetry of 100 brokers, open loop; asserts the limit.
+"""Time a cold open-loop backtest of a recording: an hour of telemetry from 100 brokers; asserts the limit.
 
 ``python -m benchmarks.bench_backtest [--brokers 100] [--minutes 60] [--rate 4] [--planner NAME ...] [--json FILE]``.
-The recording is made by the emulator and the controller on the virtual clock, in about 10 minutes for an hour of 100
-brokers, and kept in ``out/bench_backtest`` for the next time. Each measurement is a separate process and reads the
-recording again; nothing is kept from one to the next. Next to wall time it gives processor time, which is what it would
-be on idle cores.
+The emulator and the controller make the recording on the virtual clock (about 10 minutes for an hour of 100 brokers);
+it stays in ``out/bench_backtest`` for later runs. Each measurement runs in a separate process and reads the recording
+again; no state carries over. Processor time is reported next to wall time: it is what wall time would be on idle cores.
 """
 
 import argparse
@@ -36,7 +35,7 @@ FOLDER = Path("out/bench_backtest")
 
 
 def main() -> None:
-    """Make the recording if there is none, measure, print a table and the limit, write the figures."""
+    """Make the recording if it is missing, measure, print a table with the limit, write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", type=int, default=LIMIT_BROKERS)
     parser.add_argument("--minutes", type=int, default=LIMIT_MINUTES, help="length of the recording")
@@ -63,7 +62,7 @@ def main() -> None:
 
 
 def _recording(brokers: int, minutes: int, rate: float, seed: int) -> Path:
-    """Return the recording, made now unless it is there; a truncated one is made again."""
+    """Return the recording; make it first if it is missing or truncated."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     file = FOLDER / f"{brokers}-brokers-{minutes}-min-{rate:g}-per-s-seed-{seed}.avro"
     done = file.with_suffix(".json")

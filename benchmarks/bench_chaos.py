@@ -1,12 +1,12 @@
-"""Random outages in rounds: what they cost, and how long it takes until the overlay is whole again.
+"""Inject random outages in rounds; measure what they cost and how long the overlay takes to recover.
 
 ``python -m benchmarks.bench_chaos [--rounds 100] [--round-s 20] [--brokers 40] [--virtual [--ring]]`` and ``[--seed N]
-[--json FILE] [--out DIR] [--disk-mb N]``. A round is one outage on average: a broker dies and comes back, hangs, or a
-link is slow or cut. On the real stack, stages are killed and suspended beside, one each round, and with ``--disk-mb``,
-as root, the run has its own disk, which is filled; with ``--virtual`` emulator, aggregator and controller share a
-virtual clock. Asserts that nothing was lost but what had to cross a broker that had died, that nothing was repeated or
-out of order, that alerts about brokers were raised and cleared as often, and that the run came to its end with all
-stages; a failed run is reported as far as the emulator has accounted for it.
+[--json FILE] [--out DIR] [--disk-mb N]``. A round has one outage on average: a broker dies and restarts, a broker
+hangs, or a link is slow or cut. On the real stack, one stage per round is also killed or suspended, and with
+``--disk-mb`` (as root) the run has its own disk, which fills up. With ``--virtual``, emulator, aggregator and
+controller share a virtual clock. Asserts that only deliveries that had to cross a dead broker were lost, that none was
+repeated or out of order, that every alert about a broker was cleared again, and that the run finished with all
+stages. A failed run is reported as far as the emulator has accounted for it.
 """
 
 import argparse
@@ -37,11 +37,11 @@ DEGREE_MAX = 8
 START_MS = 1_700_000_000_000
 SECOND_MS = 1_000.0
 TREE_PLANNER, RING_PLANNER = "swap_links_cost", "place_users_dynatops"
-QUIET_S = 120.0  # After the last round, for what is still to be repaired and to come back.
+QUIET_S = 120.0  # After the last round, for outstanding repairs and restarts.
 PATIENCE_FACTOR = 4.0
-LONGER_S_MAX = 1_200.0  # Start, and what brokers that come back late lengthen a run by.
+LONGER_S_MAX = 1_200.0  # Start-up, and waiting for brokers that restart late.
 FAULTS = ("lost_unexcused", "repeated", "out_of_order", "unexpected", "alerts_left", "stages_given_up", "unfinished")
-# Each is over when its broker, or the overlay, is well again; others stand for ten minutes and longer.
+# These clear as soon as the broker or the overlay is healthy again; others stay raised for ten minutes or longer.
 PASSING_ALERTS = ("broker_dead", "broker_silent", "repair_running", "traffic_at_risk", "window_missing")
 
 
@@ -65,7 +65,7 @@ def on_the_virtual_clock(given: argparse.Namespace) -> dict[str, Any]:
         "repeated": account.repeated,
         "out_of_order": account.out_of_order,
         "unexpected": account.unexpected,
-        "alerts_left": 0,  # The stage of alerts has no part in this.
+        "alerts_left": 0,  # The alerts stage does not run on the virtual clock.
         "stages_given_up": 0,
         "unfinished": 0,
         "deliveries": account.delivered,
@@ -83,7 +83,7 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
     told = {
         "demo.brokers": given.brokers,
         "demo.kill_every_s": given.round_s,
-        "demo.shadow_planners": [],  # What others would plan is not part of this.
+        "demo.shadow_planners": [],  # They would only take processor time.
         "dashboard.port": 0,
         "demo.fill_disk": given.disk_mb is not None,
         "emulator.chaos_every_s": given.round_s,
@@ -112,7 +112,9 @@ def on_the_stack(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def outcome(command: list[str], patience_s: float) -> tuple[str, str]:
-    """Run a command, and return what it has written and complained of; nothing written when it took too long."""
+    """Run a command; return its standard output and a complaint with its exit code and standard error.
+
+    On a timeout the output is empty."""
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=patience_s, check=False)
     except subprocess.TimeoutExpired:
@@ -121,7 +123,7 @@ def outcome(command: list[str], patience_s: float) -> tuple[str, str]:
 
 
 def account_so_far(run_directory: Path) -> dict[str, Any]:
-    """Return the emulator's last status in a run without an end; what is unknown is None."""
+    """Return the figures of an unfinished run from the emulator's last status; unknown ones are None."""
     observer = RunObserver(run_directory)
     observer.refresh()
     ledger = observer.ledger
@@ -141,7 +143,7 @@ def account_so_far(run_directory: Path) -> dict[str, Any]:
 
 @contextmanager
 def _folder(given: argparse.Namespace) -> Iterator[Path]:
-    """Provide a directory for a run, on its own disk if wanted; a given one is kept."""
+    """Provide a directory for a run, on its own disk with ``--disk-mb``; keep it if ``--out`` names it."""
     with tempfile.TemporaryDirectory() as passing:
         folder = given.out or Path(passing) / "run"
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +164,7 @@ def _folder(given: argparse.Namespace) -> Iterator[Path]:
 
 
 def figures_of(found: dict[str, Any], where: dict[str, str | int | float]) -> list[Figure]:
-    """Return what was found as figures; what was not measured is left out."""
+    """Return the results as figures, without those that were not measured."""
     singles = {"deliveries": "1", "repairs": "1", "death_to_whole_ms_p50": "ms", "death_to_whole_ms_p95": "ms"}
     singles |= dict.fromkeys(("windows_closed", "windows_incomplete", "plans_completed", "plans_aborted", *FAULTS), "1")
     figures = [Figure(name, where, found[name], unit) for name, unit in singles.items() if found.get(name) is not None]
@@ -173,7 +175,7 @@ def figures_of(found: dict[str, Any], where: dict[str, str | int | float]) -> li
 
 
 def main() -> None:
-    """Run the rounds, print and write what was found, and fail on any fault."""
+    """Run the rounds, print and write the figures, exit with 1 on any fault."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--round-s", type=float, default=20.0)

@@ -1,6 +1,6 @@
-"""Records per second that the codec encodes and decodes on one core: telemetry batches and delivery rows.
+"""Measure how many records per second the codec encodes and decodes on one core: telemetry batches and delivery rows.
 
-``python -m benchmarks.bench_codec [--seconds S] [--json FILE]``. The limit next to it is fastavro alone on dicts.
+``python -m benchmarks.bench_codec [--seconds S] [--json FILE]``. For comparison: fastavro alone on dicts.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""How far off the costs are that network coordinates estimate, on PlanetLab's round trips; asserts the limits.
+"""Measure the error of link costs estimated by network coordinates on PlanetLab's round trips; asserts the limits.
 
-``python -m benchmarks.bench_coordinates [--hosts N] [--windows N] [--json FILE]``. Each host measures its nearest hosts
-and as many drawn ones as nodes do, half of these, and near hosts alone; the error is that of the pairs that nobody
-measures. Times are of the processor, one window.
+``python -m benchmarks.bench_coordinates [--hosts N] [--windows N] [--json FILE]``. Three selections of peers are
+compared: each host measures near and randomly drawn hosts in the numbers that nodes use, 8 of each, or near hosts only.
+The error is taken over the pairs that no host measures. Times are processor times for one window.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.place_overlay import measured_rtt_ms
 from regraft.producers.nodes.choose_candidates import NEAR_MAX
 
-# (near, drawn): the most that the median and the 90th percentile of the relative error may be.
+# By (near, drawn): upper limits of the median and the 90th percentile of the relative error.
 LIMITS = {(NEAR_MAX, NEAR_MAX): (0.125, 0.4), (8, 8): (0.15, 0.45)}
 PEERS = (*LIMITS, (2 * NEAR_MAX, 0))
 
 
 def main() -> None:
-    """Measure, print a table and the limits, write the figures; end with 1 where a limit is passed."""
+    """Measure, print a table and the limits, write the figures; exit with 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=150)
     parser.add_argument("--windows", type=int, default=24)
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def _errors(costs: NDArray[np.float64], near: int, drawn: int, windows: int, seed: int) -> tuple[float, float, float]:
-    """Return the median and the 90th percentile of the relative error, and what one window takes."""
+    """Return the median and the 90th percentile of the relative error, and the processor time of one window."""
     count, rng = len(costs), random.Random(seed)
     pairs = {(a, int(b)) for a in range(count) for b in np.argsort(costs[a])[1 : near + 1] if a < b}
     pairs |= {(a, b) for a in range(count) for b in rng.sample([*range(a), *range(a + 1, count)], drawn) if a < b}

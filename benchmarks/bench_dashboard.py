@@ -1,10 +1,10 @@
-"""Whether the dashboard keeps up with 1,000 brokers whose loads all change each second; asserts results and limits.
+"""Check that the dashboard keeps up with 1,000 brokers whose loads all change every second; asserts results and limits.
 
-``python -m benchmarks.bench_dashboard [--seed N] [--seconds N] [--json FILE]``. A writer puts a made-up document into a
-real Valkey each second: brokers on a tree and on a Chord ring, every load another one, a cost series of 2,000 points of
-which each second has one more. Server: one look (MGET, decoding, comparing) and one message to a page, in this process.
-Stream: the served dashboard, an HTTP client, from writing to having read the change. Page: headless Chromium where one
-is installed; from having a change to the frame after drawing it, and what the page then shows.
+``python -m benchmarks.bench_dashboard [--seed N] [--seconds N] [--json FILE]``. Every second a writer puts a synthetic
+document into a real Valkey: brokers on a tree or a Chord ring, all loads changed, a cost series of 2,000 points with
+one new point. Three parts are timed. Server: one poll (MGET, decoding, comparing) and one message to a page, in this
+process. Stream: from writing a document until an HTTP client of the dashboard has read the change. Page: headless
+Chromium if it is installed, from receiving a change to the frame after drawing it; its contents are checked as well.
 """
 
 import argparse
@@ -46,21 +46,21 @@ COST_POINTS = 2000
 PLANS = 100
 WINDOW_MS = 1000
 LIMITS = {
-    "look_ms_p50": 250.0,  # Of the second that there is.
+    "look_ms_p50": 250.0,  # A poll may take a quarter of its one-second period.
     "message_ms_p50": 100.0,
     "message_bytes_p50": 800_000.0,
-    "arrival_ms_p50": 1500.0,  # A page is behind by one look and one message at most.
-    "draw_ms_p50": 1000.0,  # With drawing by the processor, as headless browsers do.
+    "arrival_ms_p50": 1500.0,  # A page lags by at most one poll and one message.
+    "draw_ms_p50": 1000.0,  # Headless browsers render on the processor.
 }
-SHARE_SEEN_MIN = 0.8  # Of the documents written; the rest a busy page may skip.
-LINKS_DRAWN_MAX = 3000  # As the page has it (show_map.js).
+SHARE_SEEN_MIN = 0.8  # Of the documents written; a busy page may skip the rest.
+LINKS_DRAWN_MAX = 3000  # The page's limit (show_map.js).
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 Document = dict[str, Any]
 
 
 class DocumentMaker:
-    """Makes documents of an overlay in which every load is another one each time."""
+    """Makes documents of an overlay; every load changes from one document to the next."""
 
     def __init__(self, inventory: Inventory, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -72,7 +72,7 @@ class DocumentMaker:
         self.made = 0
 
     def next(self) -> Document:
-        """Return the document of one more window."""
+        """Return the document of the next window."""
         self.made += 1
         self._ends_ms += WINDOW_MS
         self._cost = [*self._cost[1:], self._cost_point(self._ends_ms)]
@@ -177,20 +177,20 @@ class DocumentMaker:
 
 
 class Writer:
-    """Writes documents into Valkey as the controller does."""
+    """Writes documents to Valkey the way the controller does."""
 
     def __init__(self, url: str) -> None:
         self._client = redis.Redis.from_url(url)
         self._view = ValkeyView(self._client, "regraft")
 
     def write(self, document: Document) -> None:
-        """Write one, and make sure that it was."""
+        """Write a document and verify that it arrived."""
         self._view.publish(msgspec.convert(document, LiveView), 0)
         assert self._view.failures == 0, "Valkey did not take a document"
 
 
 def measure_server(url: str, inventory: Inventory, seed: int, rounds: int) -> dict[str, list[float]]:
-    """Time looks at the view and messages to a page that has seen all but the last document."""
+    """Time polls of the view, and messages to a page that lacks only the last document."""
     maker, writer = DocumentMaker(inventory, seed), Writer(url)
     found: dict[str, list[float]] = {"look_ms": [], "message_ms": [], "message_bytes": [], "snapshot_bytes": []}
 
@@ -243,7 +243,7 @@ def served(url: str, directory: Path) -> Iterator[str]:
 
 
 class WrittenTimes:
-    """Writes a document each second in a thread and keeps when each window was written."""
+    """Writes a document every second in a thread and records when each window was written."""
 
     def __init__(self, url: str, maker: DocumentMaker) -> None:
         self._writer, self._maker = Writer(url), maker
@@ -267,7 +267,7 @@ class WrittenTimes:
 
 
 def measure_stream(url: str, address: str, maker: DocumentMaker, seconds: float) -> tuple[list[float], float]:
-    """Return from writing to having read each change in ms, and the share of documents that arrived."""
+    """Return the ms from writing each change until it was read, and the share of documents that arrived."""
     arrived_ms: dict[int, float] = {}
     with WrittenTimes(url, maker) as written, httpx2.stream("GET", f"{address}api/stream", timeout=30) as response:
         ends_s = time.monotonic() + seconds
@@ -300,7 +300,7 @@ WATCH_DRAWING = """() => {
 def measure_page(
     url: str, address: str, maker: DocumentMaker, seconds: float
 ) -> tuple[dict[str, list[float]], float] | None:
-    """Return how long drawing took in the browser and the share of documents drawn; None where there is no browser."""
+    """Return drawing times in the browser and the share of documents drawn; None if no browser is installed."""
     browser_path = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser_path is None:
         return None
@@ -325,7 +325,7 @@ def measure_page(
 
 
 def measure(kind: str, inventory: Inventory, seed: int, seconds: float) -> list[Figure]:
-    """Measure server, stream and page over one overlay."""
+    """Measure server, stream and page on one overlay."""
     links = len(inventory.bootstrap.links)
     where: dict[str, str | int | float] = {"overlay": kind, "brokers": BROKERS, "links": links}
     figures: list[Figure] = []
@@ -358,7 +358,7 @@ def measure(kind: str, inventory: Inventory, seed: int, seconds: float) -> list[
 
 
 def faults_of(figures: list[Figure]) -> list[str]:
-    """Return what is beyond its limit."""
+    """Return a message for each figure beyond its limit."""
     found = [
         f"{figure.name} is {figure.value:.1f} {figure.unit} at {figure.where}: at most {LIMITS[figure.name]:g}"
         for figure in figures

@@ -1,8 +1,8 @@
-"""How many hop-events per second of processor time the emulator handles on the virtual clock, on one core.
+"""Measure how many hop-events the emulator handles per second of processor time on the virtual clock.
 
 ``python -m benchmarks.bench_emulator [--seed N] [--json FILE]``. A hop-event is one notification handled by one broker:
-arrival, wait, service, matching, forwarding and the ledger's account of it. Telemetry, churn and control messages run
-besides it and count as cost, not as events. The limit next to it is 20,000 per second.
+arrival, wait, service, matching, forwarding and its entry in the ledger. Telemetry, churn and control messages count as
+cost, not as events. The limit is 20,000 per second.
 """
 
 import argparse
@@ -26,7 +26,7 @@ CASES = ((40, 4.0, 60.0), (40, 8.0, 40.0), (400, 4.0, 30.0))
 
 
 def measure(broker_count: int, notifications_per_s: float, simulated_s: float, seed: int) -> list[Figure]:
-    """Run one case; raise AssertionError when its account is not clean."""
+    """Run one case; raise AssertionError if its account is not clean."""
     inventory = place_overlay(broker_count, DEGREE_MAX, random.Random(seed), PROCESSING_MS)
     workload = WorkloadSettings(notifications_per_s=notifications_per_s)
     virtual = VirtualOverlay(inventory, workload, VirtualSettings(seed=seed), MemoryTelemetry(kept_max=0))

@@ -1,10 +1,10 @@
-"""What the search of links still leaves, next to annealing for as long as one likes; asserts the limit.
+"""Measure how far the link search stays from the best known tree, next to simulated annealing; asserts the limit.
 
 ``python -m benchmarks.bench_escape [--sizes 40,100,400] [--budgets 3e6,...] [--anneal-s S] [--seed N] [--json FILE]``.
-Links cost the round trips of PlanetLab, brokers nothing, traffic is that of Jaeger07 over 4 subscription lifetimes, at
-most 8 links at a broker. From a random tree swaps are made until none helps; from there each budget kicks again, and so
-does the peer: simulated annealing by random swaps on the same exact increments, cooled over the time it is given. A gap
-is what a tree costs above the cheapest that anything here found.
+Links cost their PlanetLab round trips, brokers nothing; traffic is that of Jaeger07 over 4 subscription lifetimes; a
+broker has at most 8 links. A random tree is swapped to a local optimum. From there the search kicks with each budget,
+and for comparison simulated annealing makes random swaps priced by the same exact increments, cooling over the time it
+is given. The gap of a tree is its cost above the cheapest tree that any of them found.
 """
 
 import argparse
@@ -32,14 +32,14 @@ from regraft.producers.emulator.place_overlay import measured_rtt_ms
 WINDOW_TICKS = 250
 WINDOWS = 40
 DEGREE_MAX = 8
-WARM_SHARE, COLD_SHARE = 1e-3, 1e-6  # Temperature at both ends, as a share of the cost.
+WARM_SHARE, COLD_SHARE = 1e-3, 1e-6  # Initial and final temperature, as a share of the cost.
 GAP_MAX = 0.02
-GAP_BROKERS, GAP_WORDS = 100, 30_000_000  # The size that the limit is about, and the default budget.
+GAP_BROKERS, GAP_WORDS = 100, 30_000_000  # The limit applies to this size and the default budget.
 Tell = Callable[[str, int], None]
 
 
 def settled_tree(brokers: int, seed: int) -> TreeCosts:
-    """Return a tree that no single swap makes cheaper."""
+    """Return a random tree improved until no single swap makes it cheaper."""
     generator = np.random.default_rng(seed)
     ticks = WINDOW_TICKS * WINDOWS
     settings = WorkloadSettings(broker_count=brokers, type_count=brokers // 2, duration_ticks=ticks)
@@ -61,7 +61,7 @@ def _settle(costs: TreeCosts) -> None:
 
 
 def annealed(start: TreeCosts, length_s: float, rng: random.Random) -> tuple[TreeCosts, int]:
-    """Return the cheapest tree that annealing finds in this much processor time, and how many swaps it tried."""
+    """Return the cheapest tree that annealing finds within this processor time, and how many swaps it tried."""
     costs, best, tried = start.copy(), start, 0
     begin_s, share = time.process_time(), 0.0
     while share < 1.0:
@@ -89,7 +89,7 @@ def annealed(start: TreeCosts, length_s: float, rng: random.Random) -> tuple[Tre
 def measure(
     brokers: int, budgets: list[int], anneal_s: float, seed: int, advance: Callable[[str], None]
 ) -> list[Figure]:
-    """Return the cost, the time and the gap of each way for one size."""
+    """Return cost, time and gap of each budget and of annealing for one size."""
     advance(f"{brokers} brokers: settling")
     start = settled_tree(brokers, seed)
     found = {"no kicks": (start.cost_per_s, 0.0)}

@@ -1,10 +1,11 @@
-"""What an exchange of links costs in messages: brokers' own links against nodes, three brokers, one publisher.
+"""Count the messages that an exchange of links loses: native links of brokers against nodes, 3 brokers, 1 publisher.
 
-``python -m benchmarks.bench_exchange [--brokers mqtt|amqp] [--json FILE]``. b01 - b02 - b03 in a line, ways that take
-20, 80 and 5 ms; from b01 to b03 400 messages a second with numbers for 8 s, while link b02-b03 is exchanged for
-b01-b03. Native links are exchanged in both orders: the old one goes first, or the new one comes first. Nodes exchange
-it once, six times, six times while connections are cut, and b02 dies. Needs what ``benchmarks.bench_node`` does; amqp
-an installed RabbitMQ with its plugins, which links natively by federation of exchanges.
+``python -m benchmarks.bench_exchange [--brokers mqtt|amqp] [--json FILE]``. b01, b02 and b03 start as a line; links
+b01-b02, b02-b03 and b01-b03 delay by 20, 80 and 5 ms. b01 sends 400 numbered messages a second to b03 for 8 s, while
+link b02-b03 is exchanged for b01-b03. Native links are exchanged in both orders: the old one removed first, or the new
+one added first. Nodes exchange the link once, six times, six times while connections are cut, and once because b02
+dies. Has the requirements of ``benchmarks.bench_node``; amqp needs an installed RabbitMQ with its plugins, whose native
+links federate exchanges.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ BROKERS = ("b01", "b02", "b03")
 OLD, NEW = [("b01", "b02"), ("b02", "b03")], [("b01", "b02"), ("b01", "b03")]
 DELAYS_S = {("b01", "b02"): 0.020, ("b02", "b03"): 0.080, ("b01", "b03"): 0.005}
 RATE_PER_S, PUBLISHED_S, EXCHANGED_S = 400, 8.0, 3.0
-OVERLAP_S = 1.0  # For how long both native links are there where the new one comes first.
+OVERLAP_S = 1.0  # How long both native links exist if the new one is added first.
 SWAPS = 6
 CUTS = 12
-REST_S = 2.0  # Until all that still comes has come.
+REST_S = 2.0  # For messages still in transit.
 Exchange = Callable[[], Awaitable[None]]
 
 
 async def count_messages(kind: str, first: int, last: int, exchange: Exchange) -> dict[str, int]:
-    """Publish at one broker, listen at another, exchange meanwhile; return the fate of the messages."""
+    """Publish at one broker and listen at another during an exchange; return the counts by outcome."""
     sender, receiver = await end_at(kind, first), await end_at(kind, last)
     came: list[int] = []
     await receiver.listen(lambda payload: came.append(int(payload.split(b" ")[0])))
@@ -72,7 +73,7 @@ async def _later(exchange: Exchange) -> None:
 
 
 async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> dict[str, int]:
-    """Return what comes over the brokers' own links, which pass proxies."""
+    """Count the messages over native links, which pass through delaying proxies."""
     processes: list[Killable] = []
     proxies: dict[tuple[str, str], LinkProxy] = {}
     try:
@@ -108,7 +109,7 @@ async def over_native_links(kind: str, directory: Path, *, new_first: bool) -> d
 
 
 async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFleet], Exchange]) -> dict[str, int]:
-    """Return what comes over nodes while ``exchange_of`` these is done."""
+    """Count the messages over nodes while ``exchange_of`` changes them."""
     servers = {broker: await asyncio.to_thread(STARTS[kind], broker, directory) for broker in BROKERS}
     fleet = NodeFleet(Configuration.of(1, BROKERS, OLD), {"b02": 0.020, "b03": 0.040})
     try:
@@ -126,7 +127,7 @@ async def over_nodes(kind: str, directory: Path, exchange_of: Callable[[NodeFlee
 
 
 def swaps(count: int, cuts: int = 0) -> Callable[[NodeFleet], Exchange]:
-    """Return an exchange of this many swaps, while this many connections are cut."""
+    """Return an exchange of ``count`` swaps during which ``cuts`` connections are cut."""
 
     def exchange_of(fleet: NodeFleet) -> Exchange:
         async def cut() -> None:
@@ -146,7 +147,7 @@ def swaps(count: int, cuts: int = 0) -> Callable[[NodeFleet], Exchange]:
 
 
 def death(fleet: NodeFleet) -> Exchange:
-    """Return the death of the node between the two, which is noticed half a second later and repaired."""
+    """Return an exchange in which the middle node dies and is repaired half a second later."""
 
     async def exchange() -> None:
         await fleet.kill("b02")
@@ -157,7 +158,7 @@ def death(fleet: NodeFleet) -> Exchange:
 
 
 async def measure(kind: str) -> list[Figure]:
-    """Return what was lost, repeated and out of order in each way."""
+    """Return how many messages were lost, repeated and out of order in each case."""
     ways: dict[str, Callable[[Path], Awaitable[dict[str, int]]]] = {
         f"{NATIVE[kind]}, the old one goes first": lambda at: over_native_links(kind, at, new_first=False),
         f"{NATIVE[kind]}, the new one comes first": lambda at: over_native_links(kind, at, new_first=True),

@@ -1,9 +1,9 @@
-"""How long nobody leads when the leader is killed: from the kill to the successor's term and to its first command.
+"""Time a failover: from killing the leader to the successor's term and to its first command.
 
-A real Kafka, emulated brokers and controllers in separate processes on this machine. The leader is killed in the
-middle of a plan, in each phase in turn, and the successor's first command is about that plan. Asserts that nothing was
-lost, repeated or out of order, that no command of a lower term follows one of a higher, and that 95 of 100 successors
-sent their first command within twice the session and START_MS.
+A real Kafka, emulated brokers and controllers run in separate processes on this machine. The leader is killed in the
+middle of a plan, in each phase in turn; the successor's first command is about that plan. Asserts that nothing was
+lost, repeated or out of order, that no command of a lower term follows one of a higher term, and that 95 % of the
+successors sent their first command within twice the session time-out plus START_MS.
 
     python -m benchmarks.bench_failover [--kills 20] [--session-ms 6000] [--json FILE]
 """
@@ -25,9 +25,9 @@ from regraft.schemas.topics import COMMANDS
 from tests.controller.failover_site import FailoverSite
 from tests.wait_until import wait_until
 
-# All in which brokers are at work on a plan that has not been given up.
+# All phases in which brokers work on a plan that has not been aborted.
 PHASES = tuple(phase for phase, facts in LIFE.items() if facts.is_moving and PlanPhase.ABORTED not in facts.next[:1])
-START_MS = 4_000  # For the successor: joining, shutting out, reading the plans, its first step; with busy cores.
+START_MS = 4_000  # Joining, fencing the old leader, reading the plans and the first step, on busy cores.
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _kill_leader(site: FailoverSite, phase: PlanPhase) -> tuple[float, float]:
-    """Kill the leader in a phase of a new plan; return how long it took to the next term and its first command."""
+    """Kill the leader in a phase of a new plan; return the time to the next term and to its first command."""
     standby = site.start()
     wait_until(lambda: standby.is_standby is True)
     before, epoch = site.term, site.bring_to(phase)

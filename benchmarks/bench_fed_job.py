@@ -1,13 +1,13 @@
-"""What the Spark job and Kafka need for telemetry at the rate of this many brokers, without an emulator.
+"""Measure what the Spark job and Kafka need for the telemetry of N brokers, without a live emulator.
 
     python -m benchmarks.bench_fed_job [--sizes N,N] [--seconds S] [--rate R] [--set NAME=VALUE] [--json FILE]
 
-For each size an overlay runs on the virtual clock first, a little in the future: every batch that its brokers would
-send, 4 a second each, is kept as its bytes. Then they go to a real Kafka when their time has come, and ``regraft
-stream`` (local[2], with the settings that a fleet of this size gets by itself) makes windows of 5 s of them. Prints CPU
-time for each second of telemetry (cores) and memory of both, how long after its end a window was in Kafka, and whether
-the job kept up. Exponents are slopes through the logarithms of all sizes. Asserts that no window is missing, incomplete
-or written twice, and that no row was late.
+For each size an overlay first runs on the virtual clock, dated a little in the future; every batch that its brokers
+would send (4 a second each) is kept in encoded form. Each batch then goes to a real Kafka at its time, and ``regraft
+stream`` (local[2], with the default settings for a fleet of this size) aggregates them to windows of 5 s. Prints CPU
+time per second of telemetry (cores) and memory of both, how long after its end a window was in Kafka, and whether the
+job kept up. Exponents are log-log slopes over all sizes. Asserts that no window is missing, incomplete or written
+twice, and that no row was late.
 """
 
 import argparse
@@ -54,21 +54,21 @@ from regraft.schemas.topics import TELEMETRY, topic_name
 SEED = 1
 DEGREE_MAX = 8
 PROCESSING_MS = (0.5, 1.5)
-CONNECT_MS = 5_000.0  # All clients connect at once; what brokers send meanwhile is not fed.
-PROBES_PER_S = 40.0  # As the emulator has it.
+CONNECT_MS = 5_000.0  # All clients connect at once; the telemetry of this time is not fed.
+PROBES_PER_S = 40.0  # The emulator's default.
 WINDOW_MS = 5_000
 WARM_UP_WINDOWS = 2
 WARM_UP_SHARE = 1 / 3
-AHEAD_S, AHEAD_S_PER_BROKER = 15.0, 0.06  # How far in the future telemetry is made: it must be done by then.
+AHEAD_S, AHEAD_S_PER_BROKER = 15.0, 0.06  # How far ahead telemetry is dated: making it must take less.
 CLOSING_S_MAX = 240.0
 STREAMING, KAFKA = "streaming", "kafka"
 
-Sent = tuple[int, str, bytes]  # when, by whom, what
+Sent = tuple[int, str, bytes]  # Time in ms, broker, encoded batch.
 
 
 @dataclass
 class Batches:
-    """Keeps the bytes of what brokers send from a time on."""
+    """Keeps the encoded batches that brokers send from ``from_ms`` on."""
 
     from_ms: float
     sent: list[Sent]
@@ -80,7 +80,9 @@ class Batches:
 
 
 def make_telemetry(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> list[Sent]:
-    """Return what this many brokers send from some time in the future on, and leave their inventory in the folder."""
+    """Return the batches of this many brokers, dated in the future, and write their inventory to the folder.
+
+    Raises RuntimeError if making them takes longer than they are dated ahead."""
     inventory = place_overlay(brokers, DEGREE_MAX, random.Random(SEED), PROCESSING_MS)
     inventory.save(folder / "inventory.json")
     begin_ms = (time.time() + AHEAD_S + AHEAD_S_PER_BROKER * brokers) // 5 * WINDOW_MS
@@ -95,7 +97,7 @@ def make_telemetry(brokers: int, rate_per_s: float, seconds: float, folder: Path
 
 
 def feed(kafka: KafkaAccess, sent: Sequence[Sent], stop: threading.Event) -> None:
-    """Send each batch when its time has come."""
+    """Send each batch at its time."""
     producer = open_producer(kafka, {"linger.ms": 20, "compression.type": "lz4", "batch.size": 1 << 20})
     topic = topic_name(TELEMETRY)
     for time_ms, broker, value in sent:
@@ -114,9 +116,9 @@ def feed(kafka: KafkaAccess, sent: Sequence[Sent], stop: threading.Event) -> Non
 
 @dataclass(slots=True)
 class Outcome:
-    """What was seen of one size from its warm-up on.
+    """Observations of one size after its warm-up.
 
-    ``behind``: records not read, after each micro-batch that was seen. ``records``: those that were, at each sample.
+    ``behind``: unread records after each observed micro-batch. ``records``: records read so far, at each sample.
     """
 
     samples: list[StageSample]
@@ -128,7 +130,7 @@ class Outcome:
 
 
 def run_job_on(sent: Sequence[Sent], seconds: float, folder: Path, settings: Sequence[str]) -> Outcome:
-    """Feed the job and watch it until its last window is closed or too late."""
+    """Feed the job and watch it until its last window is closed or overdue."""
     status_file = folder / "streaming.json"
     with start_kafka(folder) as kafka:
         create_topics(kafka.access)
@@ -157,9 +159,9 @@ def _watch(
     job: subprocess.Popen[bytes], kafka: KafkaAccess, first_ms: int, seconds: float, status_file: Path
 ) -> Outcome:
     seen, own = Outcome([], [], [], [], [], {}), psutil.Process()
-    begin_ms = first_ms // WINDOW_MS * WINDOW_MS  # First batches report earlier deliveries, too.
+    begin_ms = first_ms // WINDOW_MS * WINDOW_MS  # The first batches also report earlier deliveries.
     end_ms = begin_ms + seconds * 1_000
-    last_ms = end_ms - WINDOW_MS  # The last window has nothing after it, and stays open.
+    last_ms = end_ms - WINDOW_MS  # No telemetry follows the last window, so it stays open.
     with closing(MarkerReader(kafka)) as reader:
         while time.time() < end_ms / 1_000 + CLOSING_S_MAX:
             seen.markers += [each for each in reader.read() if each[0].window_start_ms >= begin_ms]
@@ -176,7 +178,7 @@ def _watch(
 
 
 def check(seen: Outcome, brokers: int, seconds: float) -> None:
-    """Raise AssertionError when a window is missing, incomplete or written twice, or a row was late."""
+    """Raise AssertionError if a window is missing, incomplete or written twice, or a row was late."""
     markers = [marker for marker, _ in seen.markers]
     windows = int(seconds * 1_000 // WINDOW_MS) - 1
     starts = [marker.window_start_ms for marker in markers]
@@ -189,9 +191,9 @@ def check(seen: Outcome, brokers: int, seconds: float) -> None:
 
 
 def cores_needed(seen: Outcome, stage: str, records_per_s: float) -> float:
-    """Return the CPU time that a stage takes for each second of telemetry, whether it has it in time or not.
+    """Return the CPU time of a stage per second of telemetry, even if it cannot keep up.
 
-    The first third of the records is warm-up.
+    The first third of the records counts as warm-up. Raises AssertionError if the rest was read in one micro-batch.
     """
     first = next(place for place, count in enumerate(seen.records) if count >= seen.records[-1] * WARM_UP_SHARE)
     samples, told_s = seen.samples[first:], (seen.records[-1] - seen.records[first]) / records_per_s
@@ -230,7 +232,7 @@ GROWING = ("cores_", "rss_", "micro_batch_")
 
 
 def exponents_of(figures: Sequence[Figure]) -> list[Figure]:
-    """Return how what a job takes grows from the smallest size to the largest; nothing of one size."""
+    """Return the growth exponent of each resource over all sizes; nothing if there is only one size."""
     names = list(dict.fromkeys(figure.name for figure in figures if figure.name.startswith(GROWING)))
     found = []
     for name in names:

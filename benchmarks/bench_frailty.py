@@ -1,11 +1,11 @@
-"""What a weight on the worst single death costs and what it saves: overlays settled with several weights, side by side.
+"""Compare overlays optimized with several weights on the worst single death: what the weight costs and what it saves.
 
 ``python -m benchmarks.bench_frailty [--brokers N] [--networks N] [--weights 0,0.1,...] [--seed N] [--json FILE]``.
-Link costs are those of transit-stub networks and of PlanetLab's measured delays, the traffic that of Jaeger07. Each
-overlay starts from a random tree and takes the swaps of ``swap_links_cost`` until none is left, with at most 8 links a
-broker and without a cap. Figures are means over the networks: the cost relative to weight 0, the share of all
-deliveries that the worst death cuts off and that of a random broker's death, and the most links of a broker.
-``star`` is the best star, for comparison. docs/frailty.md says what follows from it.
+Link costs come from transit-stub networks and from PlanetLab's measured delays, traffic from Jaeger07. Each overlay
+starts as a random tree and is improved by ``swap_links_cost`` until no swap is left, with at most 8 links a broker and
+without a cap. Figures are means over the networks: the cost relative to weight 0, the share of all deliveries that the
+worst death cuts off, the same for the death of a random broker, and the largest number of links of a broker. ``star``
+is the best star, for comparison. docs/frailty.md discusses the results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from regraft.overlay.weighted_sets import WeightedSets
 DEGREE_MAX = 8
 BROKERS_PER_TYPE = 2
 TICKS = 4000
-PROCESSING_COST = 1.0  # A tenth of the longest way: a notification's way counts, and its brokers, too.
+PROCESSING_COST = 1.0  # A tenth of the longest path: both links and brokers on a notification's path count.
 SWAPS_PER_PLAN = 12
 STAR = "star"
 NETWORKS: dict[str, Callable[[int, np.random.Generator], NDArray[np.float64]]] = {
@@ -49,14 +49,14 @@ MEASURES = ("cost_relative", "cut_off_worst_share", "cut_off_mean_share", "links
 
 @dataclass(frozen=True)
 class Network:
-    """Link costs with traffic on them: what is wanted where, and handed over at which broker from which."""
+    """Link costs with traffic: who wants what where, and the deliveries by home and broker."""
 
     inventory: Inventory
     sets: WeightedSets
     deliveries_per_s: NDArray[np.float64]
 
     def measured(self, tree: Configuration) -> tuple[float, float, float, float]:
-        """Return what the tree costs per second, and the other measures."""
+        """Return the tree's cost per second, both shares of deliveries cut off, and its largest degree."""
         cut_off = tree_cut_off(tree, self.deliveries_per_s)
         cost_per_s = TreeCosts(tree, self.inventory, self.sets).cost_per_s
         return cost_per_s, cut_off.worst_share, cut_off.mean_share, float(tree.degree_max)
@@ -126,7 +126,7 @@ def _network(kind: str, brokers: int, seed: int) -> Network:
 
 
 def _settled(network: Network, weight: float, degree_max: int) -> Configuration:
-    """Return the tree that no swap betters any more, plan by plan: the weight is of what the tree then costs."""
+    """Return a tree that no swap improves, found plan by plan; the weight is relative to the cost before each plan."""
     inventory = network.inventory
     costs = TreeCosts(inventory.bootstrap_tree, inventory, network.sets)
     while True:
@@ -138,7 +138,7 @@ def _settled(network: Network, weight: float, degree_max: int) -> Configuration:
 
 
 def _star(network: Network) -> Configuration:
-    """Return the star with the cheapest links."""
+    """Return the star with the lowest total link cost."""
     brokers, link_cost = network.inventory.brokers, network.inventory.link_cost
     hub = brokers[int(link_cost.sum(axis=0).argmin())]
     return Configuration.of(0, brokers, [(hub, broker) for broker in brokers if broker != hub])

@@ -1,11 +1,11 @@
-"""How time and memory of each stage grow with the number of brokers, on the virtual clock, and what breaks first.
+"""Measure how time and memory of each stage grow with the number of brokers (virtual clock), and what breaks first.
 
 ``python -m benchmarks.bench_growth [--sizes N,N,...] [--seconds S] [--rate R] [--json FILE]``. Each size is one closed
 loop in a separate process: emulator, reference aggregation and controller with its default planner, whose plans the
-emulated brokers obey, on the same traffic for all sizes. Asserts that nothing is lost, repeated or out of order.
-Exponents are slopes through the logarithms of all sizes; "breaks at" is where, by the line through the two largest
-sizes, a stage takes as much time as its limit next to it gives it: one core, or a window for each decision. The Spark
-job is not in it: that is what ``benchmarks.bench_job_growth`` measures.
+emulated brokers execute, on the same traffic for all sizes. Asserts that nothing is lost, repeated or out of order.
+Exponents are log-log slopes over all sizes. "breaks at" is the size at which a stage reaches its limit (one core, or a
+window for each decision), interpolated or extrapolated from the two nearest sizes. ``benchmarks.bench_fed_job``
+measures the Spark job.
 """
 
 import argparse
@@ -33,23 +33,23 @@ DEGREE_MAX = 8
 PROCESSING_MS = (0.5, 1.5)
 SEED = 1
 WARM_UP_MS = 5_000.0  # All clients connect at once: a flood that a running overlay does not see.
-SHARE_MAX = 1.0  # Of a core's time: what takes more falls behind.
+SHARE_MAX = 1.0  # Of a core: a stage that needs more falls behind.
 STAGES = ("emulator", "aggregation", "controller")
-SLOPE_MIN = 0.01  # Less is not growth.
+SLOPE_MIN = 0.01  # A smaller exponent does not count as growth.
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class StageClock:
-    """CPU time of one process by stage."""
+    """Accounts the CPU time of this process by stage."""
 
     def __init__(self) -> None:
         self.cpu_s: Counter[str] = Counter()
         self.call_cpu_s_max: Counter[str] = Counter()
 
     def timed(self, stage: str, function: Callable[P, R]) -> Callable[P, R]:
-        """Return the function, timed."""
+        """Return the function wrapped so that its CPU time counts for the stage."""
 
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             begin_s = time.process_time()
@@ -64,7 +64,7 @@ class StageClock:
 
 
 def run_size(brokers: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
-    """Run one size; raise AssertionError when its account is not clean."""
+    """Run one size; raise AssertionError if its account is not clean."""
     began_s = time.perf_counter()
     inventory = place_overlay(brokers, DEGREE_MAX, random.Random(SEED), PROCESSING_MS)
     given = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False)
@@ -96,7 +96,7 @@ def run_size(brokers: int, seconds: float, rate_per_s: float) -> dict[str, Any]:
 
 
 def per_second(result: dict[str, Any], seconds: float) -> dict[str, float]:
-    """Return what one size took, by the rows of the table."""
+    """Return the resources used by one size, keyed by rows of the table."""
     windows = seconds * 1_000 / WINDOW_MS
     cpu_s = result["cpu_s"]
     return {
@@ -116,12 +116,14 @@ LIMITS = {
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float]) -> float:
-    """Return the slope of the line through the logarithms, by least squares."""
+    """Return the log-log slope by least squares."""
     return float(np.polyfit(np.log(sizes), np.log(np.maximum(values, 1e-9)), 1)[0])
 
 
 def breaks_at(sizes: Sequence[int], values: Sequence[float], limit: float) -> float:
-    """Return the number of brokers at which the limit is reached, by the line through the two nearest sizes."""
+    """Return the number of brokers at which the limit is reached, by the log-log line through the two nearest sizes.
+
+    Infinity if values do not grow."""
     above = next((place for place, value in enumerate(values) if value >= limit), len(values) - 1)
     high = max(above, 1)
     slope = exponent(sizes[high - 1 : high + 1], values[high - 1 : high + 1])
@@ -129,7 +131,7 @@ def breaks_at(sizes: Sequence[int], values: Sequence[float], limit: float) -> fl
 
 
 def measure(sizes: Sequence[int], seconds: float, rate_per_s: float) -> list[Figure]:
-    """Run all sizes, print the table and return its figures."""
+    """Run all sizes, print the table, return its figures."""
     found: dict[int, dict[str, float]] = {}
     figures: list[Figure] = []
     for brokers in sizes:

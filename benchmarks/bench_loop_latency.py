@@ -1,15 +1,15 @@
-"""From the end of a window to its state and to the first command, and what that takes, on the real stack.
+"""Time the real stack from the end of a window to its state and to the first command, and measure its resources.
 
 Each size is one run of the demo (real Kafka, Spark, Valkey, emulator and controller on this machine). Asserts that the
 run was clean: nothing lost, repeated or out of order, and no window incomplete but the one in which the brokers start.
-Ends with 1 where a size made no plan.
+Exits with 1 if a size made no plan.
 
     python -m benchmarks.bench_loop_latency [--sizes 40,400] [--seconds 240] [--warm-up-s 60] [--json FILE]
 
-Sizes are 40, 100, 400 or 1000 brokers. Figures are of the windows after the warm-up, in which Java compiles; those of
-the warm-up itself, but for its first three windows, end in ``_at_start``. Printed are also the parts of the way from a
-window's end to the first command, one after the other (``PARTS``), medians. ``fixed_work_ms`` is what a fixed piece of
-work in Python and numpy takes on this machine when nothing else of ours runs: hold figures of two machines against it.
+Sizes are 40, 100, 400 or 1000 brokers. Figures cover the windows after the warm-up, in which Java compiles; those of
+the warm-up itself, without its first three windows, end in ``_at_start``. The latency from a window's end to its state
+is also split into consecutive parts (``PARTS``, medians). ``fixed_work_ms`` is the time of a fixed computation in
+Python and numpy on this otherwise idle machine: use it to compare figures of two machines.
 """
 
 import argparse
@@ -28,11 +28,11 @@ import numpy as np
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.schemas.live_view import LiveView, decode_view
 
-# Notifications per second of each of 49 publishers: with 400 brokers a notification crosses many more links, and the
-# emulator shares the cores with everything that is measured.
+# Notifications per second of each of 49 publishers. The rate falls with the size: with 400 brokers a notification
+# crosses many more links, and the emulator shares the cores with the stages measured.
 SIZES = {40: 4.0, 100: 2.0, 400: 1.0, 1_000: 0.5}
 SERVICES = ("kafka", "streaming", "controller", "emulator")
-# Which time of a window, by the job's log and the live view, ends each part; the first begins at the window's end.
+# The time, from the job's log or the live view, that ends each part; the first part begins at the window's end.
 PARTS = {
     "settle": "the longest time for which publications of a window were still reported, in the last windows",
     "batch_wait": "until all brokers have gone past that, by telemetry and Kafka, and the next micro-batch begins",
@@ -41,7 +41,7 @@ PARTS = {
     "poll": "until the controller has read it",
 }
 WINDOW_MS = 5_000
-SKIPPED_WINDOWS = 3  # While the brokers start and Spark runs its first micro-batches.
+SKIPPED_WINDOWS = 3  # Brokers start, and Spark runs its first micro-batches.
 
 
 def main() -> int:
@@ -85,7 +85,7 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, warm_up_s: float, 
     command = [sys.executable, "-m", "regraft", "demo", "--json", "--out", str(folder), "--duration", str(seconds)]
     command += ["--rate", str(rate_per_s), "--set", f"demo.brokers={brokers}"]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
-    assert done.returncode in (0, 1), done.stderr[-2000:]  # 1: no plan, too.
+    assert done.returncode in (0, 1), done.stderr[-2000:]  # 1 also means that there was no plan.
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     view = decode_view((folder / "run" / "controller.json").read_bytes())
     assert (summary["lost"], summary["repeated"], summary["out_of_order"]) == (0, 0, 0), summary
@@ -126,7 +126,7 @@ def _measure(brokers: int, rate_per_s: float, seconds: float, warm_up_s: float, 
 def _percentiles(
     name: str, where: dict[str, str | int | float], late_ms: list[int], early_ms: list[int]
 ) -> list[Figure]:
-    """Return median, p95 and number of what was measured after the warm-up, and in it; none where nothing was."""
+    """Return median, p95 and count of the values after and during the warm-up; without values only the count."""
     found = []
     for values, suffix in ((sorted(late_ms), ""), (sorted(early_ms), "_at_start")):
         if values:
@@ -137,18 +137,18 @@ def _percentiles(
 
 
 def _state_ms(view: LiveView) -> list[int]:
-    """Return of each window, the first one first, how long after its end its state was put together."""
+    """Return the time from the end of each window until its state was assembled, oldest window first."""
     return list(view.window_end_to_state_ms[-len(view.cost) :])
 
 
 def _command_ms(view: LiveView) -> list[tuple[int, int]]:
-    """Return of each plan the end of its window, and how long after that the first command went out."""
+    """Return for each plan the end of its window, and the time from there to its first command."""
     took_ms = view.window_close_to_command_ms
     return [(plan.window_end_ms, took_ms[plan.plan]) for plan in view.plans if plan.plan in took_ms]
 
 
 def _parts_ms(folder: Path, view: LiveView, windows_before: int) -> dict[str, float]:
-    """Return the median of each part, over the windows of which the job's log and the live view both know."""
+    """Return the median of each part over the windows that both the job's log and the live view contain."""
     state_at_ms = _state_at_ms(view, windows_before)
     found: dict[str, list[int]] = {name: [] for name in PARTS}
     for line in (folder / "run" / "logs" / "streaming.log").read_text(encoding="utf-8").splitlines():
@@ -164,19 +164,19 @@ def _parts_ms(folder: Path, view: LiveView, windows_before: int) -> dict[str, fl
 
 
 def _state_at_ms(view: LiveView, windows_before: int) -> dict[int, int]:
-    """Return by the end of each window after the warm-up when its state was put together."""
+    """Return when the state of each window after the warm-up was assembled, keyed by the end of the window."""
     ends_ms = [point.window_end_ms for point in view.cost]
     return {end_ms: end_ms + ms for end_ms, ms in list(zip(ends_ms, _state_ms(view), strict=True))[windows_before:]}
 
 
 def _after_state_ms(view: LiveView) -> list[int]:
-    """Return of each plan how long after its window's state the first command went out: decision and transaction."""
+    """Return for each plan the time from its window's state to its first command: decision and transaction."""
     took_ms = {point.window_end_ms: ms for point, ms in zip(view.cost, _state_ms(view), strict=True)}
     return [ms - took_ms[end_ms] for end_ms, ms in _command_ms(view) if end_ms in took_ms]
 
 
 def _fixed_work_ms() -> float:
-    """Return the least of five times for the same sums in Python and products in numpy, on one thread mostly."""
+    """Return the best of five times of fixed sums in Python and products in numpy, mostly on one thread."""
     matrix, took_s = np.random.Generator(np.random.PCG64(1)).random((400, 400)), []
     for _ in range(5):
         begin_s, total = time.perf_counter(), 0
@@ -189,7 +189,7 @@ def _fixed_work_ms() -> float:
 
 
 def _kafka_bytes(folder: Path, suffix: str) -> int:
-    """Return what Kafka holds of a topic, once, as it is compressed there."""
+    """Return the compressed bytes of a topic in Kafka's logs."""
     logs = (folder / "run" / "kafka" / "data").glob(f"*.{suffix}-*/*.log")
     return sum(log.stat().st_size for log in logs)
 

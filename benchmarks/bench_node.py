@@ -1,10 +1,10 @@
-"""What carrying messages between real brokers costs: nodes in a line of three, and the brokers' own links.
+"""Measure the cost of carrying messages between three real brokers in a line: over nodes, and over native links.
 
-``python -m benchmarks.bench_node [--brokers mqtt] [--json FILE]``. Messages for each CPU second of each node
-(publishing side, in the middle, delivering side), and the delay from a client of the first broker to one of the last
-at half the rate that goes through, over nodes and over native links (leaf links of NATS, bridges of Mosquitto) in the
-same run. The limit beside it is 20,000 messages for each CPU second. Needs a NATS server and nats-py (the extra
-``nats``), or Mosquitto and paho-mqtt (the extra ``mqtt``).
+``python -m benchmarks.bench_node [--brokers mqtt] [--json FILE]``. Reports messages per CPU second of each
+node (publishing side, middle, delivering side), and the delay from a client of the first broker to a client of the
+last at half the maximum throughput, over nodes and over native links (leaf links of NATS, bridges of Mosquitto) in the
+same run. The limit is 20,000 messages per CPU second. Needs a NATS server and nats-py (the extra ``nats``), or
+Mosquitto and paho-mqtt (the extra ``mqtt``).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BROKERS = ("b01", "b02", "b03")
 LINE = Configuration.of(0, BROKERS, [("b01", "b02"), ("b02", "b03")])
 FLUSH_S = 0.25
 PACED_S = 5.0
-BURST = 200  # Messages between two looks of the publisher at how far the subscriber is.
-AHEAD_MAX = 4_000  # Messages under way at most while throughput is measured: no queue decides it.
+BURST = 200  # The publisher checks the subscriber's progress after this many messages.
+AHEAD_MAX = 4_000  # Most messages in transit while throughput is measured, so that queue limits do not matter.
 LIMIT_PER_S = 20_000
 
 
 class NoPorts(MemoryTelemetry, MemoryResults, MemoryClients):
-    """Kafka's place: telemetry is made and forgotten."""
+    """Stands in for Kafka: telemetry is made and discarded."""
 
     def __init__(self) -> None:
         MemoryTelemetry.__init__(self, kept_max=1)
@@ -49,7 +49,7 @@ class NoPorts(MemoryTelemetry, MemoryResults, MemoryClients):
 
 
 def be_node(kind: str, broker: str, port: int, directory: Path, others: Connection) -> None:
-    """Be one node until killed. Its own port goes to ``others``, from where those of all nodes come."""
+    """Run one node until killed: send its port through ``others``, receive the ports of all nodes."""
     addresses = dict.fromkeys(BROKERS, (LOOPBACK, 0))
 
     async def run() -> None:
@@ -76,9 +76,9 @@ def be_node(kind: str, broker: str, port: int, directory: Path, others: Connecti
 async def measure(
     kind: str, over: str, first: int, last: int, count: int, size: int, rate_per_s: float | None
 ) -> tuple[list[Figure], int]:
-    """Send from a client of one server to one of another, as fast as it goes and then at a rate, or half of that.
+    """Send from a client of one server to a client of another, first at full speed, then at a fixed rate.
 
-    Raises AssertionError unless each message came once and in order.
+    The default rate is half the measured throughput. Raises AssertionError unless each message came once and in order.
     """
     sender, receiver = await end_at(kind, first), await end_at(kind, last)
     came: list[tuple[int, float]] = []
@@ -88,7 +88,7 @@ async def measure(
         came.append((int(number), time.monotonic() - float(sent_s)))
 
     await receiver.listen(take)
-    while not came:  # Until the subscription is known at the first server.
+    while not came:  # The subscription has reached the first server once a message arrives.
         await sender.publish(b"0 0 ")
         await asyncio.sleep(0.05)
     await asyncio.sleep(0.5)
@@ -130,7 +130,7 @@ async def measure(
 
 
 def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: float | None) -> list[Figure]:
-    """Return what is measured over three nodes."""
+    """Return the figures over three nodes."""
     servers = {broker: STARTS[kind](broker, directory) for broker in BROKERS}
     context = multiprocessing.get_context("spawn")
     nodes: dict[str, BaseProcess] = {}
@@ -164,7 +164,7 @@ def over_nodes(kind: str, directory: Path, count: int, size: int, rate_per_s: fl
 
 
 def over_native_links(kind: str, directory: Path, count: int, size: int, rate_per_s: float | None) -> list[Figure]:
-    """Return what is measured over the servers' own links."""
+    """Return the figures over the servers' native links."""
     servers = [STARTS[kind]("n01", directory)]
     try:
         for name in ("n02", "n03"):

@@ -1,8 +1,8 @@
-"""How long packing of users takes: one evaluation of the cost, a move, and the algorithms; asserts the limits.
+"""Time the packing of users: one evaluation of the cost, a move, and the algorithms; asserts the limits.
 
-``python -m benchmarks.bench_packing [--users N] [--brokers N] [--repeats N] [--json FILE]``. Evaluations are of 1,000
-users, 100 brokers and 20 sub-channels, algorithms of ``--users`` and ``--brokers`` (10,000 and 100). Times are of the
-processor, the least of the repeats.
+``python -m benchmarks.bench_packing [--users N] [--brokers N] [--repeats N] [--json FILE]``. Evaluations use 1,000
+users, 100 brokers and 20 sub-channels, algorithms ``--users`` and ``--brokers`` (10,000 and 100). Times are processor
+times, best of the repeats.
 """
 
 import argparse
@@ -26,7 +26,7 @@ MOVES = 200
 
 
 def main() -> None:
-    """Measure, print a table and the limits, write the figures; end with 1 where a limit is passed."""
+    """Measure, print a table and the limits, write the figures; exit with 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=10_000)
     parser.add_argument("--brokers", type=int, default=100)
@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _evaluations(seed: int, repeats: int) -> list[Figure]:
-    """Return what one evaluation from scratch takes, and one move with what it changes."""
+    """Return the time of an evaluation from scratch, and of a move with its incremental update."""
     instance = draw_instance(EVALUATED, np.random.default_rng(seed))
     rng = np.random.default_rng(seed)
     homes = pack_random(instance, rng)
@@ -58,7 +58,7 @@ def _evaluations(seed: int, repeats: int) -> list[Figure]:
     moves = list(zip(rng.integers(0, EVALUATED.users, MOVES), rng.integers(0, EVALUATED.brokers, MOVES), strict=True))
 
     def evaluate() -> None:
-        instance.trees.forget()  # From scratch: an evaluation before would have left all that it takes.
+        instance.trees.forget()  # Drop cached trees, or only the first evaluation would be from scratch.
         PackingCosts(instance, homes)
 
     def move_all() -> None:

@@ -1,9 +1,9 @@
-"""What exchanges of places save on a structured cyclic overlay: whole loops on the virtual clock, by planner.
+"""Measure what exchanging places saves on a structured cyclic overlay: closed loops on the virtual clock, by planner.
 
 ``python -m benchmarks.bench_places [--draws N] [--brokers N] [--clusters N] [--seconds S] [--json FILE]``. Real quotes
-and subscriptions, brokers on PlanetLab hosts in regions of neighbours; each draw runs once with each planner. A cost is
-the sum over the last half of all windows, as a share of what the first overlay would have cost on the same traffic with
-publishers where they came. Exits with 1 when anything was lost, repeated or out of order.
+and subscriptions, brokers on PlanetLab hosts grouped into regions of neighbours; each draw runs once with each planner.
+Costs are summed over the second half of all windows, as a share of the cost of the initial overlay on the same traffic
+with publishers at their first homes. Exits with 1 if anything was lost, repeated or out of order.
 """
 
 import argparse
@@ -33,7 +33,7 @@ PLANNERS = (
 
 
 def run(planner: str, seed: int, told: argparse.Namespace) -> dict[str, float]:
-    """Return the figures of one loop."""
+    """Run one loop and return its figures by name."""
     inventory = place_scot(told.brokers, told.clusters, random.Random(seed))
     workload = WorkloadSettings(publisher_count=told.publishers, lifetime_s_mean=told.lifetime_s)
     settings = ControllerSettings(bootstrap="", inventory_path=Path(), dry_run=False, planner=planner, seed=seed)

@@ -1,7 +1,8 @@
-"""How long a decision of the controller takes, for several sizes of overlay; asserts the limits.
+"""Time a decision of the controller for several sizes of overlay; asserts the limits.
 
-``python -m benchmarks.bench_planners [--sizes 40,100,1000] [--decisions N] [--json FILE]``. What a decision is and on
-what traffic stands in ``experiments/psoop/time_decisions.py``. Cost and Interest stands next to ours as the peer.
+``python -m benchmarks.bench_planners [--sizes 40,100,1000] [--decisions N] [--json FILE]``.
+``experiments/psoop/time_decisions.py`` defines a decision and its traffic. Cost and Interest (Jaeger07) is timed for
+comparison.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from regraft.experiments.psoop.time_decisions import PLANNERS_TIMED, STARTS, WIN
 from regraft.infra.measured_figures import Figure, run_facts, write_figures
 from regraft.infra.show_progress import show_progress
 
-# A settled tree is searched on by kicks, whose budget is 100 ms.
+# On a settled tree the search continues with kicks, whose budget is 100 ms.
 LIMITS_MS = {
     ("settled", 100): 250.0,
     ("random", 100): 100.0,
@@ -70,7 +71,7 @@ def _print_table(figures: list[Figure]) -> None:
 
 
 def _exponent(smaller: tuple[int, float], larger: tuple[int, float]) -> str:
-    """Return e where the time grew as brokers^e."""
+    """Return the growth of time in the number of brokers n as "n^e"."""
     return f"{math.log(larger[1] / smaller[1]) / math.log(larger[0] / smaller[0]):.1f}"
 
 

@@ -1,22 +1,24 @@
-"""How fast and how well the controller follows when traffic changes: 20 changes of five kinds, and quiet traffic.
+"""Measure how fast and how well the controller follows changes of traffic: 20 changes of five kinds, and quiet traffic.
 
 ``python -m benchmarks.bench_reaction [--seeds 4] [--set NAME=VALUE ...] [--json FILE] [--baseline-json FILE]``.
 Each run is the demo's overlay for two and a half minutes on the virtual clock: emulator, reference aggregator and
 controller. Interests shift at once or within half a minute, one publisher publishes 20 times as much, a crowd comes and
-goes, or the day goes around the brokers in two minutes; quiet traffic has no change. Reported by kind:
+goes, or the day moves around the brokers in two minutes; quiet traffic has no change. Reported by kind:
 
-- ``saved_after_s_p50``: time from the change until an overlay is in force that saves 90 % of what one does that is
-  found in the first 20 s of even traffic, on the traffic after these. Changes that leave less than 5 % to save do not
-  count; one after which it was never reached counts as long as the run, or the crowd, lasts.
-- ``regret_share``: what the run cost above the overlay of an oracle that knows all the traffic, as a share of that.
-- ``plans``, ``moves`` (links and publishers), ``gains_missed``: of the whole run; ``alarms``: plans on quiet traffic
-  and changes reported without one.
-- ``kept``: what plans saved on even traffic after them over what they promised, as shares of the cost, all plans
-  together; ``kept_small`` the same of those that promised less than 10 %; ``plans_kept`` and ``plans_kept_small``
-  are how many.
+- ``saved_after_s_p50``: median time from a change until an overlay is in force that saves 90 % of the reachable saving.
+  The reachable saving is that of the overlay found on the first 20 s of even traffic, measured on the traffic after
+  them. Changes with less than 5 % to save do not count; if the overlay never gets there, the time is that of the run,
+  or of the crowd.
+- ``regret_share``: excess cost of the run over the overlay of an oracle that knows all the traffic, as a share of the
+  oracle's cost.
+- ``plans``, ``moves`` (links and publishers), ``gains_missed``: totals of the run; ``alarms``: plans on quiet traffic,
+  and reported changes that were none.
+- ``kept``: savings of plans on the even traffic after them over the savings predicted, as shares of the cost, over all
+  plans; ``kept_small``: the same for plans that predicted less than 10 %; ``plans_kept`` and ``plans_kept_small``: the
+  numbers of these plans.
 
-``--baseline-json`` names the file of an earlier measurement, perhaps by another version, to compare with; its regret is
-then against the same oracle as that of this measurement.
+``--baseline-json`` names the figures of an earlier measurement, perhaps of another version, to compare with; its regret
+is then taken against the oracle of this measurement.
 """
 
 import argparse
@@ -35,7 +37,7 @@ from regraft.infra.show_progress import show_progress
 REACHABLE_SHARE_MIN = 0.05
 ALL = "all"
 SMALL_SHARE = 0.1
-TOLD_WITHIN_S = 60.0  # A change reported later than this after the last one is a false alarm.
+TOLD_WITHIN_S = 60.0  # A change reported later than this after an actual one is a false alarm.
 UNITS = {"saved_after_s_p50": "s", "saved_never": "1", "cost_per_s": "1/s", "oracle_per_s": "1/s", "regret_share": "1"}
 
 
@@ -69,7 +71,7 @@ def main() -> None:
 
 
 def measured(reactions: Sequence[Reaction]) -> list[Figure]:
-    """Return the figures by kind, and of all changes together."""
+    """Return the figures by kind, and for all changes together."""
     kinds = {kind: [one for one in reactions if one.kind == kind] for kind in COURSES}
     kinds[ALL] = [one for one in reactions if one.kind != QUIET]
     return [
@@ -124,7 +126,7 @@ def _waits_s(reaction: Reaction) -> list[float]:
 
 
 def _false_changes(reaction: Reaction) -> int:
-    """Count the changes reported without one; a day changes all the time."""
+    """Count reported changes that were none; on a day, which changes all the time, only those before it begins."""
     if reaction.kind == "day":
         return sum(time_s < SHIFT_S for time_s in reaction.changes)
     starts_s = [] if reaction.kind == QUIET else [start_s for start_s, _ in COURSES[reaction.kind].phases]
@@ -136,7 +138,7 @@ def _baseline(file: Path) -> list[Figure]:
 
 
 def print_table(title: str, figures: Sequence[Figure], against: Sequence[Figure]) -> None:
-    """Print a row for each kind; regret is against the oracle of ``against`` where there is one."""
+    """Print a row for each kind; regret is taken against the oracle of ``against`` for kinds that it contains."""
     oracles = {one.where["kind"]: one.value for one in against if one.name == "oracle_per_s"}
     rows: dict[str, dict[str, float]] = {}
     for figure in figures:

@@ -1,9 +1,9 @@
-"""How long a node that a neighbour considers dead is ignored: until it has rejoined by a plan.
+"""Time how long a node stays out that a neighbour considers dead: until it has rejoined by a plan.
 
 ``python -m benchmarks.bench_readmission [--runs N] [--seed N] [--json FILE]``. Four nodes in memory, linked by TCP,
 with a controller by the wall clock, windows of 5 s with a grace of 2 s and the default settings of members. In each run
-a second process of a node's name calls a neighbour for a moment, at a random time of a window. What Spark and Kafka
-take for a window comes on top.
+a second process with a node's name briefly connects to a neighbour, at a random time of a window. The latency of Spark
+and Kafka comes on top.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.producers.nodes.test_taken_for_dead import RunningLoop, begin_and_end
 
 WINDOW_MS, GRACE_MS = 5_000, 2_000
 STEP_S = 0.02
-CHANGES = 2  # It is joining, and in service.
+CHANGES = 2  # The node's member states after the report: joining, in service.
 
 
 def readmitted_after_s(rng: random.Random) -> float:

@@ -1,10 +1,10 @@
-"""How long reassigning ring IDs takes, what it saves (Zhao13), and that faster means the same; asserts the limits.
+"""Measure the reassignment of ring IDs (Zhao13): time, savings, and equality with a slow reference; asserts the limits.
 
 ``python -m benchmarks.bench_reassignment [--seed N] [--json FILE]``. Times: DYNATOPS-Greedy and ours at the sizes of
-the paper's Table 1, from problem to answer, next to its times and next to a step of the same path priced from scratch,
-which must be the same step. Least of three repetitions, median over draws: other work on the machine counts little.
-Cuts: against random mappings by pattern of subscriptions, moves costing nothing. Net benefits: Bft - Cst as a share of
-C by events per topic; ours must never be below DYNATOPS-Greedy's. Takes two to three minutes.
+the paper's Table 1, from problem to answer, next to the paper's times and to one step priced from scratch, which must
+be the same step. Best of three repetitions, median over draws, so that other load on the machine matters little. Cuts:
+against random mappings by pattern of subscriptions, with free moves. Net benefits: Bft - Cst as a share of C by events
+per topic; ours must never be below DYNATOPS-Greedy's. Takes two to three minutes.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from regraft.infra.measured_figures import Figure, run_facts, write_figures
 SSBR_LIMITS_MS = {(100, 100): 10.0, (1000, 100): 1000.0, (100, 500): 50.0, (100, 5000): 500.0}
 ASSIGNMENT_LIMITS_MS = {(100, 100): 10.0, (1000, 100): 300.0}
 LIMITS_MS = {"ssbr_ms": SSBR_LIMITS_MS, "assignment_ms": ASSIGNMENT_LIMITS_MS}
-CUT_RATIO_MIN = 1.5  # Ours over SSBR-Greedy's.
+CUT_RATIO_MIN = 1.5  # Our cut over that of SSBR-Greedy.
 DRAWS = 20
 LARGE_DRAWS = 3
 LARGE_PATTERNS = tuple(pattern for pattern in PATTERNS if pattern.name not in ("uniform 2%", "uniform 30%"))
@@ -28,7 +28,7 @@ TOPICS = 100
 
 
 def measure_cuts(seed: int) -> list[Figure]:
-    """Return cuts and net benefits; raise AssertionError when ours cuts too little, or is worth less than greedy's."""
+    """Return cuts and net benefits; raise AssertionError if our cut is too small or our net benefit below greedy's."""
     cuts = cut_figures(100, TOPICS, DRAWS, seed) + cut_figures(1000, TOPICS, LARGE_DRAWS, seed, LARGE_PATTERNS)
     for ssbr in (one for one in cuts if one.name == "cut_ssbr"):
         ratio = _value(cuts, "cut_assignment", ssbr.where) / ssbr.value
@@ -38,7 +38,7 @@ def measure_cuts(seed: int) -> list[Figure]:
 
 
 def print_times(figures: Sequence[Figure]) -> int:
-    """Print times next to their limits, the paper's and those from scratch; return how many limits are missed."""
+    """Print times next to their limits, the paper's and those from scratch; return how many limits are exceeded."""
     late = 0
     for figure in figures:
         size = (int(figure.where["brokers"]), int(figure.where["topics"]))

@@ -1,10 +1,10 @@
-"""Records per second that one core records to disk and reads again, next to fastavro's own writer in the same run.
+"""Measure how many records per second one core writes to disk and reads back, next to fastavro's writer.
 
 ``python -m benchmarks.bench_recording [--seconds S] [--json FILE] [--directory DIR]``. The telemetry is that of
 emulated overlays: small batches of 100 brokers as in the demo, and batches of about 50 delivery cells. ``recorder``
-writes what it takes unseen, as it does in a backlog; ``checked`` looks into each value; ``fastavro`` decodes each and
-encodes it again. Written is to DIR, synced to the disk twice a second and at the end; it is read again and compared.
-Rates are per second of the core's own time (``core_s``: this process, user and system) and, next to it, of wall time.
+writes values unchecked, as it does in a backlog; ``checked`` checks each value; ``fastavro`` decodes and re-encodes
+each. All write to DIR, syncing twice a second and at the end; recordings are read back and compared. Rates are per
+second of processor time (``core_s``: this process, user and system) and per second of wall time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RECORDS_PER_LOOK = 1_000
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Messages of one kind, again and again, and the inventory of their overlay."""
+    """Messages of one kind, to be repeated endlessly, and the inventory of their overlay."""
 
     name: str
     messages: list[tuple[bytes, int, bytes]]
@@ -53,7 +53,7 @@ class Telemetry:
         return sum(len(value) for _, _, value in self.messages) / len(self.messages)
 
     def endless(self) -> Iterator[tuple[int, bytes, int, bytes]]:
-        """Yield number, key, time and value of one message after the other, without an end."""
+        """Yield number, key, time and value of each message, endlessly."""
         number = 0
         while True:
             for key, time_ms, value in self.messages:
@@ -65,13 +65,13 @@ def emulated(name: str, brokers: int, workload: WorkloadSettings, processing_ms:
     inventory = place_overlay(brokers, 8, random.Random(1), processing_ms)
     overlay = VirtualOverlay(inventory, workload, VirtualSettings(seed=1, start_ms=START_MS))
     overlay.run_for(RUN_MS)
-    batches = list(overlay.telemetry.batches)[len(overlay.telemetry.batches) // 4 :]  # Clients connect at first.
+    batches = list(overlay.telemetry.batches)[len(overlay.telemetry.batches) // 4 :]  # Skip the connecting.
     return Telemetry(name, [(one.broker.encode(), one.time_ms, encode(one)) for one in batches], inventory.to_json())
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written, and in what time of the wall and of the core."""
+    """How much was written, and in how much wall and processor time."""
 
     records: int
     bytes: int
@@ -80,18 +80,18 @@ class Written:
 
 
 class Stopwatch:
-    """Measures both times from its making on."""
+    """Measures wall and processor time since it was made."""
 
     def __init__(self) -> None:
         self._wall_s, self._core_s = time.perf_counter(), time.process_time()
 
     def written(self, records: int, size: int) -> Written:
-        """Return what was written until now."""
+        """Return these amounts with the times until now."""
         return Written(records, size, time.perf_counter() - self._wall_s, time.process_time() - self._core_s)
 
 
 def write_recorded(out: Path, told: Telemetry, seconds: float, *, is_checking: bool) -> Written:
-    """Record for this long."""
+    """Record for this many seconds."""
     run = RecordedRun("bench", ("telemetry",), {}, told.inventory, "bench", "none")
     watch, begin = Stopwatch(), time.perf_counter()
     writer = RecordingWriter(out, run, {"telemetry": TelemetryBatch}, RecordingLimits(rotate_mb=1e6), int(START_MS))
@@ -111,7 +111,7 @@ def write_recorded(out: Path, told: Telemetry, seconds: float, *, is_checking: b
 
 
 def write_by_fastavro(out: Path, told: Telemetry, seconds: float) -> Written:
-    """Do the same by fastavro's writer, which takes decoded records."""
+    """Do the same with fastavro's writer, which takes decoded records."""
     parsed = latest_schema("TelemetryBatch").parsed
     watch, begin = Stopwatch(), time.perf_counter()
     count = 0
@@ -148,7 +148,7 @@ def write_by_fastavro(out: Path, told: Telemetry, seconds: float) -> Written:
 
 
 def read_whole(out: Path, count: int, told: Telemetry, how: str, seconds: float) -> float:
-    """Return how many records are read per second of the core; check that they are those that were written."""
+    """Return how many records are read per second of processor time; assert that they match those written."""
     recording = open_recording(out)
     assert recording.count == count, (recording.count, count)
     begin, begin_core, seen = time.perf_counter(), time.process_time(), 0

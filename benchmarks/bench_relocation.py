@@ -1,9 +1,10 @@
-"""How long publishers' homes take to select, and that faster means the same choice; asserts the limits.
+"""Time the selection of publishers' homes, and check it against slower references; asserts the limits.
 
 ``python -m benchmarks.bench_relocation [--seed N] [--json FILE]``. GRAPE: one publisher, subscribers everywhere in a
 balanced binary tree, both metrics for all candidates, against Algorithms 1 to 3 of Cheung09 as written, which are
-quadratic in the brokers; the paper took up to 70 ms for 63. Joint: the decision for 49 publishers over 30 windows, from
-the windows on, without caps of load and with caps that leave a broker two thirds of the room that it would need more.
+quadratic in the brokers; the paper reports up to 70 ms for 63 brokers. Joint: the decision for 49 publishers over 30
+windows, including the work on the windows, without load caps and with caps that grant each broker two thirds of the
+extra load that it would bear with each publisher at its best home.
 """
 
 import argparse
@@ -50,19 +51,19 @@ JOINT_REPEATS = 5
 DEGREE_MAX = 8
 PUBLISHERS = 49
 WINDOWS = 30
-NOTIFICATIONS = 8  # Of a publisher in a window.
+NOTIFICATIONS = 8  # Per publisher and window.
 INTERESTED_BROKERS = 8
-# Little, so that a publisher loads its home with much that nobody wants: else no cap would stand in the way of moving.
+# Small: most of what a publisher sends to its home is unwanted, so that load caps bind when it moves.
 SINK_SHARES = (0.02, 0.1, 0.2)
-ROOM_SHARE = 2 / 3  # Of what a broker would bear more with each publisher at its best home.
+ROOM_SHARE = 2 / 3  # Of the extra load of a broker with each publisher at its best home.
 
 
 def measure_grape(brokers: int, seed: int) -> list[Figure]:
-    """Time both selections of one publisher; raise AssertionError when they differ."""
+    """Time both selections for one publisher; raise AssertionError if they differ."""
     rng = random.Random(seed)
     sessions = random_sessions(brokers, SESSION_LENGTH, rng)
     everywhere = replace(sessions, deliveries=np.maximum(sessions.deliveries, 1.0))
-    everywhere.words[:, 0] |= np.uint64(1)  # One notification that everybody wants: all brokers are candidates.
+    everywhere.words[:, 0] |= np.uint64(1)  # One notification wanted everywhere makes all brokers candidates.
     instance = Instance(balanced_tree(brokers), everywhere, random_hops(brokers, rng), rng.randrange(brokers))
     linear_ms, chosen = _timed(lambda: select_linear(instance, "load", 100), GRAPE_REPEATS)
     quadratic_ms, expected = _timed(lambda: select_by_paper(instance, "load", 100), QUADRATIC_REPEATS[brokers])
@@ -75,7 +76,7 @@ def measure_grape(brokers: int, seed: int) -> list[Figure]:
 
 
 def measure_joint(brokers: int, is_capped: bool, seed: int) -> list[Figure]:
-    """Time decisions on several workloads; raise AssertionError when one does not keep what the planner promises."""
+    """Time decisions on several workloads; raise AssertionError if one breaks the planner's guarantees."""
     times_ms, shares = [], []
     for number in range(JOINT_REPEATS):
         made = draw_state(brokers, random.Random(seed * JOINT_REPEATS + number), is_capped=is_capped)
@@ -138,10 +139,10 @@ def _binding_caps(inventory: Inventory, homes: dict[str, str], windows: list[Clo
 
 
 def _checked_share(state: TreeState, proposals: list[Proposal], of_grape: list[Proposal]) -> float:
-    """Return the cost after the proposals over that of each publisher at its best home, which no homes cost less than.
+    """Return the cost after the proposals over its lower bound: the cost with each publisher at its best home.
 
-    Raises AssertionError when a cap is broken, the cost is not the promised one, or GRAPE, one publisher at a time as
-    far as the caps allow, ends at less.
+    Raises AssertionError if a proposal breaks a cap, the cost is not the predicted one, or GRAPE, moving one publisher
+    at a time as far as the caps allow, ends at a lower cost.
     """
     costs, inventory = state.publisher_costs, state.inventory
     caps = np.inf if inventory.load_max_per_s is None else inventory.load_max_per_s

@@ -1,9 +1,9 @@
-"""How long a dead broker cuts an overlay, on the virtual clock: from its silence until the repair is in force.
+"""Time a repair on the virtual clock: from a broker's silence until the repaired overlay is in force.
 
 ``python -m benchmarks.bench_repair [--brokers 40,400,1000] [--ring [--users N]] [--seed N] [--json FILE]``. Emulator,
-reference aggregator and controller run on one virtual clock; one broker with as many links as any dies under traffic.
-Asserts that nothing was lost but what had to cross it, and nothing was repeated or out of order. Messages are those
-that brokers send one another because of the repair; bytes are these at the size of a control message in the emulator.
+reference aggregator and controller run on one virtual clock; a broker with the most links dies under traffic. Asserts
+that only deliveries that had to cross it were lost, and none was repeated or out of order. Messages are those that
+brokers exchange because of the repair; bytes count each at the emulator's size of a control message.
 """
 
 import argparse
@@ -34,9 +34,9 @@ SETTLE_S = 60.0
 
 
 def measure(broker_count: int, seed: int, *, ring_users: int) -> list[Figure]:
-    """Let one broker die and return how long each part of its repair took; raise AssertionError without a repair.
+    """Let one broker die and return the time of each part of its repair; raise AssertionError if it is not repaired.
 
-    With ``ring_users`` of 0 it is a tree. A user of a ring hears as much, however many there are.
+    ``ring_users``: 0 for a tree. On a ring the rate of notifications is proportional to the users.
     """
     is_ring = ring_users > 0
     rng = random.Random(seed)
@@ -89,7 +89,7 @@ def _in_force_ms(plan: Plan) -> int:
 
 
 def main() -> None:
-    """Measure each size and print what was found."""
+    """Measure each size, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", default="40,400,1000", help="sizes, separated by commas")
     parser.add_argument("--ring", action="store_true", help="users of a Chord ring instead of quotes over a tree")

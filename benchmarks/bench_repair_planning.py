@@ -1,9 +1,9 @@
-"""How much CPU time planning a repair takes: brokers of a tree or a ring die, out comes the overlay without them.
+"""Measure the CPU time of planning a repair after brokers of a tree or a ring have died.
 
 ``python -m benchmarks.bench_repair_planning [--sizes 40,400,1000] [--deaths 1,10,50] [--draws N] [--json FILE]``.
-Trees are random with at most 8 links a broker and random costs, with the traffic of Jaeger07 over 40 windows; leaves do
-not die, as that cuts nothing. On rings each broker has ten users with topics drawn by Zipf's law.
-``saved_by_traffic_share`` is what a repair that knows the traffic costs less than the one by the cheapest links.
+Trees are random, with at most 8 links a broker, random costs and the traffic of Jaeger07 over 40 windows; leaves do not
+die, because losing one disconnects nothing. On rings each broker has ten users with topics drawn by Zipf's law.
+``saved_by_traffic_share_mean`` is the saving of repairs that know the traffic over repairs with the cheapest links.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RING_BITS = 32
 USERS_PER_BROKER = 10
 TOPICS_PER_USER = 5
 TOPICS = 200
-LOST_SHARE_MAX = 0.5  # Of more than half the brokers nobody plans a repair: then it is monitoring that failed.
+LOST_SHARE_MAX = 0.5  # If more than half of the brokers seem dead, monitoring has failed: no repair.
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def main() -> None:
 
 
 def measure(scene: Scene, deaths: int, draws: int, seed: int) -> Iterator[Figure]:
-    """Yield what planning took with and without traffic, how many links were added and what the traffic saved."""
-    rng = random.Random(f"deaths {seed}")  # Not the numbers that drew the tree: its leaves would die.
+    """Yield the planning time with and without traffic, the links added and the saving by knowing the traffic."""
+    rng = random.Random(f"deaths {seed}")  # Not the tree's seed: the draws would pick its leaves.
     brokers, neighbours = scene.present.brokers, scene.present.neighbours
     inner = [broker for broker in brokers if len(neighbours[broker]) > 1]
     lost = [frozenset(rng.sample(inner, min(deaths, len(inner)))) for _ in range(draws)]
@@ -122,7 +122,7 @@ def _task(scene: Scene, lost: frozenset[str], windows: tuple[ClosedWindow, ...] 
 
 
 def _cost_per_s(scene: Scene, tree: OverlayConfiguration) -> float:
-    """Return what the traffic costs on a repaired tree, without what the dead published."""
+    """Return the cost of the traffic on a repaired tree, without the publications of the dead brokers."""
     return float(scene.kind.repaired(tree.with_homes({}), _task(scene, frozenset(), scene.windows)).cost_after_per_s)
 
 
@@ -141,9 +141,9 @@ def tree_scene(size: int, seed: int) -> Scene:
     for place in range(WINDOWS):
         begin, end = place * WINDOW_TICKS, (place + 1) * WINDOW_TICKS
         sets = workload.published_sets(names, workload.first_id_at(begin), workload.first_id_at(end), WINDOW_TICKS)
-        columns = tuple((name, 1000 * place + column) for name, column in sets.columns)  # Of other windows are others.
+        columns = tuple((name, 1000 * place + column) for name, column in sets.columns)  # No two windows share any.
         named = replace(sets, columns=columns)
-        _ = named.planes  # The decisions before have merged these.
+        _ = named.planes  # In a live controller earlier decisions have merged these already.
         windows.append(ClosedWindow(begin, end, named, epoch_min=0, epoch_max=0, homes=workload.homes(names)))
     return Scene(TreeKind(inventory, DEGREE_MAX), tree, tuple(windows))
 

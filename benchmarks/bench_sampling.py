@@ -1,10 +1,9 @@
-"""What a sample of telemetry costs in decisions and saves in cells and bytes; asserts the limit at 1/8.
+"""Measure how sampled telemetry worsens decisions, and what it saves in cells and bytes; asserts the limit at 1/8.
 
 ``python -m benchmarks.bench_sampling [--brokers 100] [--seeds 1,2,...] [--ticks N] [--run N] [--json FILE]``. Traffic
-is that of Jaeger07, links cost round trips of PlanetLab. From a random tree swaps are made until none helps, by what a
-sample says, and the tree is then priced on all telemetry: "above" is how much more it costs than the tree found by all
-of it, on the mean of the seeds, and from the least of them to the most.
-Cells and bytes are those of 40 emulated brokers with the demo's workload, as they go to Kafka.
+is that of Jaeger07, links cost PlanetLab's round trips. A random tree is swapped to a local optimum judged by a sample,
+then priced on the full telemetry: "above" is its excess cost over the tree found with full telemetry, as mean and range
+over the seeds. Cells and bytes are those that 40 emulated brokers with the demo's workload send to Kafka.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ FLEET, FLEET_S, SETTLE_S = 40, 20, 5
 
 
 def draw_situation(brokers: int, ticks: int, seed: int) -> tuple[Inventory, DeliverySets]:
-    """Return brokers on a random tree, and all that was delivered."""
+    """Return brokers on a random tree, and the full delivery sets."""
     generator = np.random.default_rng(seed)
     workload = draw_workload(
         WorkloadSettings(broker_count=brokers, type_count=brokers // 2, duration_ticks=ticks), generator
@@ -55,7 +54,7 @@ def draw_situation(brokers: int, ticks: int, seed: int) -> tuple[Inventory, Deli
 
 
 def sample_of(sets: DeliverySets, sampling: Sampling) -> DeliverySets:
-    """Return what the controller has of the sets at this sampling."""
+    """Return the part of the sets that the controller receives with this sampling."""
     rule = SampleRule(sampling.power, sampling.run)
     masks = np.array([sample_masks(name, np.array([block]), rule)[0] for name, block in sets.columns])
     kept = np.flatnonzero(masks)
@@ -65,7 +64,7 @@ def sample_of(sets: DeliverySets, sampling: Sampling) -> DeliverySets:
 
 
 def cost_decided(inventory: Inventory, seen: DeliverySets, full: DeliverySets) -> float:
-    """Return what the tree costs on all telemetry that swaps lead to by what was seen."""
+    """Return the cost on full telemetry of the tree reached by swaps that are judged by the telemetry seen."""
     assert inventory.bootstrap.KIND == "tree"
     costs = TreeCosts(inventory.bootstrap, inventory, WeightedSets.over_all([seen]))  # type: ignore[arg-type]
     for _ in descend(costs, Search(sys.maxsize, DEGREE_MAX, None)):
@@ -75,7 +74,7 @@ def cost_decided(inventory: Inventory, seen: DeliverySets, full: DeliverySets) -
 
 
 def sent(share: float, run: int) -> tuple[int, int]:
-    """Return how many cells and bytes an emulated fleet sends."""
+    """Return how many telemetry cells and bytes an emulated fleet sends with this sampling."""
     virtual = VirtualOverlay(
         place_overlay(FLEET, DEGREE_MAX, random.Random(1)),
         StockSettings(),
@@ -87,7 +86,7 @@ def sent(share: float, run: int) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, print a table, write the figures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--brokers", type=int, default=100)
     parser.add_argument("--seeds", default="1,2,3,4,5,6,7,8")

@@ -1,8 +1,8 @@
-"""What the state of windows costs on its way: written by the Spark job, read by the controller.
+"""Measure what the state of windows costs in transit: written by the Spark job, read by the controller.
 
 ``python -m benchmarks.bench_state [--windows N] [--json FILE]``. Windows of 5 s of 100 brokers x 50 publishers, 25,000
-cells of telemetry each, are encoded and produced to a real Kafka as the job does, read back, decoded and put together
-as the controller does. Times are CPU of this process, with its client's threads; merging is not in them.
+cells of telemetry each, are encoded and produced to a real Kafka as in the job, then read back, decoded and assembled
+as in the controller. Times are CPU times of this process including its client's threads, without merging.
 """
 
 import argparse
@@ -34,16 +34,16 @@ from regraft.streaming.merge_parts import MergedDeliveries
 from regraft.streaming.write_state import StateWriter
 
 BROKERS, PUBLISHERS, WINDOW_S, BLOCKS = 100, 50, 5, 3
-CELLS = BROKERS * PUBLISHERS * WINDOW_S  # A cell of telemetry is of one second.
+CELLS = BROKERS * PUBLISHERS * WINDOW_S  # A telemetry cell covers one second.
 WINDOW_MS = WINDOW_S * 1_000
 BEGIN_MS = 1_700_000_000_000
 NAMES = tuple(f"broker-{number:03d}" for number in range(BROKERS))
 SEED = 11
-Value = tuple[bytes, int]  # and its window
+Value = tuple[bytes, int]  # Encoded row, start of its window in ms.
 
 
 def window_of(number: int, rng: np.random.Generator) -> tuple[ShardWindow, JoinedWindow]:
-    """Return one window as a single shard has it before it writes; broker k publishes what publisher k does."""
+    """Return one window as a single shard holds it before writing; broker k is the home of publisher k."""
     rows = BROKERS * PUBLISHERS
     publisher, broker = np.divmod(np.arange(rows), BROKERS)
     masks = rng.integers(0, 1 << 63, rows * BLOCKS) & rng.integers(0, 1 << 63, rows * BLOCKS)
@@ -72,7 +72,7 @@ def window_of(number: int, rng: np.random.Generator) -> tuple[ShardWindow, Joine
 
 
 def values_of(kafka: KafkaAccess, topic: Topic) -> list[bytes]:
-    """Return the values of a whole topic."""
+    """Return all values of a topic."""
     with closing(open_consumer(kafka)) as consumer:
         place = TopicPartition(topic_name(topic), 0, 0)
         _, high = consumer.get_watermark_offsets(place, timeout=10)
@@ -84,7 +84,7 @@ def values_of(kafka: KafkaAccess, topic: Topic) -> list[bytes]:
 
 
 def measure(window_count: int, directory: Path) -> list[Figure]:
-    """Write and read this many windows; raise RuntimeError if one does not come back whole."""
+    """Write and read this many windows; raise RuntimeError if one does not come back complete."""
     rng = np.random.default_rng(SEED)
     windows = [window_of(number, rng) for number in range(window_count)]
     with start_kafka(directory) as kafka:

@@ -1,19 +1,20 @@
-"""Telemetry cells per second from Kafka to state in Kafka: the Spark job, and others that do the same work.
+"""Measure telemetry cells per second from Kafka to state in Kafka: the Spark job next to other programs.
 
 ``python -m benchmarks.bench_streaming [--cells N] [--local N | --executors N] [--yardstick] [--plain] [--json FILE]``.
-A real Kafka is filled with N cells of 100 brokers in batches as live ones (``streaming_input``). Then the whole job
+A real Kafka is filled with N cells of 100 brokers in batches like live ones (``streaming_input``). Then the whole job
 catches up: Kafka -> Spark (``--local 1`` or ``2`` cores) -> state rows and markers in Kafka. With ``--yardstick`` three
-programs of Kafka Streams do the same from the same topic (``streams_yardstick``), with ``--plain`` a loop of
+Kafka Streams programs do the same from the same topic (``streams_yardstick``), with ``--plain`` a loop of
 confluent-kafka and dicts.
 
-The job must account for every delivery, nobody may drop anything as late, and the delivery rows of all must be the
-same, decoded and byte for byte; of the plain loop all rows. The job writes them packed, the others one by one.
+The job must account for every delivery, no program may drop anything as late, and the delivery rows of all programs
+must be identical byte for byte once unpacked; for the plain loop this holds for all rows. The job writes them packed,
+the others one by one.
 
-completed_cells_per_s is the rate over the last 60 % of the cells, from a micro-batch that was completed until the last
-row is written; whole_run_s is from the program's start to its last row, session_start_s the part of it until its
-session or topology runs. CPU and memory are of all processes of a program; Kafka's share is reported separately.
-With ``--executors`` these have their own processes, which separates the driver's part: ``driver_cpu_share``, and
-``driver_ceiling_cells_per_s``, what it would keep up with on its own core. Each program runs in a separate process.
+completed_cells_per_s is the rate over the last 60 % of the cells, from the end of a micro-batch until the last row is
+written; whole_run_s runs from the program's start to its last row, session_start_s is the part of it until the session
+or topology runs. CPU and memory cover all processes of a program; Kafka's share is reported separately. With
+``--executors`` executors have their own processes, which separates the driver's part: ``driver_cpu_share``, and
+``driver_ceiling_cells_per_s``, the rate that the driver sustains on one core. Each program runs in a separate process.
 """
 
 import argparse
@@ -40,14 +41,14 @@ DRIVER_MEMORY_MB = 2_048
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One program: what it took and what it wrote."""
+    """One program's outlay and output."""
 
     outlay: Outlay
     outcome: Outcome
 
 
 class Runs:
-    """Programs that have run on one topic, by name."""
+    """Runs programs on one topic, and keeps their measurements by name."""
 
     def __init__(self, kafka: RunningKafka, written: Written) -> None:
         self.written = written
@@ -64,14 +65,14 @@ class Runs:
         self.measured[name] = Measured(outlay, read_outcome(self._kafka.bootstrap, name, has_markers=has_markers))
 
     def kafka_mb(self) -> float:
-        """Return the most memory that Kafka had."""
+        """Return Kafka's peak memory."""
         return peak_mb(self._broker)
 
 
 def measure(
     cells: int, sizes: JobSizes, others: Sequence[str], directory: Path, class_path: str = ""
 ) -> tuple[list[Figure], list[str]]:
-    """Fill Kafka, run the programs, compare; return the figures and what is wrong."""
+    """Fill Kafka, run the programs, compare; return the figures and the faults found."""
     with start_kafka(directory) as kafka:
         create_topics(kafka.access, [TELEMETRY])
         print(f"writing {cells:,} cells into Kafka", flush=True)
@@ -87,7 +88,7 @@ def measure(
 
 
 def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float) -> list[Figure]:
-    """Return the figures of all programs, and the job's ratio to each other one."""
+    """Return the figures of all programs, and the job's ratio to each of the others."""
     where: dict[str, str | int | float] = {"brokers": BROKERS, "publishers": PUBLISHERS, "cells": written.cells}
     figures: list[Figure] = []
     for name, each in measured.items():
@@ -118,7 +119,7 @@ def figures_of(measured: dict[str, Measured], written: Written, kafka_mb: float)
 
 
 def _driver_figures(job: Outlay, cells: int, where: dict[str, str | int | float]) -> list[Figure]:
-    """Return the driver's part of the CPU of the cells completed last, if executors have their own processes."""
+    """Return the driver's part of the CPU time of the last part; nothing unless executors have their own processes."""
     if EXECUTORS not in job.cpu_s:
         return []
     used_s = job.completed_cpu_s(cells)
@@ -142,7 +143,7 @@ def _ratios(job: Outlay, other: Outlay, cells: int, where: dict[str, str | int |
 
 
 def faults_of(measured: dict[str, Measured], written: Written) -> list[str]:
-    """Return what is wrong with what the programs wrote."""
+    """Return the faults in what the programs wrote, one sentence each."""
     faults = []
     for name, each in measured.items():
         outlay, outcome = each.outlay, each.outcome
@@ -162,7 +163,7 @@ def faults_of(measured: dict[str, Measured], written: Written) -> list[str]:
 
 
 def _prepare_yardstick(directory: Path) -> str:
-    """Return the class path of the yardstick, or say why there is none and return nothing."""
+    """Return the class path of the yardstick; if it is unavailable, print why and return ""."""
     try:
         return compile_yardstick(directory / "yardstick")
     except StackError as error:

@@ -1,14 +1,14 @@
-"""A thousand brokers live: emulator, Kafka, Spark job and controller on this machine, with windows of 5 s.
+"""Run a thousand brokers live: emulator, Kafka, Spark job and controller on this machine, with windows of 5 s.
 
     python -m benchmarks.bench_thousand [--brokers 1000] [--rate R] [--seconds S] [--json FILE]
 
-One run of the demo without shadow planners. Prints how long after its end a window was in Kafka, with the controller
-and, where a plan was made, at its first command; CPU and memory of each stage once all windows flow; and what was late
-or incomplete. Asserts that nothing was lost, repeated or out of order, that the emulator kept its pace, that no row was
-late, and that each window after the one in which the brokers start came whole and in time to be decided on.
+One run of the demo without shadow planners. Prints the latency from a window's end until it was in Kafka, at the
+controller and, if it led to a plan, at the plan's first command; CPU and memory of each stage after the warm-up; and
+what was late or incomplete. Asserts that nothing was lost, repeated or out of order, that the emulator kept pace, that
+no row was late, and that each window after the one in which the brokers start was complete and in time for a decision.
 
-The emulator is one process: brokers in two could not link, and a second that emulates the same overlay for other agents
-would only do the same work again.
+The emulator is one process: brokers in different processes could not link, and a second process would have to emulate
+the whole overlay again.
 """
 
 import argparse
@@ -41,15 +41,15 @@ from regraft.schemas.live_view import decode_view
 from regraft.schemas.state import WindowClosed
 
 SEED = 1
-WARM_UP_WINDOWS = 4  # Spark compiles its first batches, and all clients connect at once.
+WARM_UP_WINDOWS = 4  # Spark compiles during its first batches, and all clients connect at once.
 PUBLISHERS = 49
-BEHIND_MS_MAX = 2_000.0  # Of the emulator: what is further behind does not say what brokers would do.
+BEHIND_MS_MAX = 2_000.0  # Of the emulator: further behind, it is not realistic.
 WAIT_S_MAX = 180.0
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run left: samples from the warm-up to its end, markers by their time in Kafka, its own documents."""
+    """The results of one run: samples from the warm-up to its end, markers with their time in Kafka, its documents."""
 
     samples: list[StageSample]
     markers: list[tuple[WindowClosed, int]]
@@ -64,7 +64,7 @@ class Run:
 
 
 def run_demo(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> Run:
-    """Run the demo and watch it; raise AssertionError when it did not start or account for all."""
+    """Run the demo and watch it; raise AssertionError if it did not start or wrote no summary."""
     command = [sys.executable, "-m", "regraft", "demo", "--json", "--out", str(folder), "--duration", str(seconds)]
     command += ["--rate", str(rate_per_s), "--set", f"demo.brokers={brokers}"]
     command += ["--set", "controller.shadow_planners=[]"]
@@ -84,7 +84,7 @@ def run_demo(brokers: int, rate_per_s: float, seconds: float, folder: Path) -> R
 
 
 def _watch(demo: subprocess.Popen[bytes], folder: Path) -> Run:
-    """Sample stages once a second while brokers run, and read the markers; they are gone when the demo has ended."""
+    """Sample stages and read the markers while brokers run: Kafka is gone once the demo has ended."""
     run = Run([], [], [], [], folder)
     properties, emulator = folder / "run" / "kafka" / "server.properties", folder / "run" / "emulator.json"
     while demo.poll() is None and not emulator.exists():
@@ -104,7 +104,7 @@ def _watch(demo: subprocess.Popen[bytes], folder: Path) -> Run:
 
 
 def check(run: Run, brokers: int, seconds: float) -> None:
-    """Raise AssertionError when the run was not clean or did not keep up."""
+    """Raise AssertionError if the run was not clean or did not keep up."""
     summary, view = run.document("summary.json"), decode_view((run.folder / "run" / "controller.json").read_bytes())
     assert (summary["lost"], summary["repeated"], summary["out_of_order"]) == (0, 0, 0), summary
     assert run.behind_ms, f"fewer than {WARM_UP_WINDOWS} windows closed: give more --seconds"

@@ -1,17 +1,18 @@
-"""What one transition costs: messages, bytes, time, deliveries held back, pauses of clients; asserts that none is lost.
+"""Measure one transition: messages, bytes, time, deliveries held back, pauses of clients; asserts that none is lost.
 
 ``python -m benchmarks.bench_transition [--quick] [--brokers 40,100,400,1000] [--overlays tree,heavy,ring] [--users N]
 [--command-ms 2,10] [--seed N] [--json FILE] [--compare FILE]``. Each scenario is one plan, executed on the virtual
-clock by the controller's own state machine: 2 to 10 ms for a command and as much for its answer, links of 1 to 19 ms,
-0.2 ms of service for a notification, 0.05 ms for anything else, and meanwhile 500 notifications and ten changes of
-subscriptions a second.
+clock by the controller's own state machine: commands and answers take 2 to 10 ms, links 1 to 19 ms, serving a
+notification 0.2 ms and any other message 0.05 ms, under a load of 500 notifications and ten changes of subscriptions a
+second.
 
 ``tree``: 49 publishers, 9 subscriptions to each. ``heavy``: 8 subscriptions at each broker. ``ring``: 150 topics with a
-publisher each, 8 users at each broker with 5 to 10 topics each. Messages are all between brokers from the first command
-to the last answer but notifications, those of the changes included; "of plan" is what brokers themselves count. Their
-bytes are msgpack of class name and values of the fields, those of commands and answers Avro as on Kafka. A delivery is
-held when it does not follow at once when its broker has served the notification. ``--compare`` prints the figures of an
-earlier ``--json`` next to these. Each overlay is a separate process, for its peak memory; all take some minutes.
+publisher each, 8 users at each broker with 5 to 10 topics each. Messages are all messages between brokers except
+notifications, from the first command to the last answer, including those of subscription changes; "of plan" is the
+brokers' own count. Messages are sized as msgpack of class name and field values, commands and answers as the Avro on
+Kafka. A delivery counts as held unless it follows as soon as its broker has served the notification. ``--compare``
+prints the figures of an earlier ``--json`` next to these. Each overlay runs in a separate process, for its peak memory;
+all of them take some minutes.
 """
 
 import argparse
@@ -73,7 +74,7 @@ COUNTED_BYTES = {"messages": "message_bytes", "commands": "command_bytes", "answ
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is the same for all runs. ``users``: at each broker. ``command_ms``: least and most, one way."""
+    """Options common to all runs. ``users``: per broker. ``command_ms``: minimum and maximum, one way."""
 
     seed: int = 1
     users: int = USERS_OF_BROKER
@@ -81,7 +82,7 @@ class Chosen:
 
 
 def make_run(overlay: str, brokers: int, chosen: Chosen) -> TransitionRun:
-    """Return an overlay whose clients are all connected."""
+    """Return an overlay with all its clients connected."""
     if overlay == "ring":
         return RingRun(brokers, chosen.users, chosen.seed, chosen.command_ms)
     count = {"tree": PUBLISHERS * SUBSCRIPTIONS_OF_PUBLISHER, "heavy": brokers * SUBSCRIPTIONS_OF_BROKER}[overlay]
@@ -91,7 +92,7 @@ def make_run(overlay: str, brokers: int, chosen: Chosen) -> TransitionRun:
 def measure(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
     """Execute all scenarios on one overlay; raise AssertionError if something is lost, repeated or not executed.
 
-    The peak of memory is that of this process.
+    Peak memory is that of this process.
     """
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     run = make_run(overlay, brokers, chosen)
@@ -115,7 +116,7 @@ def measure(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
 
 
 def figures_of(cost: TransitionCost, where: dict[str, str | int | float]) -> list[Figure]:
-    """Return the cost of one transition as figures, in all and by kind."""
+    """Return the cost of one transition as figures, in total and by kind."""
     found: dict[str, float] = {name: round(value, 1) for name, value in cost.reached_ms.items()}
     for name, of_bytes in COUNTED_BYTES.items():
         counts: Counter[str] = getattr(cost, name)
@@ -140,7 +141,7 @@ def figures_of(cost: TransitionCost, where: dict[str, str | int | float]) -> lis
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """Return the smallest of the sorted values that this share of them does not exceed, 0 when there are none."""
+    """Return the smallest of the sorted values that this share of them does not exceed; 0 if there are none."""
     return values[max(-(-int(share * 100) * len(values) // 100) - 1, 0)] if values else 0.0
 
 
@@ -153,7 +154,7 @@ def _unit(name: str) -> str:
 
 
 class Values:
-    """Figures by what they say, and those of an earlier run next to them where there are any."""
+    """Figures by name and conditions, with those of an earlier run, if given, for comparison."""
 
     def __init__(self, figures: Sequence[Figure], earlier: Sequence[Figure]) -> None:
         self._now = {_key(figure): figure.value for figure in figures}
@@ -161,7 +162,7 @@ class Values:
         self.is_compared = bool(earlier)
 
     def text(self, name: str, where: dict[str, Any]) -> str:
-        """Return the value, behind the earlier one and with the change in per cent when figures are compared."""
+        """Return the value as text; when comparing, the earlier value, this one and the change in per cent."""
         key = _key(Figure(name, where, 0.0, ""))
         now, before = self._now.get(key), self._before.get(key)
         if not self.is_compared:
@@ -170,7 +171,7 @@ class Values:
         return f"{_number(before)} → {_number(now)}{change}"
 
     def kinds(self, where: dict[str, Any]) -> list[str]:
-        """Return the kinds of messages that there were in a scenario, now or earlier."""
+        """Return the kinds of messages seen in a scenario in either run."""
         keys = [dict(place) for name, place in [*self._now, *self._before] if name == "messages"]
         return sorted({key["kind"] for key in keys if "kind" in key and key | where == key})
 
@@ -186,7 +187,7 @@ def _number(value: float | None) -> str:
 
 
 def print_tables(figures: Sequence[Figure], earlier: Sequence[Figure]) -> None:
-    """Print all figures as tables of Markdown."""
+    """Print all figures as Markdown tables."""
     values = Values(figures, earlier)
     runs = [figure.where for figure in figures if figure.name == "run_lost"]
     places = [figure.where for figure in figures if figure.name == "prepared_ms"]
@@ -215,7 +216,7 @@ def _print_table(title: str, heads: list[str], rows: list[list[str]]) -> None:
 
 
 def main() -> None:
-    """Measure, print tables, write the figures; end with 1 when a run does not keep what a transition promises."""
+    """Measure, print tables, write the figures; exit with 1 if a run breaks a guarantee of transitions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--brokers", help=f"numbers of brokers, with commas; default {BROKERS}")
     parser.add_argument("--quick", action="store_true", help=f"the same as --brokers {BROKERS_QUICK}")
@@ -240,7 +241,7 @@ def main() -> None:
                 figures += _measure_apart(overlay, brokers, chosen)
             except AssertionError as fault:
                 faults.append(f"{overlay}, {brokers} brokers: {fault}")
-            if given.json:  # After each run, so that what was measured is kept when a later one fails.
+            if given.json:  # After each run, so that its figures survive a failure of a later one.
                 write_figures(given.json, run_facts(settings, chosen.seed), figures)
     print_tables(figures, earlier)
     for text in faults:
@@ -249,7 +250,7 @@ def main() -> None:
 
 
 def _measure_apart(overlay: str, brokers: int, chosen: Chosen) -> list[Figure]:
-    """Measure in a separate process, whose peak of memory is that of this run alone."""
+    """Measure in a separate process, so that its peak memory is that of this run alone."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as apart:
         return apart.submit(measure, overlay, brokers, chosen).result()
 

@@ -1,10 +1,10 @@
-"""How long users take to place (Zhao13, Algorithm 1), and that faster means the same homes; asserts the limits.
+"""Time the placement of users (Zhao13, Algorithm 1), and check its homes against a plain loop; asserts the limits.
 
 ``python -m benchmarks.bench_user_placement [--seed N] [--json FILE]``. One pass: 50,000 users with 5 of 1,000 topics
-join 100 brokers, or ask again at random homes, one after the other; against a plain loop over users with a dictionary
-for each broker, which must come to the same homes. Planner: one decision on a ring with all users at random homes.
-Hours: 100 of them with a change of each user's topics every ten; brokers' subscription changes against static homes.
-Times are those of the processor, of which one core is used.
+join 100 brokers, or ask again from random homes, one after the other; a plain loop over users with a dictionary for
+each broker must find the same homes. Planner: one decision on a ring with all users at random homes. Hours: 100
+simulated hours in which each user's topics change every ten; brokers' subscription changes are compared with those for
+static homes. Times are processor times on one core.
 """
 
 import argparse
@@ -53,12 +53,12 @@ PASS_CLUSTERS = (5, 10, 50)
 HOUR_CLUSTERS = (5, 10, 20, 50)
 PLAIN_CLUSTER = 10
 LIMITS = {"pass_ms_p50": 1000.0, "planner_ms_p50": 1000.0, "hours_s": 60.0}
-CUT_MIN = 0.8  # Of brokers' subscription changes, multimodal, in clusters of 5 and more.
+CUT_MIN = 0.8  # Of brokers' subscription changes, for the multimodal pattern in clusters of at least 5.
 LOAD_CV_MAX = 0.2
 
 
 def measure_pass(changes: UserChanges, pattern: Pattern, cluster_brokers: int, seed: int) -> list[Figure]:
-    """Time both passes; for one size of cluster raise AssertionError when the plain loop finds other homes."""
+    """Time both passes; raise AssertionError if the plain loop (run for one cluster size) finds other homes."""
     clusters = UserClusters.in_order(len(BROKERS), cluster_brokers)
     brokers = np.random.default_rng([seed, 1]).integers(len(BROKERS), size=changes.user_count)
     starts, wanted = changes.starts, changes.wanted
@@ -89,10 +89,10 @@ def measure_pass(changes: UserChanges, pattern: Pattern, cluster_brokers: int, s
 
 
 def place_plainly(clusters: UserClusters, asking: AskingUsers, *, is_join: bool) -> list[int]:
-    """Return the homes by Algorithm 1 without arrays: w_l = 1, no cap, ties as
-    :mod:`controller.planners.steps.place_users` has them.
+    """Return the homes by Algorithm 1 without arrays: w_l = 1, no cap, ties broken as in
+    :mod:`controller.planners.steps.place_users`.
 
-    Fractions are compared by integers, as (shared * total - size * load * members), which is the utility times both.
+    Utilities are compared in integers, as shared * total - size * load * members: the utility times size and total.
     """
     bounds, topics = asking.starts.tolist(), asking.wanted.tolist()
     asked, cluster_of = asking.asked.tolist(), clusters.cluster_of.tolist()
@@ -131,7 +131,7 @@ def place_plainly(clusters: UserClusters, asking: AskingUsers, *, is_join: bool)
 
 
 def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[Figure]:
-    """Time decisions with all users at random homes: the default bound of moves, and none."""
+    """Time decisions with all users at random homes: with the default bound of moves, and without a bound."""
     rng = np.random.default_rng([seed, 1])
     users = {
         f"u{user:05d}": (BROKERS[rng.integers(len(BROKERS))], [TOPICS[topic] for topic in wanted])
@@ -161,7 +161,9 @@ def measure_planner(changes: UserChanges, pattern: Pattern, seed: int) -> list[F
 
 
 def measure_hours(changes: UserChanges, pattern: Pattern, seed: int) -> list[Figure]:
-    """Time the simulated hours; multimodal, raise AssertionError when they save too little or unbalance loads."""
+    """Time the simulated hours.
+
+    Raises AssertionError if for the multimodal pattern they save too little or unbalance loads."""
     rng = np.random.default_rng([seed, 1])
     asked = rng.integers(len(BROKERS), size=changes.user_count)
     hops = hops_to_roots(ChordConfiguration.hashed(0, 32, BROKERS), TOPICS)

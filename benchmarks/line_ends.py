@@ -1,6 +1,6 @@
-"""The ends of a line of brokers in bench_node: how each kind of broker is started, linked natively, and spoken to.
+"""Start, link natively and connect to the brokers of a line, for each kind of broker (bench_node, bench_exchange).
 
-In: the name of a kind. Out: servers with the ports of clients and doors, and clients of one subject.
+In: the name of a kind. Out: servers with their ports for clients and for doors, and clients of one subject.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 SUBJECT = "data.x"
 RABBIT = "amqp"
-TRIES = 3  # Another process may take a port between its choice and its use.
+TRIES = 3  # Another process may grab a free port before the server listens on it.
 READY_S_MAX = 20.0
 
 
@@ -36,18 +36,18 @@ class Killable(Protocol):
     """A process, or several."""
 
     def kill(self) -> None:
-        """End it."""
+        """Kill it at once."""
         ...
 
 
-Server = tuple[Killable, int, int]  # With the port of clients and that of doors.
+Server = tuple[Killable, int, int]  # A server, its port for clients, its port for doors.
 
 
 class End(Protocol):
     """A client at one end of the line."""
 
     async def listen(self, take: Callable[[bytes], None]) -> None:
-        """Subscribe."""
+        """Subscribe; ``take`` gets each payload."""
         ...
 
     async def publish(self, payload: bytes) -> None:
@@ -55,11 +55,11 @@ class End(Protocol):
         ...
 
     async def flush(self) -> None:
-        """Let the broker have what was published."""
+        """Hand all published messages to the broker."""
         ...
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         ...
 
 
@@ -92,7 +92,7 @@ class NatsEnd:
 
 
 async def _tell(error: Exception) -> None:
-    """Report what nats-py would print with its traceback: it connects again by itself."""
+    """Log an error that nats-py would print with a traceback; it reconnects by itself."""
     log.warning("client_failed", reason=str(error))
 
 
@@ -121,7 +121,7 @@ class MqttEnd:
 
 
 def links_text(kind: str, name: str, *remotes: int) -> str:
-    """Return how a server's settings name its native links to others at these ports."""
+    """Return the settings of a server's native links to others at these ports."""
     if kind == "nats":
         urls = ", ".join(f'{{ url: "nats://127.0.0.1:{each}" }}' for each in remotes)
         return f"remotes: [{urls}]"
@@ -130,7 +130,7 @@ def links_text(kind: str, name: str, *remotes: int) -> str:
 
 
 def start_nats(name: str, directory: Path, remote: int | None = None) -> Server:
-    """Start a NATS server, linked to the leaf port ``remote`` if there is one."""
+    """Start a NATS server, linked to the leaf port ``remote`` if given."""
     program = shutil.which("nats-server") or str(Path(sys.executable).with_name("nats-server"))
     link = "" if remote is None else links_text("nats", name, remote)
     file, log_file = directory / f"{name}.conf", directory / f"{name}.log"
@@ -146,7 +146,7 @@ def start_nats(name: str, directory: Path, remote: int | None = None) -> Server:
 
 
 def start_mosquitto(name: str, directory: Path, remote: int | None = None) -> Server:
-    """Start a Mosquitto, with a bridge of QoS 0 to the one at port ``remote`` if there is one."""
+    """Start a Mosquitto server, with a bridge of QoS 0 to the one at port ``remote`` if given."""
     link = "" if remote is None else links_text("mqtt", name, remote)
     file, log_file = directory / f"{name}.conf", directory / f"{name}.log"
 
@@ -160,7 +160,7 @@ def start_mosquitto(name: str, directory: Path, remote: int | None = None) -> Se
 def _start(
     count: int, settings: Callable[[tuple[int, ...]], str], file: Path, log_file: Path, *command: str
 ) -> tuple[subprocess.Popen[bytes], tuple[int, ...]]:
-    """Start a server on free ports, again on others if it ends at once; return it with these once it listens."""
+    """Start a server on free ports, retrying on others if it exits at once; return it and its ports once it listens."""
     for _ in range(TRIES):
         ports = choose_ports(count)
         file.write_text(settings(ports))
@@ -176,7 +176,7 @@ def _start(
 
 
 def start_rabbit(name: str, directory: Path, remote: int | None = None) -> Server:
-    """Start a RabbitMQ, federated with the one at port ``remote`` if there is one."""
+    """Start a RabbitMQ server, federated with the one at port ``remote`` if given."""
     from benchmarks import rabbit_ends
 
     return rabbit_ends.start_rabbit(name, directory, remote)
@@ -185,7 +185,7 @@ def start_rabbit(name: str, directory: Path, remote: int | None = None) -> Serve
 async def relink(
     kind: str, name: str, directory: Path, server: Killable, present: Sequence[int], wanted: Sequence[int]
 ) -> Killable:
-    """Take a server's native links from others at these ports to others at those; return what runs then."""
+    """Relink a server from the ``present`` ports to the ``wanted`` ones; return its process, which may be a new one."""
     if kind == RABBIT:
         from benchmarks.rabbit_ends import federate
 
@@ -197,7 +197,7 @@ async def relink(
     if kind == "nats":
         server.send_signal(signal.SIGHUP)
         return server
-    server.terminate()  # Bridges are read at the start alone.
+    server.terminate()  # Mosquitto reads bridges only when it starts.
     server.wait()
     with (directory / f"{name}.log").open("ab") as printed:
         return subprocess.Popen(server.args, stderr=printed)
@@ -208,7 +208,7 @@ NATIVE = {"nats": "leaf links", "mqtt": "bridges", RABBIT: "federation"}
 
 
 def door_of(kind: str, port: int, broker: str, directory: Path) -> Door:
-    """Return the door to the server at a port, which was started in a directory by the name of the broker."""
+    """Return the door of a broker to the server at a port; ``directory`` is where the server was started."""
     if kind == "nats":
         return NatsDoor(f"nats://127.0.0.1:{port}", broker)
     if kind == RABBIT:
@@ -219,7 +219,7 @@ def door_of(kind: str, port: int, broker: str, directory: Path) -> Door:
 
 
 async def end_at(kind: str, port: int) -> End:
-    """Return a client of the server at a port."""
+    """Return a connected client of the server at a port."""
     if kind == RABBIT:
         from benchmarks.rabbit_ends import AmqpEnd
 

@@ -1,6 +1,6 @@
-"""What programs of a benchmark cost: CPU time and peak memory by kind of process.
+"""Measure CPU time and peak memory of a benchmark's programs, by kind of process.
 
-A process that has ended counts where its parent has waited for it, as Spark's daemon does for its workers.
+An ended process counts only if its parent has waited for it, as Spark's daemon does for its workers.
 """
 
 import multiprocessing
@@ -16,7 +16,7 @@ PYTHON, JAVA, WORKERS, EXECUTORS = "driver (Python)", "Java", "workers (Python)"
 
 
 def apart(program: Callable[..., Any], *arguments: object) -> Any:
-    """Run a program in a fresh process, so that its memory is its own."""
+    """Run a program in a fresh process, so that its memory is measured alone; return its result."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(program, arguments)
 
@@ -37,7 +37,7 @@ def spark_cpu_s() -> dict[str, float]:
 
 
 def spark_peak_mb() -> dict[str, float]:
-    """Return the sum of the peaks of the same processes, of those that still run; forked workers share some of it."""
+    """Return the sum of the peaks (MB) of those processes that still run; forked workers share some of it."""
     java, executors, workers = _spark_processes()
     apart_mb = {EXECUTORS: sum(map(peak_mb, executors))} if executors else {}
     own_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
@@ -45,7 +45,7 @@ def spark_peak_mb() -> dict[str, float]:
 
 
 def _spark_processes() -> tuple[list[psutil.Process], list[psutil.Process], list[psutil.Process]]:
-    """Return the driver's Java, the executors that have their own, and the Python workers of all."""
+    """Return the driver's Java, executors with their own Java, and all Python workers."""
     java = java_children()
     below = [child for each in java for child in each.children(recursive=True)]
     executors = [child for child in below if _is_java(child)]
@@ -53,7 +53,7 @@ def _spark_processes() -> tuple[list[psutil.Process], list[psutil.Process], list
 
 
 def cpu_s(processes: Iterable[psutil.Process], *, ended: bool = False) -> float:
-    """Return the CPU time of processes, with ``ended`` also of children of theirs that have ended."""
+    """Return the CPU time of processes; with ``ended`` also that of their ended children."""
     spent_s = 0.0
     for process in processes:
         try:
@@ -66,7 +66,7 @@ def cpu_s(processes: Iterable[psutil.Process], *, ended: bool = False) -> float:
 
 
 def peak_mb(process: psutil.Process) -> float:
-    """Return the most resident memory that a process had."""
+    """Return the peak resident memory of a process, in MB."""
     try:
         status = (Path("/proc") / str(process.pid) / "status").read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The ends of a line of RabbitMQ servers: how they are started, federated, and spoken to.
+"""Start, federate and connect to the RabbitMQ servers of a line.
 
-In: a name and a directory. Out: servers whose topic exchange takes what those before them are given, doors to them,
-clients of one key. The servers are those of the tests, as there is no package that has one.
+In: a name and a directory. Out: servers whose topic exchange receives what upstream servers publish, doors to them,
+clients of one key. The servers are those of the tests, because no package provides one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from tests.producers.nodes.rabbit_servers import RabbitServer
 
 EXCHANGE = "amq.topic"
 CLOSE_S_MAX, ASK_S_MAX = 5.0, 10.0
-HOPS_MAX = 2  # As many as the line has links.
-RETRY_S = 1  # Between two attempts of a link to connect; 5 unless set.
+HOPS_MAX = 2  # The line has two links.
+RETRY_S = 1  # Between attempts of a link to connect; RabbitMQ's default is 5.
 PLUGINS = "[rabbitmq_event_exchange,rabbitmq_management,rabbitmq_federation]."
 POLICY = {"pattern": r"^amq\.topic$", "definition": {"federation-upstream-set": "all"}, "apply-to": "exchanges"}
 UPSTREAMS = "/api/parameters/federation-upstream/%2F"
 
 
 def start_rabbit(name: str, directory: Path, remote: int | None = None) -> tuple[RabbitServer, int, int]:
-    """Start a server, federated with the one at port ``remote`` if there is one; return it with its port, twice."""
+    """Start a server, federated with the one at port ``remote`` if given.
+
+    Returns it with its ports for clients and for doors, which are the same."""
     place = directory / name
     place.mkdir()
     server = RabbitServer(place, PLUGINS).start()
@@ -44,7 +46,7 @@ def start_rabbit(name: str, directory: Path, remote: int | None = None) -> tuple
 
 
 def federate(name: str, directory: Path, present: Collection[int], wanted: Collection[int]) -> None:
-    """Take the links of a server to others from those at these ports to those at other ones, old ones first."""
+    """Replace a server's links to the ``present`` ports with links to the ``wanted`` ones, removing old links first."""
     api = (directory / f"{name}.api").read_text()
     _put(f"{api}/api/policies/%2F/line", POLICY)
     for port in set(present) - set(wanted):
@@ -56,13 +58,13 @@ def federate(name: str, directory: Path, present: Collection[int], wanted: Colle
 
 
 def rabbit_door(port: int, broker: str, directory: Path) -> AmqpDoor:
-    """Return the door to a server that was started in a directory."""
+    """Return the door of a broker to its server; ``directory`` is where the server was started."""
     api = BrokerApi((directory / f"{broker}.api").read_text(), GUEST, GUEST)
     return AmqpDoor(f"amqp://{LOOPBACK}:{port}", broker, place=AmqpPlace(EXCHANGE, api))
 
 
 class AmqpEnd:
-    """A client of RabbitMQ; what it publishes nobody confirms."""
+    """A client of RabbitMQ; publishes without confirms."""
 
     def __init__(self, connection: PikaConnection, channel: PikaChannel, key: str) -> None:
         self._connection, self._channel, self._key = connection, channel, key
@@ -92,7 +94,7 @@ class AmqpEnd:
         """Do nothing: the loop sends by itself."""
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await self._connection.close(CLOSE_S_MAX)
 
 

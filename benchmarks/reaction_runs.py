@@ -1,8 +1,8 @@
-"""Run one change of traffic on the virtual clock, and hold what the controller made of it against an oracle.
+"""Run one change of traffic on the virtual clock, and compare the controller's reaction with an oracle.
 
-In: which change, a seed, settings. Out: a Reaction: costs by window, plans, when most of what could be saved was saved.
-Oracles are the planners that have always been there, asked without noise, price or bounds about the windows after the
-change and obeyed at the moment of the change: one knows all of them, the other one those of the first seconds.
+In: the kind of change, a seed, settings. Out: a Reaction: costs by window, plans, when most of the reachable saving was
+reached. An oracle runs the two ``ORACLE`` planners without noise, price or bounds on windows after the change; its
+overlay applies from the moment of the change. One oracle knows all these windows, the other those of the first seconds.
 Printing and comparing belong to ``bench_reaction``.
 """
 
@@ -41,16 +41,16 @@ from regraft.virtual_runs.virtual_loop import VirtualLoop
 SECOND_MS = 1_000
 SHIFT_S = 60
 AFTER_S = 90
-QUIET_S = 30  # From when on a first overlay has been found, and a plan on quiet traffic is a false alarm.
+QUIET_S = 30  # By then a first overlay has been found, and a later plan on quiet traffic is a false alarm.
 GRADUAL_S = 30.0
 CROWD_S = 45
 DAY_S = 120.0
 DAY_PHASES = 6
 QUIET = "quiet"
-EARLY_S = 20.0  # Of even traffic that the second oracle knows.
+EARLY_S = 20.0  # The second oracle knows this much even traffic.
 SAVED_SHARE = 0.9
-KEPT_AFTER_S = 5.0  # A window: a plan that was decided on earlier saw the traffic before the change.
-KEPT_WINDOWS_MIN = 3  # On which it is judged.
+KEPT_AFTER_S = 5.0  # One window: an earlier plan was decided on traffic before the change.
+KEPT_WINDOWS_MIN = 3  # To judge a plan on.
 ORACLE = ("swap_links_cost", "relocate_publishers_joint")
 ORACLE_ROUNDS_MAX = 8
 ORACLE_GAIN_SHARE_MIN = 1e-3
@@ -59,10 +59,10 @@ CHANGE_DETECTED = "change_detected"
 
 @dataclass(frozen=True)
 class Course:
-    """The workload's settings for one kind of change, and the spans of even traffic that follow, in s.
+    """The workload's settings for one kind of change, and the phases (start, end) that follow, in s.
 
-    A phase begins when its traffic begins to come and is ``settled_s`` later what it then stays. ``has_end`` says that
-    traffic stays long enough for a time until most is saved.
+    Traffic starts to change at the start of a phase and is even from ``settled_s`` later on. ``has_end``: traffic stays
+    even for long enough to measure when most of the reachable saving is reached.
     """
 
     workload: dict[str, object]
@@ -104,15 +104,17 @@ class ShiftTask(msgspec.Struct, frozen=True):
 
     @property
     def work_count(self) -> int:
-        """Count seconds."""
+        """The run's length in simulated seconds."""
         return END_S
 
 
 class Saving(msgspec.Struct, frozen=True):
-    """What an overlay that is found in the first seconds of even traffic saves on the traffic after them.
+    """The reachable saving of a phase, and how much of it was reached.
 
-    ``reachable_share``: of what the overlay costs that was there when the phase began. ``after_s``: how long after that
-    an overlay was in force that saves SAVED_SHARE of it, None where none did; ``share``: how much the last one does.
+    It is the saving of an overlay found in the first EARLY_S seconds of even traffic on the traffic after them.
+    ``reachable_share``: relative to the cost of the overlay in force at the start of the phase. ``after_s``: time from
+    that start until an overlay was in force that reaches SAVED_SHARE of it, None if none did. ``share``: what share of
+    it the last overlay of the phase reaches.
     """
 
     reachable_share: float
@@ -121,7 +123,9 @@ class Saving(msgspec.Struct, frozen=True):
 
 
 class KeptGain(msgspec.Struct, frozen=True):
-    """What a plan was to save as a share of the cost before it, and what it saved of that on even traffic after it."""
+    """The predicted and the observed saving of a plan, each as a share of the cost without it.
+
+    The observed saving is taken on the even traffic after the plan."""
 
     predicted_share: float
     observed_share: float
@@ -130,10 +134,11 @@ class KeptGain(msgspec.Struct, frozen=True):
 class Reaction(msgspec.Struct, frozen=True):
     """The outcome of one change.
 
-    ``costs_per_s`` are, for each complete window after the change, its end in s and what it cost by time on the
-    overlays in force, on the one that was there at the change, and on that of the oracle that knows the whole phase.
-    ``savings`` are by phase. ``plans`` are begun in the run, ``alarms`` plans on quiet traffic before the change,
-    ``changes`` when a change was reported, in s. ``kept`` are plans after which traffic stayed even for some windows.
+    ``costs_per_s``: for each complete window after the change its end in s and its cost per second on the overlays in
+    force (by time), on the overlay at the start of the phase, and on that of the oracle that knows the whole phase.
+    ``savings``: by phase. ``plans``: plans of the run that took effect, with their ``links`` and ``moves``. ``alarms``:
+    plans on quiet traffic before the change. ``changes``: when a change was reported, in s. ``kept``: of plans after
+    which traffic stayed even for some windows.
     """
 
     kind: str
@@ -164,7 +169,7 @@ def run_shift(task: ShiftTask, report_work: ReportWork) -> Reaction:
         inventory, settings.emulator.workload, controller, virtual, streaming.window_ms, streaming.grace_ms
     )
     windows: list[ClosedWindow] = []
-    # The last windows close a window, grace included, after their end.
+    # The last window closes a window's length and a grace after its end.
     while loop.virtual.now_ms < START_MS + END_S * SECOND_MS + streaming.window_ms + streaming.grace_ms:
         loop.step()
         newest = loop.loop.state.newest
@@ -185,18 +190,18 @@ def _settings(task: ShiftTask, course: Course, folder: str) -> Settings:
 
 @dataclass(frozen=True)
 class _Overlays:
-    """The overlays in force, with all homes, by the time from which on publishers used them."""
+    """The overlays in force, with all homes, by the time from which publishers used them."""
 
     kind: AnyKind
     since_s: tuple[float, ...]
     overlays: tuple[Configuration, ...]
 
     def at(self, time_s: float) -> Configuration:
-        """Return the one in force."""
+        """Return the overlay in force at a time."""
         return [one for since_s, one in zip(self.since_s, self.overlays, strict=True) if since_s <= time_s][-1]
 
     def cost_per_s(self, window: ClosedWindow) -> float:
-        """Return what a window cost, each overlay by its time in the window."""
+        """Return the cost of a window, weighting each overlay by its time in the window."""
         start_s, end_s = _seconds(window.start_ms), _seconds(window.end_ms)
         ends_s = (*self.since_s[1:], END_S + end_s)
         found = 0.0
@@ -207,7 +212,7 @@ class _Overlays:
         return found
 
     def mean_per_s(self, overlay: Configuration, windows: Sequence[ClosedWindow]) -> float:
-        """Return what an overlay costs over windows."""
+        """Return the mean cost of an overlay over windows."""
         return statistics.fmean(self.kind.cost_per_s(overlay, window) for window in windows)
 
 
@@ -267,14 +272,14 @@ def _reaction(task: ShiftTask, loop: VirtualLoop, windows: list[ClosedWindow], k
 def _kept(
     plans: Sequence[Plan], overlays: _Overlays, windows: Sequence[ClosedWindow], course: Course
 ) -> tuple[KeptGain, ...]:
-    """Return what plans promised and kept, by the windows after each until traffic changes again."""
+    """Return predicted and observed gains of plans, each judged on the windows until traffic changes again."""
     starts_s = (0.0, *(start_s for start_s, _ in course.phases), END_S)
     found = []
     for plan, since_s, (before, after) in zip(plans, overlays.since_s[1:], pairwise(overlays.overlays), strict=True):
         began_s = max(one for one in starts_s if one <= since_s)
         until_s = min(
             (one for one in starts_s if one > since_s), default=END_S
-        )  # A plan may end after the last window.
+        )  # A plan may take effect after the last window.
         decided_s = _seconds(plan.window_end_ms)
         later = _between(windows, since_s, until_s)
         if plan.undoes or decided_s < began_s + course.settled_s + KEPT_AFTER_S or len(later) < KEPT_WINDOWS_MIN:
@@ -302,7 +307,9 @@ def _saving(
 
 
 def settled(kind: AnyKind, start: Configuration, windows: Sequence[ClosedWindow]) -> Configuration:
-    """Return the overlay from which on the oracles' planners find nothing more to save on the windows."""
+    """Return the overlay on which the oracle's planners find next to nothing more to save on these windows.
+
+    Stops when a round saves less than ORACLE_GAIN_SHARE_MIN, or after ORACLE_ROUNDS_MAX rounds."""
     context = dataclasses.replace(
         kind.planner_context(sys.maxsize, DecisionSettings()), moves_max=sys.maxsize, frailty_weight=0.0
     )

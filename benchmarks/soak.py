@@ -1,13 +1,13 @@
 """Run the whole loop for hours of its own clock and check that nothing grows without bound and the ledger stays clean.
 
-The real Kafka, Spark, Valkey, controller and emulator of this machine, on a clock that runs ``--speed`` times as fast:
-subscriptions come and go, interests shift each 20 minutes of the clock, bursts of three times the rate come each 7.
-Everything that may grow is looked at each other second: memory of each process, records and bytes of each topic (their
-retention is scaled with the run), Valkey, Spark's state and checkpoint, logs, queues. Ends with 1 when something grows,
-when the ledger is not clean, or when no plan was executed.
+Kafka, Spark, Valkey, controller and emulator run for real on this machine, on a clock that is ``--speed`` times as
+fast: subscriptions come and go, interests shift every 20 minutes of the clock, bursts at three times the rate come
+every 7. Everything that may grow is sampled every two seconds: memory of each process, records and bytes of each topic
+(retention is scaled with the run), Valkey, Spark's state and checkpoint, logs, queues. Exits with 1 if something grows,
+if the ledger is not clean, or if no plan was executed.
 
-Give it ten minutes of wall time at least: before, Spark's checkpoint (100 micro-batches are kept) and Java's heap are
-still filling up. On two idle cores the emulator bounds the speed: it needs half a core at 24 times the speed.
+Give it at least ten minutes of wall time: until then Spark's checkpoint (100 micro-batches are kept) and Java's heap
+are still filling up. On two idle cores the emulator bounds the speed: it needs half a core at 24 times the speed.
 
     python -m benchmarks.soak --hours 2 --speed 20 [--brokers 20] [--json FILE] [--chart FILE.svg]
 """
@@ -45,10 +45,10 @@ from regraft.stages.observe_run import parse_ledger, read_status, read_view
 
 LOOK_S = 2.0
 WARM_UP_SHARE = 0.4  # Caches fill, Java compiles, the first retention passes.
-NATIVE_MB = 512  # What a Java process has besides its heap: code, metaspace, threads, buffers.
+NATIVE_MB = 512  # Memory of a Java process outside its heap: code, metaspace, threads, buffers.
 MB = 1_000_000
 LIVE_HEAP = "streaming: live heap bytes"
-# Unit, share of the mean and amount that a series may grow by within the measured time before it counts, by kind.
+# By kind of series: unit, and the share of the mean and the amount below which growth over the run is ignored.
 TOLERANCES = {
     "memory": ("bytes", 0.03, 2.0 * MB),
     "topic bytes": ("bytes", 0.15, 2.0 * MB),
@@ -66,15 +66,15 @@ TOLERANCES = {
 BOUNDS = {
     "memory: streaming/java": (HEAP_MB + NATIVE_MB) * 1024.0 * 1024,
     "memory: kafka/java": (KAFKA_HEAP_MB + NATIVE_MB) * 1024.0 * 1024,
-    LIVE_HEAP: HEAP_MB * 1024.0 * 1024 * 0.4,  # What lives settles between 80 and 150 MB.
+    LIVE_HEAP: HEAP_MB * 1024.0 * 1024 * 0.4,  # Live objects settle between 80 and 150 MB.
     "topic bytes: plans": 64.0 * MB,
-    "valkey files: bytes": 192.0 * MB,  # It rewrites its log of changes when that is beyond 64 MB and has doubled.
+    "valkey files: bytes": 192.0 * MB,  # Valkey rewrites its append-only file once that exceeds 64 MB and has doubled.
 }
 
 
 @dataclass
 class SoakRun:
-    """What a run has shown: rows by hours of its clock since the start, and the documents at its end."""
+    """Observations of a run: rows by hours of its clock since the start, and the documents at its end."""
 
     plan: SoakPlan
     rows: list[tuple[float, Row]] = field(default_factory=list)
@@ -86,15 +86,15 @@ class SoakRun:
 
     @property
     def hours(self) -> float:
-        """The hours of the clock that were looked at."""
+        """How many hours of the clock were sampled."""
         return self.rows[-1][0] if self.rows else 0.0
 
     def counted(self, name: str) -> int:
-        """Return one of the controller's counts; 0 as long as it has shown nothing."""
+        """Return one of the controller's counts; 0 if there is no live view yet."""
         return 0 if self.view is None else int(getattr(self.view, name))
 
     def growths(self) -> list[Growth]:
-        """Return how each series went after the warm-up."""
+        """Return the growth of each series after the warm-up."""
         begin_h = WARM_UP_SHARE * self.hours
         names = dict.fromkeys(name for _, row in self.rows for name in row if not name.startswith(CPU))
         return [self._growth(name, begin_h) for name in names]
@@ -116,7 +116,7 @@ class SoakRun:
         return measure_growth(name, unit, samples, tolerance_share=share, tolerance=amount, bound=BOUNDS.get(name))
 
     def faults(self, growths: Sequence[Growth]) -> list[str]:
-        """Return why the run is not a success, one sentence each."""
+        """Return why the run failed, one sentence each."""
         ledger = parse_ledger(self.emulator)
         found = [
             f"{each.name} grows by {_amount(each.growth, each)} in the time measured"
@@ -180,7 +180,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def soak(plan: SoakPlan, directory: Path) -> SoakRun:
-    """Run the loop to its end and return what was seen; everything started has ended when this returns or raises."""
+    """Run the loop to its end and return the observations.
+
+    Raises StackError if a service ends for good. Everything started has ended when this returns or raises."""
     run = SoakRun(plan)
     ports = dict(zip((EMULATOR, STREAMING, CONTROLLER), choose_ports(3), strict=True))
     with LocalStack(directory, kafka_properties=kafka_properties(plan)) as stack:
@@ -199,7 +201,7 @@ def soak(plan: SoakPlan, directory: Path) -> SoakRun:
             sampler.close()
         run.unhealthy = dict(sampler.unhealthy)
         run.restarts = {name: stack.supervisor.restarts(name) for name in (CONTROLLER, STREAMING, EMULATOR)}
-        # As the demo ends: the controller first, which ends the plan under way with brokers that still live.
+        # In the demo's order: the controller first, so that it can finish the plan in progress while brokers still run.
         for name in (CONTROLLER, EMULATOR, STREAMING):
             stack.supervisor.stop_service(name)
         _read_documents(run, settings)
@@ -225,7 +227,7 @@ def _read_documents(run: SoakRun, settings: Settings) -> None:
     directory = settings.run.directory
     run.emulator = read_status(directory / f"{EMULATOR}.json") or run.emulator
     run.streaming = read_status(directory / f"{STREAMING}.json") or run.streaming
-    with suppress(LiveViewError):  # As a status file of another stage that cannot be read.
+    with suppress(LiveViewError):  # An unreadable view is skipped, like the other status files.
         run.view = read_view(directory / f"{CONTROLLER}.json") or run.view
 
 
@@ -236,7 +238,7 @@ def _progress_text(run: SoakRun, hours: float) -> str:
 
 
 def figures(run: SoakRun, growths: Sequence[Growth]) -> list[Figure]:
-    """Return every measured value in the one form of the benchmarks."""
+    """Return every measured value as a figure."""
     found = []
     for each in growths:
         where: dict[str, str | int | float] = {"series": each.name, "verdict": each.verdict}

@@ -1,4 +1,4 @@
-"""Draw a soak: memory of the processes, topics, files and cost over the hours of its clock, as one SVG."""
+"""Draw a soak run as one SVG: memory of the processes, topics, files and cost over the hours of its clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PANELS = (
 def draw_soak(
     file: Path, rows: Sequence[tuple[float, Mapping[str, float]]], cost: Sequence[CostPoint], warm_up_h: float
 ) -> None:
-    """Write the chart; the warm-up, which no slope is taken of, is shaded."""
+    """Write the chart; the warm-up, which slopes leave out, is shaded."""
     figure = Figure(figsize=(11, 13), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.subplots(len(PANELS) + 1, 1).ravel()

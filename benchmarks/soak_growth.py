@@ -1,8 +1,8 @@
-"""Whether a series grows: its slope by least squares with a standard error, and a verdict.
+"""Decide whether a series grows: least-squares slope, its standard error, and a verdict.
 
-In: samples of (hours, value). Out: a Growth. What is sampled does not belong here. Neighbouring samples are alike
-(garbage waits for its collection, logs for their retention), so the error is that of the means of equal spans, which
-are nearly independent; that of the samples themselves would be far too small.
+In: samples of (hours, value). Out: a Growth. Sampling does not belong here. Neighbouring samples are correlated
+(garbage waits for its collection, logs for their retention), so the error is computed from means over equal spans,
+which are nearly independent; the samples themselves would give far too small an error.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import numpy as np
 
 SPANS = 12
 SPANS_MIN = 6
-ERRORS = 2.0  # A slope must exceed this many of its standard errors.
+ERRORS = 2.0  # A slope counts if it exceeds this many standard errors.
 
 FLAT, BOUNDED, GROWS, UNKNOWN = "flat", "below its bound", "grows", "too few samples"
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How one series went after the warm-up.
+    """The growth of one series after the warm-up.
 
     ``slope_per_h`` and ``slope_error_per_h``: per hour of the run's clock. ``growth``: the slope times the time
-    measured. ``bound``: what it can never exceed, where there is such a limit.
+    measured. ``bound``: a value that the series can never exceed, None if there is none.
     """
 
     name: str
@@ -50,10 +50,10 @@ def measure_growth(
     tolerance: float = 0.0,
     bound: float | None = None,
 ) -> Growth:
-    """Return slope and verdict of samples (hours, value) in the order of their time.
+    """Return slope and verdict for samples (hours, value) in order of time.
 
-    It grows when the slope is above ERRORS standard errors and the growth over the whole time is above
-    ``tolerance_share`` of the mean and above ``tolerance``. Below its ``bound`` it may.
+    A series grows if the slope is above ERRORS standard errors and the growth over the whole time is above
+    ``tolerance_share`` of the mean and above ``tolerance``. Below its ``bound`` growth is allowed.
     """
     if len(samples) < SPANS_MIN:
         value = samples[-1][1] if samples else 0.0
@@ -70,7 +70,7 @@ def measure_growth(
 
 
 def _slope(hours: np.ndarray, values: np.ndarray) -> tuple[float, float]:
-    """Return the slope through the means of equal spans of samples, and its standard error."""
+    """Return the slope through the means over equal spans of samples, and its standard error."""
     count = min(SPANS, len(hours))
     x = np.array([span.mean() for span in np.array_split(hours, count)])
     y = np.array([span.mean() for span in np.array_split(values, count)])

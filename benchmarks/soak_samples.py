@@ -1,6 +1,6 @@
-"""Look at everything that may grow in a run: processes, topics, files, the live view, what the stages themselves say.
+"""Sample everything that may grow in a run: processes, topics, files, the live view, the stages' metrics.
 
-In: a running local stack and the ports of the stages' metrics. Out: one flat row of numbers a look. Judging them
+In: a running local stack and the ports of the stages' metrics. Out: one flat row of numbers per sample. Judging them
 belongs to :mod:`benchmarks.soak_growth`.
 """
 
@@ -27,7 +27,7 @@ from regraft.schemas.topics import TOPICS, topic_name
 
 ANSWER_S_MAX = 2.0
 YOUNG_S = 5.0
-# The stages' own queues and tables, by the name under which they are kept here.
+# Metrics of the stages' queues and tables, with their names in a row.
 SCRAPED = {
     "regraft_streaming_heap_live_bytes": "streaming: live heap bytes",
     "regraft_streaming_state_rows": "streaming: state rows",
@@ -38,12 +38,12 @@ SCRAPED = {
     "regraft_emulator_held_deliveries": "emulator: held deliveries",
     "regraft_emulator_behind_ms": "emulator: behind ms",
 }
-CPU = "cpu s: "  # Of a service since its start; no table that may grow, but what bounds the speed of the clock.
+CPU = "cpu s: "  # Per service since its start: not checked for growth, but it limits the speed of the clock.
 Row = dict[str, float]
 
 
 class SoakSampler:
-    """Looks at one run; every look is bounded in time, and what does not answer is left out of the row."""
+    """Samples one run; each sample is bounded in time, and a source that does not answer is left out of the row."""
 
     def __init__(self, stack: LocalStack, namespace: str, ports: Mapping[str, int]) -> None:
         self._stack = stack
@@ -54,7 +54,7 @@ class SoakSampler:
         self.unhealthy: Counter[str] = Counter()
 
     def look(self) -> Row:
-        """Return all numbers of this moment."""
+        """Return the current numbers as a row."""
         return {
             **dict(self._memory()),
             **dict(self._topics()),
@@ -69,7 +69,7 @@ class SoakSampler:
         self._redis.close()
 
     def _memory(self) -> Iterator[tuple[str, float]]:
-        """Yield the resident memory of each process, by service and program, and the CPU time of each service."""
+        """Yield the resident memory by service and program, and the CPU time of each service."""
         found: Counter[str] = Counter()
         for service in ("kafka", "valkey", "emulator", "streaming", "controller"):
             pid = self._stack.supervisor.pid(service)
@@ -80,7 +80,7 @@ class SoakSampler:
                 cpu_s = 0.0
                 for each in (process, *process.children(recursive=True)):
                     if time.time() - each.create_time() < YOUNG_S:
-                        continue  # A copy of its parent for an instant, on its way to becoming some small program.
+                        continue  # A fork that is about to exec some small program.
                     found[f"memory: {service}/{_program(each)}"] += each.memory_info().rss
                     times = each.cpu_times()
                     cpu_s += times.user + times.system
@@ -91,7 +91,7 @@ class SoakSampler:
         yield f"memory: {OWN_NAME}", psutil.Process().memory_info().rss
 
     def _topics(self) -> Iterator[tuple[str, float]]:
-        """Yield bytes on disk of each topic, and records if offsets show them: compaction leaves gaps."""
+        """Yield bytes on disk of each topic, and its records unless it is compacted (offsets then have gaps)."""
         data = self._stack.run_dir / "kafka" / "data"
         for topic in TOPICS:
             name, records = topic_name(topic, self._namespace), 0
@@ -154,7 +154,7 @@ def _program(process: psutil.Process) -> str:
 
 
 def _size(folder: Path) -> tuple[int, int]:
-    """Return how many files a folder holds, and their bytes; files may go while it is looked at."""
+    """Return the number of files in a folder and their bytes; files may vanish meanwhile."""
     count = size = 0
     for file in folder.rglob("*"):
         try:

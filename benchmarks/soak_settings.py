@@ -1,7 +1,7 @@
-"""The settings of a run at an accelerated clock: those of all stages, topics and Kafka, scaled with the speed.
+"""Settings of a run on an accelerated clock, for all stages, topics and Kafka, scaled with the speed.
 
-In: speed, brokers, seed, length. Out: flags for ``load_settings``, a table of topics, properties of Kafka. Everything
-that waits for another process takes wall time, so windows, graces and time-outs of the clock grow with the speed.
+In: speed, brokers, seed, length. Out: flags for ``load_settings``, a table of topics, properties of Kafka. Waiting for
+another process takes wall time, so windows, graces and time-outs on the clock grow with the speed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from regraft.schemas.topics import TOPICS, Topic
 
-WINDOW_WALL_S = 1.5  # A micro-batch takes some tenths of a second, a decision less.
+WINDOW_WALL_S = 1.5  # A micro-batch takes a few tenths of a second, a decision less.
 GRACE_WINDOWS = 0.6
-HEAP_MB = 576  # Spark wants 450 at least; small enough that a leak meets a full collection within minutes.
-RETENTION_PARTS = 6  # The whole run is this many retentions long, so that retention is seen to work.
+HEAP_MB = 576  # Spark needs at least 450; small enough that a leak causes a full collection within minutes.
+RETENTION_PARTS = 6  # The run lasts this many retention times, so that retention shows.
 RETENTION_S_MIN = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class SoakPlan:
-    """One run: ``hours`` of its clock at ``speed``, with a regime change each ``regime_min`` and bursts between."""
+    """One run: ``hours`` of its clock at ``speed``, with a regime change every ``regime_min`` and bursts in between."""
 
     hours: float
     speed: float
@@ -34,12 +34,12 @@ class SoakPlan:
 
     @property
     def wall_s(self) -> float:
-        """How long it takes."""
+        """The length of the run in wall time."""
         return self.hours * 3_600 / self.speed
 
     @property
     def retention_s(self) -> float:
-        """How long topics keep records, in wall time as Kafka counts it."""
+        """The retention time of topics, in wall time because Kafka uses that."""
         return max(self.wall_s / RETENTION_PARTS, RETENTION_S_MIN)
 
     @property
@@ -48,7 +48,7 @@ class SoakPlan:
         return max(ceil(WINDOW_WALL_S * self.speed), 5) * 1_000
 
     def scaled(self, wall_ms: float) -> int:
-        """Return how long a wall time is on the run's clock."""
+        """Return a span of wall time in ms of the run's clock."""
         return int(wall_ms * max(self.speed, 1.0))
 
 
@@ -59,7 +59,7 @@ def soak_topics(plan: SoakPlan) -> tuple[Topic, ...]:
 
 
 def kafka_properties(plan: SoakPlan) -> dict[str, str]:
-    """Return what makes a Kafka drop and compact within minutes what it usually would within hours and days."""
+    """Return properties with which Kafka drops and compacts records within minutes instead of hours or days."""
     retention_ms = int(plan.retention_s * 1_000)
     return {
         "log.roll.ms": str(retention_ms // 4),

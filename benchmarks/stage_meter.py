@@ -1,7 +1,7 @@
-"""What the services of one run take, and when its windows were written, from the outside.
+"""Measure from outside what the services of a run use, and when its windows were written.
 
-In: the process that supervises them, a way to Kafka. Out: samples of CPU time and memory, markers. Each service leads
-its own session, with all that it starts. What is run does not belong here.
+In: the process that supervises the services, access to Kafka. Out: samples of CPU time and memory, markers. Each
+service is the leader of a session that contains all its processes. Running services does not belong here.
 """
 
 import os
@@ -22,7 +22,7 @@ from regraft.schemas.topics import WINDOWS, topic_name
 
 MB = 1 << 20
 
-# How a service is known by the words of its command line.
+# Words of the command line that identify a service.
 STAGES = {"kafka": ("kafka.Kafka",), "streaming": ("regraft", "stream"), "controller": ("regraft", "control"),
           "emulator": ("regraft", "emulate")}  # fmt: skip
 
@@ -38,14 +38,14 @@ class StageUse:
 
 @dataclass(frozen=True, slots=True)
 class StageSample:
-    """What all stages had taken at one time."""
+    """The use of all stages at one time."""
 
     at_s: float
     stages: Mapping[str, StageUse]
 
 
 def sample_stages(supervisor: psutil.Process) -> StageSample:
-    """Look at all stages once; a process that ends meanwhile is left out."""
+    """Sample all stages once; a process that ends meanwhile is left out."""
     sessions: dict[int, str] = {}
     found = {stage: StageUse() for stage in STAGES}
     for process in sorted(supervisor.children(recursive=True), key=lambda process: process.create_time()):
@@ -66,14 +66,14 @@ def sample_stages(supervisor: psutil.Process) -> StageSample:
 
 
 def cores_taken(samples: list[StageSample], stage: str) -> float:
-    """Return how many cores a stage took on average; what a process of it took last before its end is left out."""
+    """Return how many cores a stage used on average, without what an ended process used after its last sample."""
     spent_s = [sample.stages[stage].cpu_s for sample in samples]
     rises_s = sum(max(after - before, 0.0) for before, after in pairwise(spent_s))
     return rises_s / (samples[-1].at_s - samples[0].at_s)
 
 
 def rss_bytes_max(samples: list[StageSample], stage: str, part: str = "") -> int:
-    """Return the most memory that a stage, or its processes of one kind, had in any sample."""
+    """Return the largest memory of a stage, or of its processes of one kind, in any sample."""
     uses = [sample.stages[stage] for sample in samples]
     return max(use.parts.get(part, 0) if part else use.rss_bytes for use in uses)
 
@@ -90,7 +90,7 @@ class MarkerReader:
         self._consumer.assign([TopicPartition(topic_name(WINDOWS), 0, 0)])
 
     def read(self, wait_s: float = 1.0) -> list[tuple[WindowClosed, int]]:
-        """Return the markers that have come since, each with the time at which Kafka had it."""
+        """Return the markers since the last call, each with its Kafka timestamp in ms."""
         deadline_s, found = time.monotonic() + wait_s, []
         while (left_s := deadline_s - time.monotonic()) > 0:
             for message in self._consumer.consume(100, timeout=left_s):
@@ -99,11 +99,11 @@ class MarkerReader:
         return found
 
     def close(self) -> None:
-        """Read no more."""
+        """Close the consumer."""
         self._consumer.close()
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that so large a share of all does not exceed."""
+    """Return the value that this share of all values does not exceed."""
     ordered = sorted(values)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]

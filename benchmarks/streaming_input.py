@@ -1,12 +1,13 @@
-"""Telemetry for bench_streaming: batches as the emulator sends them, of 100 brokers, into Kafka.
+"""Write telemetry for bench_streaming into Kafka: batches of 100 brokers as the emulator sends them.
 
-What the emulator sends at its defaults was counted on the virtual clock (40 and 100 brokers, 4 notifications/s of each
-publisher): 4 batches a second and broker; of those with deliveries one in four with cells of two seconds, one in ten or
-twenty of two windows; a cell is sent 2.4 times while it grows, so that 9 make one row; the column ``published`` is
-needed in about half of them; 3 queues, 2 probes and up to 0.27 client changes a batch. Here it is the same but for
-more cells, as of a busy overlay: 50 in each batch (3 to 8 there), of a random half of 100 publishers. Every broker is
-the home of one publisher and has two neighbours; in the first batch of a second half of the cells are of the second
-before. One batch in 50 is sent twice, as by a sender that is restarted. Masks are sparse, so that a wrong merge shows.
+The emulator's telemetry at its defaults was counted on the virtual clock (40 and 100 brokers, 4 notifications/s of each
+publisher): 4 batches a second per broker; of those with deliveries, one in four has cells of two seconds and one in ten
+to twenty cells of two windows; a cell is sent 2.4 times while it grows, so that 9 cells make one row; about half of
+them need the column ``published``; 3 queues, 2 probes and up to 0.27 client changes a batch. This telemetry is the same
+except for more cells, as in a busy overlay: 50 in each batch (instead of 3 to 8), of a random half of 100 publishers.
+Every broker is the home of one publisher and has two neighbours; in the first batch of a second, half of the cells
+belong to the previous second. One batch in 50 is sent twice, as by a restarted sender. Masks are sparse, so that a
+wrong merge shows.
 """
 
 import io
@@ -30,10 +31,10 @@ BATCHES_PER_S = 4
 NOTIFICATIONS_PER_S = 20
 BEGIN_S = 1_700_000_000
 WINDOW_MS = 5_000
-CLOSING_MS = 120_000  # A last heartbeat of every broker this much later closes every window.
+CLOSING_MS = 120_000  # A heartbeat of every broker this much after the end closes every window.
 SEED = 11
 REPEATED_SHARE, CLIENT_SHARE = 0.02, 0.25
-SUBSETS = 64  # Which publishers a batch is of, drawn before.
+SUBSETS = 64  # Sets of publishers that a batch may cover, drawn in advance.
 RECORD = "TelemetryBatch"
 
 Words = NDArray[np.uint64]
@@ -41,7 +42,7 @@ Words = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: records and cells, those sent twice included; and what all rows must add up to."""
+    """The input written: records and cells including duplicates, and the totals that all rows must add up to."""
 
     records: int
     cells: int
@@ -50,17 +51,17 @@ class Written:
 
 
 def seconds_for(cells: int) -> int:
-    """Return how many seconds of telemetry hold at least this many cells."""
+    """Return the least number of seconds of telemetry that hold this many cells."""
     return -(-cells // (BROKERS * CELLS_PER_BATCH * BATCHES_PER_S))
 
 
 def window_count(seconds: int) -> int:
-    """Return how many windows have something in them when all are closed: the last batches come after their second."""
+    """Return how many windows contain telemetry; the last batches arrive after the second that they report."""
     return (seconds * 1_000 + 2 * BROKERS) // WINDOW_MS + 1
 
 
 def write_telemetry(bootstrap: str, seconds: int) -> Written:
-    """Write the telemetry, and at last what closes all windows."""
+    """Write the telemetry, then the heartbeats that close all windows."""
     telemetry = Telemetry(seconds)
     options = {"linger.ms": 50, "compression.type": "lz4", "batch.size": 1 << 20}
     producer = open_producer(KafkaAccess(bootstrap), options)
@@ -89,7 +90,7 @@ def _send(producer: Producer, broker: int, value: bytes) -> None:
 
 
 class Telemetry:
-    """Makes batches in order of time, and keeps account of them."""
+    """Makes batches in order of time and counts them."""
 
     def __init__(self, seconds: int) -> None:
         self._rng = np.random.default_rng(SEED)
@@ -97,14 +98,14 @@ class Telemetry:
         self._schema = latest_schema(RECORD).parsed
         draws = (self._rng.permutation(PUBLISHERS)[:CELLS_PER_BATCH] for _ in range(SUBSETS))
         self._subsets = [_Subset.of(np.sort(draw)) for draw in draws]
-        self._masks: dict[int, Words] = {}  # Of each broker: what all publishers' cells of its present second grow to.
+        self._masks: dict[int, Words] = {}  # By broker: final masks of all publishers' cells, current second.
         self._masks_before: dict[int, Words] = {}
-        self._handed_over = np.zeros((BROKERS, 2, PUBLISHERS), dtype=np.int64)  # In the second before, and in this one.
+        self._handed_over = np.zeros((BROKERS, 2, PUBLISHERS), dtype=np.int64)  # Previous, current second.
         self._local_deliveries = 0
         self.records = self.cells = 0
 
     def written(self) -> Written:
-        """Return the account of all that was counted."""
+        """Return the totals."""
         return Written(
             self.records,
             self.cells,
@@ -122,12 +123,12 @@ class Telemetry:
         self.cells += CELLS_PER_BATCH
 
     def heartbeat(self, broker: int) -> bytes:
-        """Return a broker's last batch, which lets all windows close."""
+        """Return a broker's last batch, which closes all windows."""
         time_ms = (BEGIN_S + self._seconds) * 1_000 + CLOSING_MS
         return self._encode(_batch(broker, self._seconds * BATCHES_PER_S, time_ms))
 
     def batch(self, broker: int, flush: int) -> bytes:
-        """Return what a broker says of the quarter of a second that has just passed."""
+        """Return a broker's batch for the quarter of a second that has just passed."""
         second, quarter = divmod(flush, BATCHES_PER_S)
         if quarter == 0:
             self._begin_second(broker)
@@ -151,14 +152,14 @@ class Telemetry:
         if broker in self._masks:
             self._masks_before[broker] = self._masks[broker]
         draws = self._rng.integers(0, 1 << 64, (3, PUBLISHERS), dtype=np.uint64)
-        # One bit in each quarter, so that no cell is empty, and an eighth of the others.
+        # One fixed bit in each quarter, so that no cell is empty, and an eighth of the others.
         self._masks[broker] = draws[0] & draws[1] & draws[2] | np.uint64(0x0001_0001_0001_0001)
         self._local_deliveries += int(self._handed_over[broker, 0].sum())
         self._handed_over[broker, 0] = self._handed_over[broker, 1]
         self._handed_over[broker, 1] = 0
 
     def _cells(self, broker: int, second: int, quarter: int | None, subset: "_Subset") -> dict[str, Any]:
-        """Return cells as they are after a quarter of their second, or after all of it."""
+        """Return the cells of a subset after a quarter of their second; with None after all of it."""
         if quarter is None:
             masks = self._masks_before[broker][subset.places]
         else:
@@ -185,7 +186,7 @@ class Telemetry:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Subset:
-    """Some publishers, ascending, and their names as a record has them."""
+    """Some publishers, ascending, with their names as encoded in a record."""
 
     places: NDArray[np.int64]
     lines: str

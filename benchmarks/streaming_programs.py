@@ -1,7 +1,7 @@
 """The programs that bench_streaming runs on one topic of telemetry: the Spark job, and a plain Python loop.
 
-In: a Kafka that holds all input. Out: rows and markers in a namespace of the program's own, and an ``Outlay``. What is
-derived from that, and the same work by Kafka Streams (``streams_yardstick``), does not belong here.
+In: a Kafka that holds all input. Out: rows and markers in the program's own namespace, and an ``Outlay``. Evaluating
+them, and the same work by Kafka Streams (``streams_yardstick``), does not belong here.
 """
 
 import io
@@ -36,15 +36,15 @@ POLL_S = 0.05
 STEADY_SHARE = 0.6
 EXECUTOR_MEMORY_MB = 1_024
 
-# When, in s from when the program was ready, how many cells were done, and the CPU s by process until then.
+# Time in s since the program was ready, cells done by then, CPU s by process until then.
 Progress = tuple[float, int, dict[str, float]]
 
 
 @dataclass(slots=True)
 class Outlay:
-    """What one program took: until it was ready, from then until its last row was written, CPU and memory by process.
+    """The resources of one program: time until it was ready, from then until its last row, CPU and memory by process.
 
-    ``kafka_cpu_s`` is what Kafka took meanwhile, and is in nothing else.
+    ``kafka_cpu_s``: CPU time of Kafka during the run, not included in ``cpu_s``.
     """
 
     start_s: float
@@ -59,28 +59,30 @@ class Outlay:
 
     @property
     def whole_run_s(self) -> float:
-        """How long it was from the program's start to its last row."""
+        """The time from the program's start to its last row."""
         return self.start_s + self.total_s
 
     def completed_per_s(self, cells: int) -> float:
-        """Return the rate over the last part of the cells, from a micro-batch that was completed until all is written.
+        """Return the rate over the last part of the cells, from the end of a micro-batch until all is written.
 
-        Only what was completed counts: work in hand at the beginning of this part is of cells before it.
+        Only completed cells count: work in progress at the beginning of the part belongs to earlier cells.
         """
         begin_s, done, _ = self._last_part(cells)
         return (cells - done) / (self.total_s - begin_s)
 
     def completed_cells(self, cells: int) -> int:
-        """Return how many cells that part has."""
+        """Return the number of cells in that part."""
         return cells - self._last_part(cells)[1]
 
     def completed_cpu_s(self, cells: int) -> dict[str, float]:
-        """Return the CPU time over the same part, by process: without what starting and compiling takes."""
+        """Return the CPU time of that part by process, which excludes starting and compiling."""
         before_s = self._last_part(cells)[2]
         return {process: used_s - before_s.get(process, 0.0) for process, used_s in self.cpu_s.items()}
 
     def _last_part(self, cells: int) -> Progress:
-        """Return the first completed progress with enough behind it, or the one before where that is the last."""
+        """Return the progress at which the last part begins.
+
+        That is the first one within STEADY_SHARE of the end, else the last one before it."""
         steady = [each for each in self.progress if each[1] >= (1 - STEADY_SHARE) * cells and each[1] < cells]
         earlier = [each for each in self.progress if each[1] < cells]
         return steady[0] if steady else earlier[-1] if earlier else (0.0, 0, {})
@@ -88,7 +90,7 @@ class Outlay:
 
 @dataclass(frozen=True, slots=True)
 class JobSizes:
-    """What the Spark job is given; with ``executors``, this many of one core each, besides the driver."""
+    """The sizes of the Spark job; ``executors``: this many, with one core each, besides the driver."""
 
     records_per_trigger_max: int
     driver_memory_mb: int
@@ -97,12 +99,12 @@ class JobSizes:
 
     @property
     def master(self) -> str:
-        """Spark's name of it."""
+        """The master URL for Spark."""
         return f"local-cluster[{self.executors},1,{EXECUTOR_MEMORY_MB}]" if self.executors else f"local[{self.cores}]"
 
 
 def run_spark(bootstrap: str, written: Written, directory: Path, sizes: JobSizes) -> Outlay:
-    """Run the whole job until the last window is closed."""
+    """Run the whole job until the last window is closed; raise StackError if that fails or takes too long."""
     begin_s = time.monotonic()
     log_settings = (directory / "spark" / "log4j2.properties").absolute()
     options = f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} {JAVA_OPTIONS}"
@@ -156,7 +158,7 @@ def _job_settings(bootstrap: str, directory: Path, sizes: JobSizes) -> Streaming
 
 
 def _watch_job(job: threading.Thread, settings: StreamingSettings, written: Written, ready_s: float) -> list[Progress]:
-    """Note what the job says after each micro-batch until all markers are there."""
+    """Record the job's progress after each micro-batch until all markers exist."""
     progress: list[Progress] = []
     markers = _EndOfTopic(settings.bootstrap, topic_name(WINDOWS, JOB))
     assert settings.status_file is not None
@@ -170,7 +172,7 @@ def _watch_job(job: threading.Thread, settings: StreamingSettings, written: Writ
 
 
 class _EndOfTopic:
-    """How many records a topic of one partition has."""
+    """Counts the records of a topic with one partition."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer, self._place = open_consumer(KafkaAccess(bootstrap)), TopicPartition(topic, 0)
@@ -184,7 +186,7 @@ class _EndOfTopic:
 
 
 def run_loop(bootstrap: str, written: Written) -> Outlay:
-    """Do the same with one consumer, fastavro, dicts and one producer."""
+    """Do the job's work with one consumer, fastavro, dicts and one producer."""
     begin_s = time.monotonic()
     schema = latest_schema("TelemetryBatch").parsed
     aggregator = ReferenceAggregator(WINDOW_MS, grace_ms=2_000)
@@ -192,7 +194,7 @@ def run_loop(bootstrap: str, written: Written) -> Outlay:
     topic = topic_name(TELEMETRY)
     partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-    latest_ms = dict.fromkeys(partitions, 0)  # Partitions are read unevenly: a window closes behind the slowest.
+    latest_ms = dict.fromkeys(partitions, 0)  # Partitions are read unevenly: windows close behind the slowest.
     rows = _RowWriter(bootstrap)
     cells, progress, ready_s = 0, list[Progress](), time.monotonic()
     while rows.windows < written.windows:
@@ -213,7 +215,7 @@ def run_loop(bootstrap: str, written: Written) -> Outlay:
 
 
 class _RowWriter:
-    """Writes the rows of windows that are closed, then their markers."""
+    """Writes the rows of closed windows, then their markers."""
 
     def __init__(self, bootstrap: str) -> None:
         options: dict[str, str | int | bool] = {"linger.ms": 5, "compression.type": "lz4", "batch.size": 1 << 20}

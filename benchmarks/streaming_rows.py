@@ -1,7 +1,7 @@
-"""Rows that the programs of bench_streaming wrote, read back and compared.
+"""Read back and compare the rows that the programs of bench_streaming wrote.
 
-In: topics of state and markers. Out: a digest for each row, with packed delivery rows as single ones, so that programs
-are compared by what they say, and not by how they cut it. Running them does not belong here.
+In: topics of state and markers. Out: a digest for each row, with packed delivery rows split into single ones, so that
+programs are compared by content, not by packing. Running them does not belong here.
 """
 
 import io
@@ -26,9 +26,10 @@ EXAMPLES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one program wrote: a digest of each row by its key, and what delivery rows add up to.
+    """The output of one program: a digest of each row by key, and the sum of all local deliveries.
 
-    ``announced``: how many rows the markers count. Without markers neither is known: such rows are compared alone.
+    ``announced``: the number of rows according to the markers. Both are None without markers: then only rows are
+    compared.
     """
 
     digests: Mapping[bytes, bytes]
@@ -37,7 +38,7 @@ class Outcome:
     late_rows: int = 0
 
     def deliveries(self) -> dict[bytes, bytes]:
-        """Return the digests of delivery rows alone."""
+        """Return the digests of delivery rows only."""
         return {key: digest for key, digest in self.digests.items() if key.split(b"/")[1] == UNPACKED.encode()}
 
 
@@ -49,7 +50,7 @@ def read_outcome(bootstrap: str, namespace: str, *, has_markers: bool = True) ->
 
 
 def outcome_of(rows: Mapping[bytes, bytes], markers: list[WindowClosed], *, has_markers: bool) -> Outcome:
-    """Return the outcome from rows by key and markers, one for each window."""
+    """Return the outcome of rows by key and of markers, one for each window."""
     digests: dict[bytes, bytes] = {}
     packed: dict[int, list[StateRow]] = {}
     handed_over = 0
@@ -87,7 +88,7 @@ def differences(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> 
 
 
 def _local_deliveries(value: bytes) -> int:
-    """Return what a single delivery row says, without the checks of a decoder: there are very many."""
+    """Return the local deliveries of an encoded delivery row; unchecked, because there are very many rows."""
     row = schemaless_reader(io.BytesIO(value[CONFLUENT_HEADER_BYTES:]), latest_schema("StateRow").parsed)
     return int(row["delivery"]["local_deliveries"])
 

@@ -1,16 +1,16 @@
-"""The job's work by Kafka Streams: what others would use, as a yardstick for bench_streaming.
+"""Do the job's work with Kafka Streams, a common choice for it, as a yardstick for bench_streaming.
 
 In: the same topic of telemetry. Out: the final delivery row of each (window, publisher, broker), single, with the key
-and the bytes that the job's rows have when they are unpacked; nothing of queues, probes and clients, no interest and
-no markers, so it is less work than the job's. Three programs (``yardstick/*.java``):
+and bytes of the job's unpacked rows. Queues, probes, clients, interest and markers are left out, so this is less work
+than the job's. Three programs (``yardstick/*.java``):
 
 - ``streams-entries``: processor API, an entry of the store for each (window, broker, publisher);
 - ``streams-records``: processor API, an entry for each record and second, merged at close, as the job does;
-- ``streams-dsl``: the DSL as most would write it; the newest row of a key is the final one.
+- ``streams-dsl``: idiomatic DSL code; the newest row of a key is the final one.
 
 Stores are in memory with their changelogs in Kafka; delivery is at least once. Nothing here is part of the product: a
-JDK compiles it at run time, its jars are locked in ``yardstick/streams_jars.lock`` and fetched when they are needed.
-``python -m benchmarks.streams_yardstick --relock`` is the maintainer's command that resolves them afresh.
+JDK compiles it at run time; its jars are locked in ``yardstick/streams_jars.lock`` and fetched on demand. Maintainers
+resolve and lock them again with ``python -m benchmarks.streams_yardstick --relock``.
 """
 
 import argparse
@@ -43,11 +43,11 @@ PROCESS = "Java"
 
 
 class YardstickError(StackError):
-    """The yardstick is not available or did not end; the message says why, and what to do."""
+    """The yardstick is unavailable or did not finish; the message says why and what to do."""
 
 
 def compile_yardstick(directory: Path) -> str:
-    """Fetch the jars, compile the programs into a directory, return the class path; raise StackError."""
+    """Fetch the jars, compile the programs into a directory, return the class path; raise StackError if that fails."""
     compiler = find_compiler()
     jars = fetch_jars(read_lock(LOCK_FILE)[JARS], find_cache())
     class_path = os.pathsep.join(map(str, (directory, *jars)))
@@ -60,7 +60,7 @@ def compile_yardstick(directory: Path) -> str:
 
 
 def find_compiler() -> Path:
-    """Return the javac next to the Java in use, or the one on PATH; raise YardstickError when there is none."""
+    """Return the javac next to the Java in use, or the one on PATH; raise YardstickError if there is none."""
     java = find_java()
     beside, on_path = java.home / "bin" / "javac", shutil.which("javac")
     if beside.is_file() or on_path:
@@ -74,7 +74,7 @@ def find_compiler() -> Path:
 def run_streams(
     bootstrap: str, written: Written, name: str, class_path: str, threads: int, heap_mb: int, directory: Path
 ) -> Outlay:
-    """Run one program until everything is done."""
+    """Run one program until all input is processed."""
     given = {
         "program": name.removeprefix("streams-"),
         "bootstrap": bootstrap,
@@ -111,7 +111,7 @@ def run_streams(
 
 
 def report_fault(reports: list[Mapping[str, float]], written: Written) -> str:
-    """Return what is missing in a program's reports, empty when it has ended well."""
+    """Return what is missing in a program's reports, "" if it succeeded."""
     if not reports:
         return "never ran"
     last = reports[-1]
@@ -122,7 +122,7 @@ def report_fault(reports: list[Mapping[str, float]], written: Written) -> str:
 
 
 def outlay_of(reports: Iterable[Mapping[str, float]], begin_ms: float) -> Outlay:
-    """Return the outlay in a program's reports, from the first, when it is ready, to its last row."""
+    """Return the outlay from a program's reports: the first one when it is ready, the last one after its last row."""
     first, *others = reports
     last = others[-1]
     progress = [

@@ -1,11 +1,11 @@
 """Drive one plan through a virtual overlay as the controller does, and count what that costs.
 
 In: a virtual overlay and a plan. Out: messages between brokers, commands, answers, times of phases, deliveries held
-back and pauses of clients. All is taken from outside a broker's core: what goes into it and which effects come out, so
-that the count means the same whatever the cores are like inside. Overlays, clients and plans: ``transition_runs``.
+back and pauses of clients. Everything is observed at the boundary of a broker's core (its inputs and effects), so
+counts do not depend on how cores work inside. Overlays, clients and plans: ``transition_runs``.
 
-Bytes: a message between brokers is the msgpack array of its class's name and the values of its fields, parts of it
-likewise; commands and answers are Avro as on Kafka, with the framing.
+Bytes: a message between brokers is the msgpack array of its class name and field values, nested records likewise;
+commands and answers are Avro with the framing used on Kafka.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from regraft.schemas.plan_life import LIFE
 TICK_MS = 100.0
 STEP_MS = 10.0
 WAIT_MS_MAX = 300_000.0
-# The name of the time at which a plan enters a phase: when all brokers have given the answer of the phase before.
+# Names the time at which a plan enters a phase by the answer that all brokers have then given.
 REACHED = {facts.next[0]: f"{facts.answer}_ms" for facts in LIFE.values() if facts.is_moving}
 
 
@@ -51,13 +51,13 @@ def _plain(value: Any) -> Any:
 
 
 def message_bytes(message: object) -> int:
-    """Return what a message between brokers weighs by the definition above."""
+    """Return the size of a message between brokers in bytes, as defined above."""
     return len(msgspec.msgpack.encode([type(message).__name__, *_plain(message)]))
 
 
 @dataclass(slots=True)
 class Observed:
-    """What was seen since counting began. ``held_ms``: for each delivery that did not follow at once on its coming."""
+    """Observations since counting began. ``held_ms``: waiting time of each delivery not made on arrival."""
 
     messages: list[object] = field(default_factory=list)
     deliveries: int = 0
@@ -65,7 +65,7 @@ class Observed:
 
 
 class CoreObserver:
-    """Looks at what goes into all cores and what comes out, without changing it."""
+    """Observes inputs and effects of all cores without changing them."""
 
     def __init__(self, virtual: VirtualOverlay) -> None:
         self.seen = Observed()
@@ -75,11 +75,11 @@ class CoreObserver:
             broker.core.handle = self._watched(name, broker.core.handle)  # type: ignore[method-assign]
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Restart counting."""
         self.seen = Observed()
 
     def forget_arrivals(self) -> None:
-        """Forget when notifications came; nothing may be held back."""
+        """Forget when notifications arrived; call it only while no delivery is held."""
         self._came_ms.clear()
 
     def _watched(self, broker: str, handle: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
@@ -112,9 +112,9 @@ class CoreObserver:
 
 @dataclass(slots=True)
 class TransitionCost:
-    """What one transition cost. ``reached_ms``: from its start; counts and bytes by kind, those in bundles one by one.
+    """The cost of one transition. ``reached_ms``: times since its start.
 
-    ``sent``: what went over links, where a bundle is one message.
+    Counts and bytes are by kind, and messages in bundles count singly. ``sent``: messages over links, a bundle as one.
     """
 
     reached_ms: dict[str, float] = field(default_factory=dict)
@@ -128,8 +128,8 @@ class TransitionCost:
     answer_bytes: Counter[str] = field(default_factory=Counter)
     deliveries: int = 0
     held_ms: list[float] = field(default_factory=list)
-    publisher_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)  # How many moved, mean, longest.
-    user_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)  # How much was asked for on the way, until it was confirmed.
+    publisher_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)  # Publishers moved, mean and longest pause.
+    user_wait_ms: tuple[int, float, float] = (0, 0.0, 0.0)  # Requests of moving users; mean, longest wait.
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
@@ -137,7 +137,7 @@ class TransitionCost:
 class PlanDriver:
     """Executes one plan on a virtual overlay by the controller's own state machine.
 
-    ``delay_ms``: how long a command takes to each broker, and an answer back.
+    ``delay_ms``: the delay of a command to each broker, and of an answer back.
     """
 
     def __init__(self, virtual: VirtualOverlay, plan: Plan, delay_ms: dict[str, float]) -> None:
@@ -151,9 +151,11 @@ class PlanDriver:
         self._commands: list[Command] = []
 
     def run(self, observer: CoreObserver) -> TransitionCost:
-        """Go from the first command to the last answer; raise AssertionError when that does not go well."""
+        """Execute the plan from the first command to the last answer.
+
+        Raises AssertionError if the plan stalls, is aborted or takes longer than WAIT_MS_MAX."""
         overlay, cost = self.virtual.overlay, self.cost
-        overlay.publishers.moves = type(overlay.publishers.moves)()  # The longest wait is of all moves so far.
+        overlay.publishers.moves = type(overlay.publishers.moves)()  # Reset: its maximum covers all moves so far.
         overlay.users.counts = type(overlay.users.counts)()
         observer.begin()
         wall_s, cpu_s = time.perf_counter(), time.process_time()
@@ -185,7 +187,7 @@ class PlanDriver:
         for answer in self._answers:
             cost.answers[str(answer.outcome)] += 1
             cost.answer_bytes[str(answer.outcome)] += len(encode(answer))
-        sent = {answer.broker: answer.control_messages for answer in self._answers}  # The last one counts all.
+        sent = {answer.broker: answer.control_messages for answer in self._answers}  # A broker's counts are cumulative.
         cost.messages_of_plan = sum(sent.values())
         cost.deliveries, cost.held_ms = seen.deliveries, sorted(seen.held_ms)
         moves, users = overlay.publishers.moves, overlay.users.counts
@@ -222,7 +224,7 @@ class PlanDriver:
                 assert effect.event.kind not in bad, str(effect.event)
 
     def on_result(self, result: CommandResult) -> None:
-        """Take a broker's answer to the controller."""
+        """Deliver a broker's answer to the state machine after its delay."""
         self._answers.append(result)
         self._after(
             self._delay_ms[result.broker],
@@ -230,10 +232,10 @@ class PlanDriver:
         )
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Any) -> None:
-        """Nothing: the controller does not look at clients while a plan is under way."""
+        """Do nothing: the controller ignores clients while a plan is in progress."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def _waits(count: int, wait_ms_sum: float, wait_ms_max: float) -> tuple[int, float, float]:

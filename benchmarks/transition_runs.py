@@ -1,7 +1,7 @@
-"""Overlays with clients, and the plans whose cost is measured there (:mod:`benchmarks.bench_transition`).
+"""Overlays with clients, and the plans whose cost :mod:`benchmarks.bench_transition` measures on them.
 
-In: how many brokers and a seed. Out: the cost of each scenario. Everything is drawn from the seed and the scenario's
-name alone, never from what brokers do, so that runs of different code ask for the same things.
+In: the number of brokers and a seed. Out: the cost of each scenario. All draws depend only on the seed and the
+scenario's name, never on what brokers do, so that runs of different versions get the same plans and load.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Draw = Callable[[random.Random], tuple[OverlayConfiguration, list[ClientMove]]]
 DEGREE_MAX = 8
 LINK_MS = (1.0, 19.0)
 SERVICE_MS = 0.2
-COMMAND_MS = (2.0, 10.0)  # Of a command to a broker, and of its answer back; each broker has its own.
+COMMAND_MS = (2.0, 10.0)  # Range of a broker's delay for a command and for its answer.
 PUBLISHERS = 49
 TOPICS = 150
 TOPICS_OF_USER = (5, 10)
-NOTIFICATIONS_PER_S = 500.0  # Of all publishers together.
-CHANGES_PER_S = 10.0  # Subscriptions replaced by others, or users that exchange a topic for another.
+NOTIFICATIONS_PER_S = 500.0  # All publishers together.
+CHANGES_PER_S = 10.0  # Subscriptions replaced, or topics of users exchanged.
 LEAD_MS = 200.0  # Traffic before a plan starts.
 
 
 class TransitionRun:
-    """One overlay with clients on which scenarios are executed one after the other."""
+    """One overlay with clients that executes scenarios one after the other."""
 
     kind = ""
 
@@ -57,7 +57,7 @@ class TransitionRun:
 
     @property
     def scenarios(self) -> dict[str, Draw]:
-        """By name, what draws the target and the moves of clients."""
+        """The scenarios by name; each draws a target and the moves of clients."""
         raise NotImplementedError
 
     def publish(self, rng: random.Random) -> None:
@@ -69,11 +69,11 @@ class TransitionRun:
         raise NotImplementedError
 
     def home_of(self, client: str) -> str | None:
-        """Return where a client that can move is."""
+        """Return the home of a client that can move; None if it is not connected."""
         raise NotImplementedError
 
     def measure(self, scenario: str) -> TransitionCost:
-        """Execute a scenario under traffic; raise AssertionError if the plan does not end where it should."""
+        """Execute a scenario under traffic; raise AssertionError if the plan does not reach its target."""
         self.settle()
         self.observer.forget_arrivals()
         target, moves = self.scenarios[scenario](random.Random(f"{self.seed} {self.kind} {scenario}"))
@@ -94,7 +94,7 @@ class TransitionRun:
         return cost
 
     def finish(self) -> LedgerSnapshot:
-        """Return the final account; raise AssertionError when it is not clean or a delivery was overlooked."""
+        """Return the final account; raise AssertionError if it is not clean or the observer missed a delivery."""
         account = self.virtual.finish()
         assert account.final, account
         assert account.is_clean, account
@@ -104,7 +104,7 @@ class TransitionRun:
         return account
 
     def settle(self) -> None:
-        """Let the clock run until nothing is under way."""
+        """Run the clock until the overlay is quiet; raise AssertionError after 60 s."""
         end_ms = self.virtual.now_ms + 60_000.0
         while not self.overlay.is_quiet:
             assert self.virtual.now_ms < end_ms, "the overlay does not become quiet"
@@ -119,7 +119,7 @@ class TransitionRun:
         self.virtual.env.timeout(rng.expovariate(rate_per_s) * 1_000.0).callbacks.append(happen)
 
     def some_moves(self, rng: random.Random, clients: Sequence[str], count: int) -> list[ClientMove]:
-        """Return clients that go to some other broker each."""
+        """Return moves of ``count`` random clients, each to a random other broker."""
         moves = []
         for client in sorted(rng.sample(clients, count)):
             home = self.home_of(client)
@@ -129,7 +129,7 @@ class TransitionRun:
 
 
 class TreeRun(TransitionRun):
-    """A random tree with 49 publishers of stock quotes and this many subscriptions at random brokers."""
+    """A random tree with 49 publishers of stock quotes and ``subscription_count`` subscriptions at random brokers."""
 
     def __init__(
         self, broker_count: int, subscription_count: int, seed: int, command_ms: tuple[float, float] = COMMAND_MS
@@ -153,7 +153,7 @@ class TreeRun(TransitionRun):
 
     @property
     def scenarios(self) -> dict[str, Draw]:
-        """Links that are exchanged and publishers that move."""
+        """The scenarios: exchanges of links, moves of publishers."""
         return {
             "8 links, 10 publishers": lambda rng: self._draw(rng, 8, 10),
             "10 publishers": lambda rng: self._draw(rng, 0, 10),
@@ -169,7 +169,7 @@ class TreeRun(TransitionRun):
         self.overlay.publish(symbol, quote.content, quote.size_bytes)
 
     def change(self, rng: random.Random) -> None:
-        """Replace a subscription by another one elsewhere."""
+        """Replace a subscription by a new one at a random broker."""
         place = rng.randrange(len(self._subscriptions))
         self.overlay.cancel(self._subscriptions[place])
         self._subscriptions[place] = self._subscribe(rng.choice(self._symbols), rng)
@@ -191,7 +191,7 @@ class TreeRun(TransitionRun):
 
 
 class RingRun(TransitionRun):
-    """A Chord ring of 150 topics with a publisher each, and users with five to ten topics, as many at each broker."""
+    """A Chord ring of 150 topics with a publisher each; each broker has as many users, with five to ten topics each."""
 
     def __init__(
         self, broker_count: int, users_of_broker: int, seed: int, command_ms: tuple[float, float] = COMMAND_MS
@@ -214,7 +214,7 @@ class RingRun(TransitionRun):
 
     @property
     def scenarios(self) -> dict[str, Draw]:
-        """IDs that are exchanged by pairs of brokers and users that move."""
+        """The scenarios: pairs of brokers that exchange IDs, moves of users."""
         return {
             "1 user": lambda rng: self._draw(rng, 0, 1),
             "10 users": lambda rng: self._draw(rng, 0, 10),
@@ -228,7 +228,7 @@ class RingRun(TransitionRun):
         self.overlay.publish(f"p-{topic}", {"topic": topic}, 100)
 
     def change(self, rng: random.Random) -> None:
-        """Let a user exchange the topic that it has had longest."""
+        """Let a user replace the topic that it has had longest."""
         user = rng.choice(self._users)
         wanted = self._wants[user]
         other = rng.choice([topic for topic in self._topics if topic not in wanted])
@@ -253,7 +253,7 @@ class RingRun(TransitionRun):
 def drawn_inventory(
     broker_count: int, rng: random.Random, bootstrap: Callable[[tuple[str, ...]], OverlayConfiguration]
 ) -> Inventory:
-    """Return brokers with random delays of links and equal times of service."""
+    """Return an inventory with random link delays and equal service times."""
     brokers = tuple(f"b{number:04d}" for number in range(broker_count))
     generator = np.random.default_rng(rng.getrandbits(64))
     half = np.triu(generator.uniform(*LINK_MS, (broker_count, broker_count)), 1)
@@ -261,7 +261,7 @@ def drawn_inventory(
 
 
 def with_swaps(present: Configuration, count: int, rng: random.Random) -> Configuration:
-    """Return the tree of the next epoch with this many random links exchanged for others under the degree cap."""
+    """Return the next epoch's tree with this many random links exchanged, within the degree cap."""
     tree, taken = Configuration.of(present.epoch + 1, present.brokers, present.links), set(present.links)
     added: set[tuple[str, str]] = set()
     while len(added) < count:
@@ -278,7 +278,7 @@ def with_swaps(present: Configuration, count: int, rng: random.Random) -> Config
 
 
 def plan_between(before: OverlayConfiguration, target: OverlayConfiguration, moves: Sequence[ClientMove]) -> Plan:
-    """Return the plan from one configuration to the next, as the controller would write it without its reasons."""
+    """Return the plan from one configuration to the next as the controller would write it, but without reasons."""
     plan = Plan(
         f"plan-{target.epoch}", before.epoch, target.epoch, 0, (), (), (), (), 0.0, 0.0, PlanPhase.PROPOSED, (),
         moves=tuple(moves),
