@@ -29,8 +29,10 @@ MQTT_5 = 5
 _TIME = re.compile(r"^[\dT:+.-]+: ")
 _QOS = re.compile(r" [012](?= )")
 _CAME = re.compile(r"New client connected from .*? as (.*) \(p(\d+), c([01]), k\d+.*\)\.", re.DOTALL)
+# From Mosquitto 2.1 on, the client's address follows its name in brackets.
 _LEFT = re.compile(
-    r"Client (.*?) (?:disconnected|closed its connection|has exceeded timeout|been disconnected)", re.DOTALL
+    r"Client (.*?)( \[[^]]*:\d+\])? (?:disconnected|closed its connection|has exceeded timeout|been disconnected)",
+    re.DOTALL,
 )
 
 
@@ -201,8 +203,12 @@ class MqttInterest:
             client = self._clients.get(name) or self._new_client(name)
             if client is not None:
                 client.has_session, client.left_s = protocol >= MQTT_5 or not is_clean, None
-        elif (left := _LEFT.match(entry)) is not None and (client := self._clients.get(left[1])) is not None:
-            self._leave(left[1], client, now_s)
+        elif (left := _LEFT.match(entry)) is not None:
+            # A name may itself end in brackets.
+            name = next((one for one in (left[1] + (left[2] or ""), left[1]) if one in self._clients), "")
+            if not name:
+                return False
+            self._leave(name, self._clients[name], now_s)
         else:
             return False
         return True
