@@ -1,12 +1,12 @@
-"""The door to a RabbitMQ broker: a client of it with a queue that gets all that one topic exchange is given.
+"""The door to a RabbitMQ broker: a client whose queue receives everything published to one topic exchange.
 
 In: the broker's address and exchange, its management interface, and filters if nothing reports what clients want. Out:
 interest and messages. Keys belong to :mod:`producers.nodes.amqp_keys`, properties to
-:mod:`producers.nodes.amqp_headers`, who wants what to :mod:`producers.nodes.amqp_interest`, the connection to
+:mod:`producers.nodes.amqp_headers`, interest to :mod:`producers.nodes.amqp_interest`, the connection to
 :mod:`producers.nodes.drive_pika`. The client library is pika (the extra ``amqp``).
 
-The broker's event exchange reports bindings that are made or end, its management interface earlier ones; without events
-the latter is polled. While the broker is away what its clients wanted stands.
+The broker's event exchange reports bindings as they are made and removed, its management interface lists existing ones;
+without events, the latter is polled. While the broker is away, its clients' interest stays as it was.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ PORT, TLS_PORT = 5672, 5671
 CONNECT_S_MAX = 15.0
 CLOSE_S_MAX = 2.0
 HEARTBEAT_S = 15
-POLL_S = 2.0  # Between two polls for bindings if no events report them.
+POLL_S = 2.0  # Between polls for bindings, if no events report them.
 QUEUE_KEPT_MS = 7 * 24 * 3_600_000  # The broker keeps a durable queue for this long while a node is away.
-UNDER_WAY_MAX = 500  # Messages of a durable queue that are not acknowledged.
-WAITING_MAX = 20_000  # What the broker has not confirmed; beyond it messages are dropped.
+UNDER_WAY_MAX = 500  # Unacknowledged messages of a durable queue.
+WAITING_MAX = 20_000  # Messages that the broker has not confirmed; further ones are dropped.
 EVENTS, EVERYTHING = "amq.rabbitmq.event", "#"
-PAYLOAD_BYTES_MAX = 8 << 20  # What links carry.
-ACKNOWLEDGED = 0  # The receipt of what nobody waits for any more.
+PAYLOAD_BYTES_MAX = 8 << 20  # The most that links carry.
+ACKNOWLEDGED = 0  # The receipt of a redelivered message that was acknowledged before.
 AWAY, SLOW, BAD_KEY, AGAIN = "broker_away", "broker_slow", "bad_topic", "redelivered"
 TOO_LARGE, REFUSED = "payload_too_large", "broker_refused"
 
 
 @dataclass(frozen=True)
 class AmqpPlace:
-    """What of a broker is used: its exchange, and the source of what its clients want.
+    """The parts of a broker that a door uses: its exchange, and where its clients' interest is reported.
 
-    ``filters`` are binding keys that are wanted whatever clients want. ``is_durable`` takes what crosses from a queue
-    that outlasts node and broker.
+    ``filters`` are binding keys that are always wanted. With ``is_durable``, messages come from a queue that survives
+    restarts of node and broker.
     """
 
     exchange: str = "amq.topic"
@@ -68,7 +68,7 @@ class AmqpPlace:
 
 @dataclass
 class _Taken:
-    """A message of a durable queue that is not acknowledged; ``tag`` is 0 while it has not come again."""
+    """An unacknowledged message of a durable queue; after a reconnect, ``tag`` is 0 until it is redelivered."""
 
     mark: bytes
     tag: int
@@ -76,7 +76,7 @@ class _Taken:
 
 
 class AmqpDoor:
-    """The way to one RabbitMQ broker. ``url`` is ``amqp://host[:5672][/vhost]``, amqps with TLS; no user is guest."""
+    """The way to one RabbitMQ broker at ``amqp://host[:5672][/vhost]``, amqps with TLS; the default user is guest."""
 
     def __init__(self, url: str, name: str, user: str = "", password: str = "", place: AmqpPlace | None = None) -> None:
         parts = urlsplit(url)
@@ -114,7 +114,7 @@ class AmqpDoor:
         self._early_events: deque[tuple[bool, Binding]] = deque(maxlen=BINDINGS_MAX)
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door; raise DoorError when the broker is not there, or nobody would say what its clients want."""
+        """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
         self._on_message = on_message
         self._interest = AmqpInterest(on_interest, self._own, self.counts)
         try:
@@ -137,7 +137,7 @@ class AmqpDoor:
             ) from error
 
     def publish(self, message: LocalMessage) -> bool:
-        """Hand a message to the queues that are bound to it; False if the broker is away, slow, or has no such key."""
+        """Publish a message to the exchange; return False if the broker is away or slow, or the subject has no key."""
         if self._main is None or not self.is_open or not self._main.channel.is_open:
             self.counts[AWAY] += 1
             return False
@@ -156,7 +156,7 @@ class AmqpDoor:
         return True
 
     def release(self, receipt: int) -> None:
-        """Acknowledge a message of a durable queue, or once it has come again if that is not there now."""
+        """Acknowledge a message of a durable queue: now, or if the broker is away, once it is redelivered."""
         taken = self._under_way.get(receipt)
         if taken is None:
             return
@@ -195,7 +195,7 @@ class AmqpDoor:
             await asyncio.sleep(pause.after(time.monotonic()))
 
     async def _open(self, connection: PikaConnection) -> None:
-        """Take what is published, and learn what is wanted; the next connection starts what one had started again."""
+        """Consume what is published, and learn what is wanted; done again for each connection."""
         main = await connection.channel()
         channel, exchange = main.channel, self._place.exchange
         try:
@@ -222,7 +222,7 @@ class AmqpDoor:
             self._first.set_result(None)
 
     def _learn(self, bindings: list[Binding] | None) -> None:
-        """Take all bindings that there are, then the events that have come meanwhile: some are newer than these."""
+        """Apply the listed bindings, then the events that arrived meanwhile, some of which are newer."""
         if self._interest is not None and bindings is not None:
             self._interest.replace(bindings)
         self._is_caught_up = True
@@ -230,7 +230,7 @@ class AmqpDoor:
             self._note_binding(*self._early_events.popleft())
 
     async def _declare(self, main: PikaChannel) -> str:
-        """Return the queue that gets all: one that outlasts the connection if the door is durable."""
+        """Declare and return the queue that receives everything; for a durable door, it outlasts the connection."""
         if not self._place.is_durable:
             queue = f"{self._own}.{secrets.token_hex(4)}"
             await main.ask(main.channel.queue_declare, queue=queue, exclusive=True)
@@ -241,7 +241,7 @@ class AmqpDoor:
         return self._own
 
     async def _follow_events(self, connection: PikaConnection) -> bool:
-        """Hear of bindings as they are made and end; False if the broker reports to nobody."""
+        """Subscribe to events about bindings; return False if the broker publishes none."""
         events = await connection.channel()
         try:
             declared = await events.ask(events.channel.queue_declare, queue="", exclusive=True)
@@ -256,7 +256,7 @@ class AmqpDoor:
         return True
 
     async def _bindings(self) -> list[Binding] | None:
-        """Return all bindings that there are, None where nobody says."""
+        """Return all existing bindings, None without an interface or an answer from it."""
         api = self._place.api
         if api is None:
             return None
@@ -278,12 +278,12 @@ class AmqpDoor:
             raise OverError(fault)
 
     def _refuse(self, fault: str) -> None:
-        """Let the start of the door fail, if it is still starting: waiting longer is no help."""
+        """Make the start of the door fail if it is still under way: waiting longer would not help."""
         if self._first is not None and not self._first.done():
             self._first.set_exception(DoorError(fault))
 
     async def _stay(self, connection: PikaConnection) -> None:
-        """Wait until the connection, or the channel on which all is published and taken, is over."""
+        """Poll bindings if necessary until the connection or the main channel closes, then raise OverError."""
         main = self._main
         while main is not None and not main.over.done():
             await asyncio.wait({main.over, connection.over}, timeout=POLL_S if self._polls else None)
@@ -293,9 +293,9 @@ class AmqpDoor:
         raise OverError(main.over.result() if main is not None else "no channel")
 
     def _expect_again(self) -> None:
-        """Note that the broker gives again all that is not acknowledged, or whose acknowledgement was cut off."""
+        """Expect redelivery of all unacknowledged messages, and of those whose acknowledgement may have been lost."""
         self._due_again.clear()
-        while len(self._under_way) > UNDER_WAY_MAX:  # The queue has forgotten them.
+        while len(self._under_way) > UNDER_WAY_MAX:  # The queue no longer has them.
             del self._under_way[next(iter(self._under_way))]
         for receipt, taken in self._under_way.items():
             taken.tag = 0
@@ -303,7 +303,7 @@ class AmqpDoor:
         for mark in self._acknowledged:
             self._due_again.setdefault(mark, deque()).append(ACKNOWLEDGED)
 
-    # --- what the broker says ----------------------------------------------------------------------------------------
+    # --- from the broker ----------------------------------------------------------------------------------------------
 
     def _note_confirmed(self, frame: Any) -> None:
         method = frame.method
@@ -316,7 +316,7 @@ class AmqpDoor:
             self._unconfirmed.popitem(last=False)
 
     def _handle_event(self, _channel: Any, deliver: Any, properties: BasicProperties, _body: bytes) -> None:
-        """Take an event of the broker: a binding is made, or ends."""
+        """Handle an event of the broker: a binding was made or removed."""
         headers: Mapping[str, Any] = properties.headers or {}
         is_ours = (headers.get("source_name"), headers.get("vhost")) == (self._place.exchange, self._vhost)
         if not is_ours:
@@ -335,7 +335,7 @@ class AmqpDoor:
             (self._interest.begin if is_made else self._interest.end)(binding)
 
     def _take(self, channel: Any, deliver: Any, properties: BasicProperties, body: bytes) -> None:
-        """Take a message that is published, but what the overlay has handed over here."""
+        """Pass on a published message, unless the overlay itself handed it over here."""
         subject = "" if (properties.headers or {}).get(CARRIED) == self._name else self._subject_of(deliver, body)
         receipt = 0
         if self._place.is_durable:
@@ -350,7 +350,7 @@ class AmqpDoor:
             self._on_message(LocalMessage(subject, body, reply, block_of(properties), receipt))
 
     def _subject_of(self, deliver: Any, body: bytes) -> str:
-        """Return the subject of a message, "" for one that cannot cross."""
+        """Return the subject of a message; "" if it cannot cross, which is counted."""
         if len(body) > PAYLOAD_BYTES_MAX:
             self.counts[TOO_LARGE] += 1
             return ""
@@ -361,7 +361,7 @@ class AmqpDoor:
             return ""
 
     def _receipt_of(self, deliver: Any, body: bytes) -> int:
-        """Return a new receipt, 0 for a message that has come again and was taken."""
+        """Return a new receipt, 0 for a redelivered message that was taken before."""
         mark = hashlib.blake2b(deliver.routing_key.encode() + b"\0" + body, digest_size=16).digest()
         due = self._due_again.get(mark)
         if deliver.redelivered and due:

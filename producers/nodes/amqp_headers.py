@@ -1,7 +1,7 @@
-"""What AMQP says besides routing key and payload, as the header block that the overlay carries; and back. Pure.
+"""AMQP headers and properties as the header block that the overlay carries, and back. Pure.
 
-In: a message's headers and properties. Out: a block as NATS has it, one line each. Properties are lines that begin with
-``Amqp-``; a header that is not plain text keeps its type in ``Amqp-Headers``, as AMQP itself writes it.
+In: a message's headers and properties. Out: a block in NATS format, one line each. Properties become lines that begin
+with ``Amqp-``; headers that are not plain text keep their types in ``Amqp-Headers``, as base64 of AMQP's own encoding.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pika.exceptions import AMQPError
 
 FIRST_LINE, END = "NATS/1.0", "\r\n"
 PREFIX, ODD = "Amqp-", "Amqp-Headers"
-CARRIED = "Regraft-Carried"  # The broker at which the overlay has handed a message over: it does not cross from there.
+CARRIED = "Regraft-Carried"  # The broker at which the overlay handed a message over: from there it does not cross.
 BLOCKS_KEPT_MAX = 1_000
-TEXT_BYTES_MAX = 255  # Of a property, and of a header's name.
+TEXT_BYTES_MAX = 255  # For a property's value, and for a header's name.
 _TEXTS = {
     "content_type": "Amqp-Content-Type",
     "content_encoding": "Amqp-Content-Encoding",
@@ -36,9 +36,9 @@ _NAME_OF = {line: name for name, line in (_TEXTS | _NUMBERS).items()}
 
 
 def block_of(properties: BasicProperties) -> bytes:
-    """Return headers and properties as a header block, empty where there is nothing to say.
+    """Return headers and properties as a header block, empty if there are none.
 
-    Not ``reply_to``, which is the message's reply subject, and ``user_id``, which is of one broker alone.
+    Omits ``reply_to``, which is the message's reply subject, and ``user_id``, which only one broker knows.
     """
     lines, odd = [], {}
     for name, value in (properties.headers or {}).items():
@@ -59,7 +59,7 @@ def block_of(properties: BasicProperties) -> bytes:
 
 
 def properties_of(block: bytes, reply: str, broker: str) -> BasicProperties:
-    """Return the properties that a block stands for, marked as carried to a broker."""
+    """Return the properties that a block stands for, marked as carried to ``broker``."""
     headers, fields = _read(block)
     properties = BasicProperties(headers={**headers, CARRIED: broker}, reply_to=reply or None)
     for name, value in fields.items():
@@ -87,7 +87,7 @@ def _read(block: bytes) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def _may_be(field: str, value: str) -> bool:
-    """Return True for what a broker takes as the value of a property: of anything else it closes the channel."""
+    """Return True if a broker accepts the value for a property; any other value would make it close the channel."""
     limit = _NUMBER_MAX.get(field)
     if limit is None:
         return len(value.encode()) <= TEXT_BYTES_MAX
@@ -104,7 +104,7 @@ def _table_of(value: str) -> dict[str, Any] | None:
 
 
 def _encoded(odd: Mapping[str, Any]) -> bytes:
-    """Return headers as AMQP writes them; as text what the library reads and does not write, such as fractions."""
+    """Return headers in AMQP's encoding; values that pika reads but cannot write, such as fractions, become text."""
     pieces: list[bytes] = []
     try:
         encode_table(pieces, dict(odd))

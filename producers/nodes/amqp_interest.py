@@ -1,7 +1,7 @@
 """What clients of a RabbitMQ broker want, as subjects: the bindings of one topic exchange. Pure.
 
-In: bindings that are made and end, all that there are, and filters that somebody has configured. Out: subjects that
-begin to be wanted, and that are no more. A queue wants what it is bound to whether somebody consumes from it or not.
+In: bindings as they are made and removed, lists of all bindings, and configured filters. Out: subjects that become
+wanted, and that no longer are. A queue wants what it is bound to, whether or not anybody consumes from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ BINDINGS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True, order=True)
 class Binding:
-    """A queue or another exchange that gets what the exchange routes by ``key``; topic exchanges have no arguments."""
+    """A queue or another exchange that receives what the exchange routes by ``key``.
+
+    Arguments are left out: topic exchanges ignore them.
+    """
 
     kind: str
     name: str
@@ -29,7 +32,7 @@ class Binding:
 
 
 class AmqpInterest:
-    """All that is wanted at one exchange. Queues with ``own`` before their first dot, or as a whole, want nothing."""
+    """All that is wanted at one exchange. The node's queues, named ``own`` or ``own`` and a dot, want nothing."""
 
     def __init__(self, on_interest: Callable[[str, bool], None], own: str, counts: Counter[str]) -> None:
         self.counts = counts
@@ -38,12 +41,12 @@ class AmqpInterest:
         self._wanted: Counter[str] = Counter()
 
     def want_always(self, keys: Iterable[str]) -> None:
-        """Take these binding keys as wanted from now on; raise KeyFormError for what is none."""
+        """Treat these binding keys as always wanted; raise KeyFormError for an invalid one."""
         for key in keys:
             self._add(subjects_of(key))
 
     def begin(self, binding: Binding) -> None:
-        """Note a binding, which may be known."""
+        """Note a binding; a known one changes nothing."""
         if binding in self._bindings or self._is_own(binding):
             return
         if len(self._bindings) >= BINDINGS_MAX:
@@ -59,13 +62,13 @@ class AmqpInterest:
         self._add(subjects)
 
     def end(self, binding: Binding) -> None:
-        """Note that a binding is no more, if it was known."""
+        """Note that a binding was removed; an unknown one changes nothing."""
         if binding in self._bindings:
             self._bindings.discard(binding)
             self._remove(subjects_of(binding.key))
 
     def replace(self, bindings: Iterable[Binding]) -> None:
-        """Take these as all bindings that there are: what is new begins first, so that nothing ends in between."""
+        """Replace all known bindings, adding before removing, so that a subject in both stays wanted throughout."""
         there = set(bindings)
         gone = self._bindings - there
         for binding in sorted(there):

@@ -1,8 +1,8 @@
-"""Routing keys of AMQP as subjects of the overlay, and binding keys as subjects with wildcards. Pure.
+"""AMQP routing keys as subjects of the overlay, and binding keys as subjects with wildcards. Pure.
 
 In: keys such as ``orders.eu.4711``, binding keys such as ``orders.#``. Out: the same words as tokens of subjects. ``*``
-is one word in both; ``#`` is any number of words, none too, wherever it stands, ``>`` one more at least, and only at
-the end. What a subject cannot hold does not cross.
+is one word in both; ``#`` is zero or more words anywhere in a binding key, ``>`` one or more tokens at the end of a
+subject. A key that is not a valid subject does not cross.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 KEY_BYTES_MAX = 255
 ANY, OPEN = "#", ">"
-_WILD = ("*", OPEN)  # Words that in a subject are not words.
+_WILD = ("*", OPEN)  # Wildcards of subjects.
 
 
 class KeyFormError(ValueError):
-    """A key or a subject that has no counterpart; the message says which and why."""
+    """A key or subject without a counterpart; the message says which and why."""
 
 
 def subject_of(key: str) -> str:
-    """Return the subject of a routing key; raise KeyFormError for one that is not a subject."""
+    """Return the subject of a routing key; raise KeyFormError if the key is not a valid subject."""
     words = key.split(".")
     if any(word in _WILD for word in words):
         raise KeyFormError(f"{key!r} contains a wildcard: a message cannot be published with it")
@@ -28,16 +28,16 @@ def subject_of(key: str) -> str:
 
 
 def key_of(subject: str) -> str:
-    """Return the routing key of a subject; raise KeyFormError for one that is too long."""
+    """Return the routing key of a subject; raise KeyFormError if it is too long."""
     if len(subject.encode()) > KEY_BYTES_MAX:
         raise KeyFormError(f"{subject[:80]!r}... is longer than the {KEY_BYTES_MAX} bytes of a routing key")
     return subject
 
 
 def subjects_of(binding_key: str) -> tuple[str, ...]:
-    """Return subjects that together match all that a binding key matches, and more where # is not at its end.
+    """Return subjects that together match all that a binding key matches, and more if # is not at its end.
 
-    Raises KeyFormError for a key with a word that no subject has.
+    Raises KeyFormError if the key is empty, or has an empty word, a space or the word >.
     """
     words = binding_key.split(".") if binding_key else []
     if OPEN in words:

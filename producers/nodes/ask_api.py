@@ -1,7 +1,7 @@
-"""Ask a broker's HTTP interface for what it knows as JSON, once or again and again.
+"""Query a broker's HTTP interface for JSON, once or periodically.
 
-In: an address and a login. Out: the answer, or why there is none. A question blocks until it is answered or too late,
-so ask it off the loop. Waits and answers have bounds.
+In: an address and a login. Out: the answer, or why there is none. A query blocks until it is answered or times out, so
+run it off the event loop. Waits and answers are bounded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ AnswerT = TypeVar("AnswerT")
 
 
 class NoAnswerError(RuntimeError):
-    """The interface does not answer as it should; the message says why."""
+    """The interface gives no usable answer; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerApi:
-    """The interface at ``url``, such as http://127.0.0.1:15672; no ``user`` asks without a login."""
+    """The interface at ``url``, such as http://127.0.0.1:15672; without a ``user``, queries carry no login."""
 
     url: str
     user: str = ""
@@ -39,7 +39,7 @@ class BrokerApi:
     tls: ssl.SSLContext | None = None
 
     def ask(self, path: str, kind: type[AnswerT]) -> AnswerT:
-        """Return the answer to a GET of ``path``, such as /api/overview; raise NoAnswerError for none of its kind."""
+        """Return the answer to a GET of ``path``, such as /api/overview; raise NoAnswerError if it is no ``kind``."""
         place = f"{self.url.rstrip('/')}{path}"
         headers = {}
         if self.user:
@@ -56,7 +56,7 @@ class BrokerApi:
 
 
 async def keep_asking(ask: Callable[[], Awaitable[None]], broker: str) -> None:
-    """Ask what clients want until cancelled; what was wanted stands while the interface gives no answer."""
+    """Poll what clients want until cancelled; while the interface does not answer, the known interest stays."""
     while True:
         await asyncio.sleep(POLL_S)
         try:

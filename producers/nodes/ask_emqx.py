@@ -1,7 +1,7 @@
 """Ask EMQX's REST interface what the clients of a broker, or of its whole cluster, want.
 
-In: the interface and a key for it. Out: each client's filters, which :mod:`producers.nodes.mqtt_interest` compares with
-what was wanted before. Source: EMQX 5, ``GET /api/v5/subscriptions``.
+In: the interface and an API key. Out: each client's filters, which :mod:`producers.nodes.mqtt_interest` compares with
+the earlier ones. Source: EMQX 5, ``GET /api/v5/subscriptions``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 from regraft.producers.nodes.ask_api import BrokerApi, NoAnswerError
 from regraft.producers.nodes.mqtt_interest import MqttInterest
 
-PAGE = 1_000  # Subscriptions in one answer.
+PAGE = 1_000  # Subscriptions per answer.
 PAGES_MAX = 100
 PATH = "/api/v5/subscriptions"
-_PREFIXES = ("$queue/", "$exclusive/")  # EMQX's own: who may subscribe, not which topics.
+_PREFIXES = ("$queue/", "$exclusive/")  # EMQX's own; they restrict who receives, not which topics match.
 
 
 class _Subscription(msgspec.Struct):
@@ -34,7 +34,7 @@ class _Page(msgspec.Struct):
 
 
 def filters_of_clients(api: BrokerApi) -> dict[str, list[str]]:
-    """Return what each client wants; raise NoAnswerError when the interface does not say, or there is too much."""
+    """Return each client's filters; raise NoAnswerError if the interface does not answer, or lists too many."""
     found: dict[str, list[str]] = {}
     for page in range(1, PAGES_MAX + 1):
         answer = api.ask(f"{PATH}?page={page}&limit={PAGE}", _Page)
@@ -51,6 +51,6 @@ def filters_of_clients(api: BrokerApi) -> dict[str, list[str]]:
 
 
 async def learn_interest(api: BrokerApi, interest: MqttInterest) -> None:
-    """Let the interest be what clients want now; raise NoAnswerError when the interface does not say."""
+    """Update the interest to what clients want now; raise NoAnswerError if the interface does not answer."""
     loop = asyncio.get_running_loop()
     interest.replace(await loop.run_in_executor(None, filters_of_clients, api))

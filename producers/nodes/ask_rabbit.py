@@ -1,7 +1,6 @@
 """Ask RabbitMQ's management interface for the bindings of an exchange.
 
-In: the interface, a virtual host and an exchange. Out: bindings. When it is asked is decided by
-:mod:`producers.nodes.amqp_door`.
+In: the interface, a virtual host and an exchange. Out: bindings. :mod:`producers.nodes.amqp_door` decides when to ask.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import msgspec
 from regraft.producers.nodes.amqp_interest import Binding
 from regraft.producers.nodes.ask_api import BrokerApi
 
-GUEST = "guest"  # Whom RabbitMQ lets in on its own machine.
+GUEST = "guest"  # User and password that RabbitMQ accepts from its own machine.
 
 
 class _Listed(msgspec.Struct):
@@ -23,12 +22,12 @@ class _Listed(msgspec.Struct):
 
 
 def login_of(user: str, password: str) -> tuple[str, str]:
-    """Return who logs in and with what: without a user, the guest."""
+    """Return user and password; without a user, RabbitMQ's default login."""
     return (user, password) if user else (GUEST, GUEST)
 
 
 def bindings_of(api: BrokerApi, vhost: str, exchange: str) -> list[Binding]:
-    """Return what the exchange routes to; raise NoAnswerError when the interface does not say."""
+    """Return the bindings whose source is the exchange; raise NoAnswerError if the interface does not answer."""
     path = f"/api/exchanges/{quote(vhost, safe='')}/{quote(exchange, safe='')}/bindings/source"
     listed = api.ask(path, list[_Listed])
     return [Binding(each.destination_type, each.destination, each.routing_key) for each in listed]

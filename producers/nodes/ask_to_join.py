@@ -1,7 +1,7 @@
-"""A node that is not a member yet asks to be one: it says where it listens and what links to others would cost.
+"""A node that is not a member yet asks to join: it announces where it listens and what links to others would cost.
 
-In: where others listen. Out: announcements, until the topic of members names it. Admitting it belongs to the
-controller, or to a person (docs/members.md).
+In: where others listen. Out: announcements, until the topic of members lists the node. The controller or a person
+admits it (docs/members.md).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Membership(Protocol):
 async def ask_to_join(
     broker: str, addresses: Mapping[str, tuple[str, int]], membership: Membership, now_ms: Callable[[], float]
 ) -> None:
-    """Return when the broker is a member; until then announce it from time to time."""
+    """Announce the broker every ``REPEAT_MS`` until it is a member, then return."""
     announced_ms = -float(REPEAT_MS)
     while not membership.is_member(broker):
         if now_ms() - announced_ms >= REPEAT_MS:
@@ -55,9 +55,9 @@ async def ask_to_join(
 
 
 async def measured_costs(broker: str, addresses: Mapping[str, tuple[str, int]]) -> tuple[PeerCost, ...]:
-    """Return what links to others cost in ms one way, by how long it takes to connect; who does not answer has none.
+    """Return what links to others would cost, in ms: half the time that connecting takes.
 
-    Nodes refuse a stranger's links, but a connection alone shows the round trip.
+    Peers out of reach are left out. Nodes refuse a stranger's links, but connecting alone shows the round trip.
     """
     peers = sorted(set(addresses) - {broker})
     found = await asyncio.gather(*(_round_trip_ms(*addresses[peer]) for peer in peers))
@@ -65,7 +65,7 @@ async def measured_costs(broker: str, addresses: Mapping[str, tuple[str, int]]) 
 
 
 async def _round_trip_ms(host: str, port: int) -> float | None:
-    """Return the shortest of a few tries, None when one fails."""
+    """Return the shortest of ``TRIES`` times to connect, in ms; None if one fails."""
     shortest_s = CONNECT_S_MAX
     for _ in range(TRIES):
         began_s = time.perf_counter()

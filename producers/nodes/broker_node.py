@@ -1,7 +1,7 @@
 """One node: the protocol core of a broker between a real broker's door, links to other nodes, Kafka and the clock.
 
-In: messages of peers, commands, what the door says. Out: what the core wants done. Each of these is handled whole, one
-after the other, on one loop; nothing here waits. What a broker does with a message belongs to its core
+In: messages from peers, commands, and what the door reports. Out: the core's effects. Each input is handled completely
+before the next, on one event loop; nothing here waits. What a broker does with a message belongs to its core
 (:mod:`producers.brokers.tree_routing`), bytes and sockets to the links and the door.
 """
 
@@ -49,21 +49,21 @@ from regraft.schemas.telemetry import ClientChange, LinkProbe, QueueSample, Tele
 log = structlog.get_logger(__name__)
 
 CELLS_KEPT_S = 120
-CHANGES_MAX = 10_000  # Changes of clients between two batches; the oldest go first.
+CHANGES_MAX = 10_000  # Client changes between two batches; beyond this, the oldest are dropped.
 TAKEN_FOR_DEAD = "the controller or a neighbour considered this node dead: it starts over, and joins again by a plan"
 NO_MOVES = "clients of a real broker stay where they connect: choose a planner that exchanges links only"
 LINK_FULL = "link_full"
-PEER_LOST = "peer_lost"  # In place of a plan's name: no command is answered.
+PEER_LOST = "peer_lost"  # In place of a plan's name: this result answers no command.
 
 
 class NodePorts(TelemetrySink, ResultSink, ClientSink, Protocol):
-    """What a node needs of Kafka."""
+    """What a node sends to Kafka."""
 
 
 class BrokerNode:
-    """A core with all that surrounds it. ``links`` and ``door`` are made outside, and call back here.
+    """A core and everything around it. ``door`` and the links that ``links_of`` returns call back here.
 
-    ``candidates`` are brokers that may become neighbours: they are connected, too, so that a link to them is measured.
+    ``candidates`` are brokers that may become neighbours: the node connects to them so that a link to them is measured.
     """
 
     def __init__(
@@ -95,19 +95,19 @@ class BrokerNode:
         self.receipts = Receipts(self.links.frames_owed, self.links.frames_over, door.release)
 
     def add_candidate(self, peer: str) -> None:
-        """Let a further broker be connected, so that a link to it is measured."""
+        """Connect to one more broker, so that a link to it is measured."""
         self._candidates |= {peer}
         self.links.want(self._candidates.union(self._neighbours))
 
     def renew_candidates(self, peers: Collection[str]) -> None:
-        """Measure links to these peers instead of the former candidates."""
+        """Measure links to these peers instead of the previous candidates."""
         self._candidates = frozenset(peers)
         self.links.want(self._candidates.union(self._neighbours))
         self.links.let_go()
 
     @property
     def sampling(self) -> Sampling:
-        """What it reports in full."""
+        """Which deliveries the node reports in full."""
         return self._cells.rule.sampling
 
     @sampling.setter
@@ -115,21 +115,21 @@ class BrokerNode:
         self._cells.rule.sampling = sampling
 
     def begin(self) -> None:
-        """Ask for links and clients for the first time."""
+        """Start: connect to candidates and neighbours, and register clients if the core accepts them."""
         self.links.want(self._candidates)
         self._look_around()
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def take(self, peer: str, message: Message) -> None:
-        """Take a message of a peer."""
+        """Handle a message from a peer."""
         self._serve(peer, message)
 
     def lose(self, peer: str) -> None:
-        """Note that a peer has begun another life: to a neighbour its former one is a death.
+        """Note that a peer has begun another life; if it is a neighbour, it is considered dead.
 
-        It is reported unasked: the peer may run, in the life that it has always had, and nothing else would show that
-        it is ignored here from now on.
+        This is reported unasked: the peer may still run in its old life, and nothing else would show that this node
+        ignores it from now on.
         """
         if peer in self.core.live_neighbours:
             self._serve(None, PeerLost(peer))
@@ -141,7 +141,7 @@ class BrokerNode:
             )  # fmt: skip
 
     def obey(self, command: Command) -> None:
-        """Take a command."""
+        """Execute a command; refuse one to prepare a move of a client from or to this broker."""
         moved = {home for move in command.moves for home in (move.home_from, move.home_to)}
         if command.phase is CommandPhase.PREPARE and self.broker in moved:
             self._ports.send_result(self._refusal(command))
@@ -156,7 +156,7 @@ class BrokerNode:
         self._look_around()
 
     def _prepare(self, command: Command) -> None:
-        """Let what the plan sends to brokers that it takes in wait for the lives that they have now."""
+        """Prepare a plan; unless the core refuses, messages to brokers that it admits are for their current lives."""
         joined = sorted(set(command.brokers_joined) - {self.broker})
         was_steady = self.core.phase is BrokerPhase.STEADY
         if was_steady:
@@ -168,7 +168,7 @@ class BrokerNode:
                 self.links.call_off_renewal(peer)
 
     def _install(self, command: Command) -> None:
-        """Begin another life of the links if the core restarts: what it held and was sent before is over."""
+        """Install; if the core restarts, begin another life of the links: what it held or was sent before is void."""
         held = (self.core.epoch, self.core.takes_clients)
         self._serve(None, command)
         if (self.core.epoch, self.core.takes_clients) != held:
@@ -179,17 +179,17 @@ class BrokerNode:
             self.links.begin_life(f"{self.core.boot_ms}.{self._installs}")
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
-        """Take what the door says of a subject."""
+        """Note that local clients want a subject, or no longer do."""
         self.clients.note_interest(subject, is_wanted)
         self.clients.settle(self.core.takes_clients)
 
     def note_message(self, message: LocalMessage) -> None:
-        """Take what a local client has published."""
+        """Handle a message that a local client has published."""
         self.counts["published"] += 1
         self._note_message(message)
 
     def settle_receipts(self) -> None:
-        """Let the door's broker forget what is safe, and publish what could not be published before."""
+        """Release safe messages at the door, and publish those that could not be published before."""
         if len(self.receipts):
             for message in self.receipts.settle():
                 self._note_message(message)
@@ -201,7 +201,7 @@ class BrokerNode:
         self._serve(None, request)
 
     def _serve(self, source: str | None, message: Served) -> None:
-        """Let the core take a message, or keep it until it has done what an earlier one makes it do."""
+        """Let the core handle a message, after the effects of earlier ones if it is still busy with them."""
         self._inbox.append((source, message))
         if not self._is_busy:
             self._serve_waiting()
@@ -250,14 +250,14 @@ class BrokerNode:
         )  # fmt: skip
 
     def _look_around(self) -> None:
-        """See to links and clients after what may have changed the overlay."""
+        """Update links and clients after a possible change of the overlay."""
         neighbours = self.core.live_neighbours
         if neighbours != self._neighbours:
             self._neighbours = neighbours
             self.links.want(self._candidates.union(neighbours))
         self.clients.settle(self.core.takes_clients)
 
-    # --- what the core wants done ------------------------------------------------------------------------------------
+    # --- effects of the core ------------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -280,14 +280,14 @@ class BrokerNode:
                 case Confirmed(subscription):
                     self.clients.confirm(subscription)
                 case Cancelled():
-                    pass  # A real broker has notified its client long ago.
+                    pass  # The real broker has already notified its client.
                 case _:
                     log.error("effect_unknown", broker=self.broker, effect=type(effect).__name__)
 
     def _deliver(self, notification: CarriedNotification, count: int) -> None:
         self._cells.note_delivered(notification, count)
         if notification.home == self.broker:
-            return  # The broker has handed it to its own clients.
+            return  # The broker has already delivered it to its own clients.
         message = LocalMessage(notification.subject, notification.payload, notification.reply, notification.headers)
         self.counts["delivered" if self.door.publish(message) else "not_handed_over"] += 1
 
@@ -305,7 +305,7 @@ class BrokerNode:
     # --- telemetry ---------------------------------------------------------------------------------------------------
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Send a batch of telemetry; the last one has also the counts of spans that are not over."""
+        """Send a batch of telemetry; the last one includes counts of spans that have not ended."""
         now_ms = self._now_ms()
         sequence, self._batches_sent = self._batches_sent, self._batches_sent + 1
         changes = tuple(self._changes)

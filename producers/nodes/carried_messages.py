@@ -1,10 +1,10 @@
-"""What nodes send each other over a link, and how that looks in bytes: notifications with payload, control messages.
+"""Messages between nodes and their encoding: notifications with payload, and control messages.
 
 In: messages of :mod:`producers.brokers.broker_messages`. Out: bodies of frames, and messages again. Numbers,
 acknowledgements and connections belong to :mod:`producers.nodes.link_session`.
 
-A body is msgpack. A notification is one array; content is not part of it, as it follows from the subject. A node that
-only passes a notification on sends the very bytes that came.
+A body is msgpack. A notification is one array, without the content, which follows from the subject. A node that only
+forwards a notification sends the bytes it received.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ CONTROL_TYPES = (
 
 
 class LinkError(RuntimeError):
-    """What came over a link cannot be; the connection is of no use any more."""
+    """A peer sent something invalid; the connection must be closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedNotification(Notification):
-    """A notification of a real broker: ``reply`` and ``headers`` are empty where there are none.
+    """A notification from a real broker; ``reply`` and ``headers`` are empty if it has none.
 
-    ``headers`` is the block of bytes that the door was given. ``body`` is its encoded form once it has come over a
-    link. ``receipt`` is the door's, where the notification begins; no link carries it.
+    ``headers`` is the block as the door received it. ``body`` is the encoded notification if it arrived over a link.
+    ``receipt`` is the door's, known only where the notification was published: links do not carry it.
     """
 
     subject: str = ""
@@ -104,12 +104,12 @@ def body_of(message: Message) -> bytes:
 
 
 def is_notification(body: bytes) -> bool:
-    """Return True if the body of a frame is a notification: the tag stands behind the head of the array."""
+    """Return True if the body of a frame is a notification: the tag follows the head of the array."""
     return body[1] == 0
 
 
 def message_of(body: bytes) -> Message:
-    """Return the message of a frame's body; raise LinkError when it is none."""
+    """Return the message in a frame's body; raise LinkError if there is none."""
     try:
         found = _BODIES.decode(body)
         if isinstance(found, ControlBody):

@@ -1,8 +1,8 @@
-"""Choose which peers a node measures though they are not neighbours: half near ones, half others in turn.
+"""Choose which peers a node measures besides its neighbours: half of them near, half random others.
 
-In: what links cost by the inventory, and round trips. Out: names. The near ones are what a plan would make neighbours
-of; the others let the controller estimate what nobody measures, as near ones alone say nothing of far ones
-(Dabek et al., SIGCOMM 2004, section 4.3). Where there are no more peers than that, all are chosen.
+In: link costs of the inventory, and round trips. Out: names. The near ones are likely new neighbours; the others let
+the controller estimate unmeasured links, because near ones alone say nothing about far ones (Dabek et al., SIGCOMM
+2004, section 4.3). If there are at most ``CANDIDATES_MAX`` peers, all are chosen.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Collection
 
 from regraft.overlay.inventory import Inventory
 
-CANDIDATES_MAX = 40  # Connections that a node keeps besides those to its neighbours, each probed once a second.
+CANDIDATES_MAX = 40  # Connections besides those to neighbours, each probed once a second.
 NEAR_MAX = CANDIDATES_MAX // 2
-RENEWED_S = 60.0  # Until others have their turn: the controller takes a link as measured with its second window.
+RENEWED_S = 60.0  # Until others are chosen; a link counts as measured from its second window on.
 
 
 class CandidateChoice:
-    """The choice of one node. A peer is as near as it was when it was measured last, else as the inventory says."""
+    """The choice of one node. Nearness is the last measured delay, else the cost in the inventory."""
 
     def __init__(self, broker: str, inventory: Inventory) -> None:
         self._broker = broker
         row = inventory.link_cost[inventory.index[broker]].tolist() if broker in inventory.index else []
         self._cost = dict(zip(inventory.brokers, row, strict=False))
         self._delay_ms: dict[str, float] = {}
-        self._rng = random.Random(broker)  # Repeatable, and not the same for all.
+        self._rng = random.Random(broker)  # Repeatable, but different for each broker.
 
     def note(self, round_trips_ms: Collection[tuple[str, float]]) -> None:
-        """Note what was measured."""
+        """Note measured round trips, in ms by peer."""
         self._delay_ms |= {peer: rtt_ms / 2 for peer, rtt_ms in round_trips_ms}
 
     def next(self, peers: Collection[str]) -> list[str]:
-        """Return whom to measure now, of these peers."""
+        """Return which of these peers to measure now."""
         others = sorted(set(peers) - {self._broker})
         if len(others) <= CANDIDATES_MAX:
             return others

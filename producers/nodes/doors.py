@@ -1,7 +1,8 @@
-"""What a door is: the way between a node and the real broker next to it, whose clients know nothing of nodes.
+"""A door connects a node to the real broker next to it, whose clients know nothing of nodes.
 
-In: what local clients want and publish. Out: what others have published. Each kind of broker has its own door: NATS in
-:mod:`producers.nodes.nats_door`, none at all in :class:`MemoryDoor`. What an overlay does with it belongs to the node.
+In: what local clients want and publish. Out: what others have published. Each kind of broker has its own door:
+:mod:`producers.nodes.nats_door`, :mod:`producers.nodes.nats_client_door`, :mod:`producers.nodes.mqtt_door` and
+:mod:`producers.nodes.amqp_door`; :class:`MemoryDoor` has no broker at all. The overlay's side belongs to the node.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class LocalMessage:
-    """What a client has published: ``headers`` is the block as the broker has it, empty where there is none.
+    """A message that a client has published; ``headers`` is the block as the broker has it, empty if there is none.
 
-    ``receipt`` is what to confirm to the door once the message is safe, 0 if nobody waits for that.
+    ``receipt`` is to be released at the door once the message is safe; 0 if the door does not wait for that.
     """
 
     subject: str
@@ -33,28 +34,28 @@ class DoorError(RuntimeError):
 class Door(Protocol):
     """The way to one real broker.
 
-    ``on_interest`` hears of each subject that some local client begins to want, and of the end of that: once each, and
-    of what stood before the door was opened, too. ``on_message`` takes what local clients publish, never what came
-    through the door itself. ``counts`` holds what was dropped, by reason.
+    ``on_interest`` is called once with True when a first local client wants a subject, including those wanted before
+    the door was opened, and once with False when the last one leaves. ``on_message`` receives what local clients
+    publish, never what the node handed over. ``counts`` counts dropped messages by reason.
     """
 
     counts: Counter[str]
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door; raise DoorError when the broker is not there."""
+        """Open the door; raise DoorError if the broker cannot be reached."""
         ...
 
     def publish(self, message: LocalMessage) -> bool:
-        """Hand a message to the local clients that want it; False if it was dropped, as the broker is away."""
+        """Hand a message to the local clients that want it; return False if it was dropped."""
         ...
 
     def release(self, receipt: int) -> None:
-        """Note that a message with a receipt is safe: its broker may forget it."""
+        """Note that the message with this receipt is safe: its broker may forget it."""
         ...
 
     @property
     def is_open(self) -> bool:
-        """Return True if the broker is there."""
+        """Return True if the broker is connected."""
         ...
 
     async def close(self) -> None:
@@ -72,7 +73,7 @@ def _ignore_message(_message: LocalMessage) -> None:
 
 @dataclass(eq=False)
 class MemoryDoor:
-    """A broker in this process, which keeps what it was handed. ``want`` and ``say`` are what its clients do."""
+    """A broker in memory that keeps what it was handed. ``want``, ``leave`` and ``say`` act as its clients."""
 
     counts: Counter[str] = field(default_factory=Counter)
     handed: list[LocalMessage] = field(default_factory=list)
@@ -83,7 +84,7 @@ class MemoryDoor:
     _on_message: Callable[[LocalMessage], None] = _ignore_message
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door and report what is wanted already."""
+        """Open the door and report what is already wanted."""
         self._on_interest, self._on_message, self.is_open = on_interest, on_message, True
         for subject in self.wanted:
             on_interest(subject, True)
@@ -102,18 +103,18 @@ class MemoryDoor:
         self.is_open = False
 
     def want(self, subject: str) -> None:
-        """Let one more client want a subject."""
+        """Add a client that wants a subject."""
         self.wanted[subject] += 1
         if self.wanted[subject] == 1:
             self._on_interest(subject, True)
 
     def leave(self, subject: str) -> None:
-        """Let one client less want a subject."""
+        """Remove a client that wants a subject."""
         self.wanted[subject] -= 1
         if not self.wanted[subject]:
             del self.wanted[subject]
             self._on_interest(subject, False)
 
     def say(self, message: LocalMessage) -> None:
-        """Let a client publish."""
+        """Publish a message as a client."""
         self._on_message(message)

@@ -1,6 +1,6 @@
-"""One connection of the library pika on the running loop, whose callbacks become answers that can be awaited.
+"""One connection of the pika library on the running event loop, with awaitable answers instead of callbacks.
 
-In: where a broker is. Out: channels, and why the connection or one of them is over. What is said over them belongs to
+In: where the broker is. Out: channels, and why the connection or a channel closed. What is sent over them belongs to
 :mod:`producers.nodes.amqp_door`.
 """
 
@@ -18,18 +18,18 @@ from pika.exceptions import AMQPError
 
 
 class OverError(RuntimeError):
-    """A connection or a channel is over; the message says why."""
+    """A connection or channel is closed; the message says why."""
 
 
 class PikaChannel:
-    """A channel; ``over`` is done when it is closed, with the reason."""
+    """A channel; ``over`` completes when it closes, with the reason."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.channel: Channel
 
     async def ask(self, method: Callable[..., Any], **arguments: Any) -> Any:
-        """Call a method of the channel and return the broker's answer; raise OverError when it closes the channel."""
+        """Call a method of the channel and return the broker's answer; raise OverError if the channel closes first."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             method(callback=partial(_settle, answer), **arguments)
@@ -47,7 +47,7 @@ class PikaChannel:
 
 
 class PikaConnection:
-    """A connection; ``over`` is done when it is closed or was never there, with the reason."""
+    """A connection; ``over`` completes when it closes or cannot be opened, with the reason."""
 
     def __init__(self, parameters: ConnectionParameters) -> None:
         loop = asyncio.get_running_loop()
@@ -63,7 +63,7 @@ class PikaConnection:
         )
 
     async def channel(self) -> PikaChannel:
-        """Return a new channel; raise OverError when the broker lets nobody in."""
+        """Return a new channel; raise OverError if the connection or the channel cannot be opened."""
         await _first_of(self._opened, self.over)
         if self.over.done():
             raise OverError(self.over.result())
@@ -79,7 +79,7 @@ class PikaConnection:
         return found
 
     async def close(self, wait_s_max: float) -> None:
-        """End the connection, in order if the broker answers in time."""
+        """Close the connection, cleanly if the broker answers within ``wait_s_max``."""
         if self._connection.is_open:
             self._connection.close()
             await asyncio.wait({self.over}, timeout=wait_s_max)

@@ -1,7 +1,7 @@
-"""End what runs nodes when a call of one fails: a core that has failed is never used again.
+"""Guard the callbacks of nodes: after one has failed, none runs, so that a failed core is never used again.
 
-In: calls that others make, such as links and doors. Out: the same calls, which do nothing after the first failure. What
-follows from that failure belongs to who runs the nodes.
+In: callbacks for links, doors and the like. Out: guarded callbacks, which do nothing after the first failure. The
+consequences of that failure belong to the module that runs the nodes.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ log = structlog.get_logger(__name__)
 
 
 class CallGuard:
-    """Notes the first failure of the calls that it guards; ``failure`` is None as long as there is none.
-
-    Called with a call and its broker it returns the guarded one.
-    """
+    """Keeps the first exception of the calls that it guards in ``failure``, None until then."""
 
     def __init__(self) -> None:
         self.failure: Exception | None = None
 
     def __call__(self, call: Callable[..., None], broker: str) -> Callable[..., None]:
-        """Return the call as one that never fails, and does nothing once one has failed."""
+        """Return a call that never raises, and does nothing once any guarded call has failed."""
 
         def guard(*arguments: Any) -> None:
             if self.failure is not None:

@@ -1,10 +1,10 @@
-"""Durable ingress from a JetStream stream: what it has stored is taken over the leaf link and acknowledged once safe.
+"""Durable ingress from a JetStream stream: stored messages are taken over the leaf link and acknowledged once safe.
 
-In: what the server says to subjects of our own. Out: messages with receipts, requests to the server's interface. Bytes
-and the connection belong to :mod:`producers.nodes.nats_door`.
+In: the server's messages to the node's own subjects. Out: messages with receipts, and requests to JetStream's API.
+Bytes and the connection belong to :mod:`producers.nodes.nats_door`.
 
-The stream keeps a durable consumer for the node, so that unacknowledged messages are delivered again after a node, or
-the server, was away. Each message bears ``Nats-Msg-Id``, by which a stream that it ends in knows what it has already.
+The stream keeps a durable consumer for the node, so that unacknowledged messages are delivered again after the node or
+the server was away. Each message has a ``Nats-Msg-Id``, by which a stream that stores it recognises duplicates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regraft.producers.nodes.subject_filters import SubjectError, content_of, fi
 
 log = structlog.get_logger(__name__)
 
-BATCH = 500  # Messages for each request, and under way to the overlay at most.
+BATCH = 500  # Messages per request, and the most under way to the overlay.
 EXPIRES_S = 5.0
 ACK_WAIT_S = 10.0
 ASK_AGAIN_S = 2 * EXPIRES_S
@@ -35,7 +35,7 @@ MANY = "already_under_way"
 
 
 class JetStreamIngress:
-    """One stream of one server. ``send`` speaks to the server, ``deliver`` takes each message that is to cross."""
+    """One stream of one server. ``send`` sends to the server, ``deliver`` receives each message that is to cross."""
 
     def __init__(
         self,
@@ -52,16 +52,16 @@ class JetStreamIngress:
         self._inbox = f"_REGRAFT.{broker}.{stream}"
         self._consumer = f"regraft-{broker}"
         self._captured = MatchIndex()
-        self._acks: dict[int, str] = {}  # Number in the stream -> where to acknowledge, of what is under way.
+        self._acks: dict[int, str] = {}  # Number in the stream -> subject to acknowledge to, while under way.
         self._request, self._came, self._asked_s = 0, 0, 0.0
 
     def begin(self) -> None:
-        """Ask for the stream and the node's consumer of it: a connection to the server has begun."""
+        """Request the stream and the node's consumer of it; call after each connection to the server."""
         self.is_ready = False
         self._ask("STREAM.INFO", b"", "info")
 
     def receive(self, message: LocalMessage) -> bool:
-        """Take what the server says to us; return True if a message is not a client's to the overlay."""
+        """Handle a message from the server; return False if a client published it and the stream does not store it."""
         if message.subject.startswith(f"{self._inbox}."):
             purpose = message.subject[len(self._inbox) + 1 :]
             if purpose in ("info", "consumer"):
@@ -72,16 +72,16 @@ class JetStreamIngress:
         return self.captures(message.subject)
 
     def captures(self, subject: str) -> bool:
-        """Return True if the stream stores what is published with a subject: it comes from there."""
+        """Return True if the stream stores messages with this subject, so that they cross from there."""
         return bool(self._captured.destinations(content_of(subject)))
 
     def release(self, receipt: int) -> None:
-        """Let the stream forget a message: it is safe."""
+        """Acknowledge a message that is safe, so that the stream may forget it."""
         if subject := self._acks.pop(receipt, ""):
             self._send(LocalMessage(subject, b"+ACK"))
 
     def tend(self) -> None:
-        """Ask again where no answer came: it may have been lost with a connection."""
+        """Repeat a request that got no answer: it may have been lost with a connection."""
         if time.monotonic() - self._asked_s > ASK_AGAIN_S:
             if self.is_ready:
                 self._ask_next()
@@ -89,12 +89,12 @@ class JetStreamIngress:
                 self.begin()
 
     def marked(self, message: LocalMessage) -> LocalMessage:
-        """Return a message of another broker so that our stream, which stores it, does not give it back to cross."""
+        """Return another broker's message, marked not to cross again if our stream stores it."""
         if not self.captures(message.subject):
             return message
         return replace(message, headers=_with_header(message.headers, CARRIED, self._broker.encode()))
 
-    # --- what the server answers -------------------------------------------------------------------------------------
+    # --- answers of the server ----------------------------------------------------------------------------------------
 
     def _handle_answer(self, purpose: str, answer: dict[str, Any]) -> None:
         if error := answer.get("error"):
@@ -106,7 +106,7 @@ class JetStreamIngress:
                 "durable_name": self._consumer,
                 "ack_policy": "explicit",
                 "ack_wait": int(ACK_WAIT_S * NANOSECONDS),
-                "deliver_policy": "new",  # When it is made; later it resumes where it was.
+                "deliver_policy": "new",  # When it is created; later it resumes where it was.
                 "max_ack_pending": BATCH,
             }
             body = json.dumps({"stream_name": self.stream, "config": settings}).encode()
@@ -124,7 +124,7 @@ class JetStreamIngress:
                 log.warning("ingress_subject_refused", broker=self._broker, reason=str(error))
 
     def _handle_next(self, request: str, message: LocalMessage) -> None:
-        if not message.reply.startswith("$JS.ACK."):  # A status: the request is over.
+        if not message.reply.startswith("$JS.ACK."):  # A status: the request has ended.
             if request == str(self._request):
                 self._ask_next()
             return
@@ -133,7 +133,7 @@ class JetStreamIngress:
         is_carried = b"\r\n" + CARRIED.lower() + b":" in message.headers.lower()
         if is_carried:
             self._send(LocalMessage(ack, b"+ACK"))
-        elif number in self._acks:  # Repeated while it waits: the newest question is the one to answer.
+        elif number in self._acks:  # Redelivered while under way: acknowledge the latest delivery.
             self._acks[number] = ack
             self.counts[MANY] += 1
         else:
@@ -160,6 +160,6 @@ class JetStreamIngress:
 
 
 def _with_header(block: bytes, name: bytes, value: bytes) -> bytes:
-    """Return a header block with one line more at its end."""
+    """Return a header block with one more line at its end."""
     begin = block[: -len(END)] if block else FIRST_LINE
     return begin + name + b": " + value + END + END

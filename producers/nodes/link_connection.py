@@ -1,4 +1,4 @@
-"""One connection between two nodes: frames in and out of a socket, probes, and the end of one that is silent.
+"""One connection between two nodes: frames in and out of a socket, acknowledgements and probes.
 
 In: bytes. Out: hellos and numbered frames, for :mod:`producers.nodes.run_links`, which knows the peers.
 """
@@ -14,17 +14,18 @@ from regraft.producers.nodes.carried_messages import LinkError
 from regraft.producers.nodes.link_frames import FrameReader, Probe, Taken, frame, link_frame, read_link_frame
 from regraft.producers.nodes.link_session import Hello, LinkSession
 
-WRITE_BYTES_MAX = 256 * 1024  # Handed to a socket at once.
-TAKEN_EVERY = 64  # Frames after which an acknowledgement does not wait any longer.
+WRITE_BYTES_MAX = 256 * 1024  # Handed to the socket at once.
+TAKEN_EVERY = 64  # Frames after which an acknowledgement is sent at once.
 TAKEN_AFTER_S = 0.01
-SMOOTHING_SHARE = 0.2  # Of a new round trip in the mean.
+SMOOTHING_SHARE = 0.2  # Weight of a new round trip in the moving average.
 
 
 class LinkConnection(asyncio.Protocol):
-    """A socket that becomes one peer's when its hello has come.
+    """A socket that belongs to a peer once its hello has arrived.
 
-    ``on_hello`` returns the session of the peer, greeted, or raises LinkError; ``on_body`` takes a body that is new;
-    ``on_lost`` hears of the end and why. ``begin`` is the hello to send at once, None to wait for the other end's.
+    ``on_hello`` returns the peer's session, greeted, or raises LinkError; ``on_body`` receives each new body;
+    ``on_lost`` receives the reason when the connection ends. ``begin`` is the hello to send at once, None to wait for
+    the other end's.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class LinkConnection(asyncio.Protocol):
         self.peer = ""
         self.session: LinkSession | None = None
         self.rtt_ms: float | None = None
-        self.received_s = self.bodies_s = time.monotonic()  # When anything, and when a message, came last.
+        self.received_s = self.bodies_s = time.monotonic()  # When anything last arrived, and when a message.
         self.transport: asyncio.Transport | None = None
         self._on_hello, self._on_body, self._on_lost = on_hello, on_body, on_lost
         self._begin = begin
@@ -47,32 +48,32 @@ class LinkConnection(asyncio.Protocol):
         self._ack_timer: asyncio.TimerHandle | None = None
         self._reason = "closed by the other end"
 
-    # --- what asyncio calls ------------------------------------------------------------------------------------------
+    # --- called by asyncio --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin with our hello if we called."""
+        """Send our hello if this end called."""
         self.transport = cast(asyncio.Transport, transport)
         if self._begin is not None:
             self.transport.write(link_frame(self._begin))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that this connection is over."""
+        """Report that this connection has ended."""
         if self._ack_timer is not None:
             self._ack_timer.cancel()
         self._on_lost(self, str(exc) if exc is not None else self._reason)
         self.session = None
 
     def pause_writing(self) -> None:
-        """Wait: the socket takes no more."""
+        """Stop sending: the socket accepts no more."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Resume with what waits."""
+        """Resume sending."""
         self._is_paused = False
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; what cannot be ends the connection."""
+        """Handle received bytes; anything invalid ends the connection."""
         self.received_s = time.monotonic()
         try:
             for number, body in self._reader.feed(data):
@@ -125,26 +126,26 @@ class LinkConnection(asyncio.Protocol):
             self._unacknowledged = 0
             self.write(link_frame(Taken(self.session.received)))
 
-    # --- what the links ask ------------------------------------------------------------------------------------------
+    # --- called by the links ------------------------------------------------------------------------------------------
 
     def probe(self) -> None:
-        """Ask for the round trip."""
+        """Send a probe, whose answer shows the round trip."""
         if self.session is not None:
             self.write(link_frame(Probe(time.monotonic() * 1_000, False)))
 
     def write(self, data: bytes) -> None:
-        """Send bytes of whole frames, if it still can."""
+        """Send bytes of whole frames, unless the connection is closing."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write(data)
 
     def flush_soon(self) -> None:
-        """Send what the session has when the loop turns next, all at once."""
+        """Send what the session holds in the next turn of the event loop, all at once."""
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """Send what the session has, until the socket takes no more."""
+        """Send what the session holds, until the socket accepts no more."""
         self._is_flush_due = False
         while self.session is not None and self.session.has_unsent and not self._is_paused:
             self.write(b"".join([frame(*each) for each in self.session.take_unsent(WRITE_BYTES_MAX)]))

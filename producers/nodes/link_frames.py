@@ -1,7 +1,7 @@
-"""Frames of a link in bytes: a length, a number and a body; number 0 is what belongs to the connection itself.
+"""Frames of a link in bytes: a length, a number and a body; number 0 marks frames of the connection itself.
 
-In: bytes as they come from a socket. Out: whole frames. Bodies with a number are messages
-(:mod:`producers.nodes.carried_messages`), those without hellos, acknowledgements and probes.
+In: bytes as they arrive from a socket. Out: whole frames. Bodies with another number are messages
+(:mod:`producers.nodes.carried_messages`), those with 0 are hellos, acknowledgements and probes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ BODY_BYTES_MAX = 16 << 20  # NATS accepts payloads of 1 MiB by default.
 
 
 class Taken(msgspec.Struct, array_like=True, tag=1, frozen=True):
-    """All frames up to this number have been taken."""
+    """An acknowledgement: all frames up to this number have been received."""
 
     number: int
 
 
 class Probe(msgspec.Struct, array_like=True, tag=2, frozen=True):
-    """A question for the round trip, with the asker's clock; the answer is the same."""
+    """A request that measures the round trip, with the sender's clock; the answer repeats it."""
 
     sent_ms: float
     is_answer: bool
@@ -42,12 +42,12 @@ def frame(number: int, body: bytes) -> bytes:
 
 
 def link_frame(found: LinkFrame) -> bytes:
-    """Return what belongs to the connection as a frame."""
+    """Return a hello, acknowledgement or probe as a frame."""
     return frame(0, _ENCODER.encode(found))
 
 
 def read_link_frame(body: bytes) -> LinkFrame:
-    """Return what a body without a number is; raise LinkError when it is nothing of ours."""
+    """Return the hello, acknowledgement or probe in a body; raise LinkError if there is none."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, ValueError) as error:
@@ -57,13 +57,13 @@ def read_link_frame(body: bytes) -> LinkFrame:
 
 
 class FrameReader:
-    """Puts frames together from what a socket gives."""
+    """Assembles frames from the bytes of a socket."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Return the frames, number and body, that are whole now; raise LinkError for one that is too long."""
+        """Yield number and body of each frame that is now complete; raise LinkError if one is too long."""
         self._data += data
         place, end = 0, len(self._data)
         try:

@@ -1,10 +1,10 @@
-"""One end of the link to one peer, whatever happens to the connection: numbers, what is not acknowledged, lives. Pure.
+"""One end of the link to one peer, across connections: numbers, unacknowledged frames, lives. Pure.
 
-In: bodies to send, hellos, acknowledgements and numbers that came. Out: what to send again, and whether the peer has
+In: bodies to send; received hellos, acknowledgements and numbers. Out: what to send again, and whether the peer has
 begun another life. Sockets and time belong to :mod:`producers.nodes.run_links`.
 
-A *life* is one start of a node, or what it is from an install on: two ends whose lives both last lose nothing between
-them, and what was meant for a life that is over is never given to the next.
+A node begins a *life* when it starts and when an install makes it start over. While the lives of both ends last,
+nothing is lost between them; what was meant for a life that is over is never given to the next.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LINK_VERSION = 1
 class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
     """The first frame in both directions.
 
-    ``peer_life`` is the life of the other end that the sender has met last, empty for none, and ``received`` how many
-    of that life's frames it has taken. ``called`` is whom a caller wants to speak to, empty from who answers.
+    ``peer_life`` is the life of the other end that the sender met last, empty if none, and ``received`` how many frames
+    of that life it has received. ``called`` is the broker that a caller wants to reach, empty in an answer.
     """
 
     version: int
@@ -34,9 +34,10 @@ class Hello(msgspec.Struct, array_like=True, tag=0, frozen=True):
 
 
 class LinkSession:
-    """What one life of a node owes and has had of a peer. ``received`` counts the frames of the peer's present life.
+    """What one life of a node owes a peer and has received from it.
 
-    ``bytes_kept`` are those of the bodies that are not acknowledged. Frames are numbered from 1 for each pair of lives.
+    ``received`` counts the frames of the peer's current life; ``bytes_kept`` is the size of all unacknowledged bodies.
+    Frames are numbered from 1 for each pair of lives.
     """
 
     def __init__(self, broker: str, life: str) -> None:
@@ -44,25 +45,25 @@ class LinkSession:
         self.peer_life = ""
         self.received = 0
         self.bytes_kept = 0
-        self.over_count = 0  # Frames that are owed no more: acknowledged, or of a life of the peer that has ended.
+        self.over_count = 0  # Frames no longer owed: acknowledged, or for a life of the peer that has ended.
         self.acknowledged_count = self.acknowledged_bytes = self.acknowledged_notifications = 0
-        self.lost_notifications = 0  # Not acknowledged when a life of either end was over.
+        self.lost_notifications = 0  # Unacknowledged when a life of either end ended.
         self._kept: deque[bytes] = deque()
-        self._first_number = 1  # Of what is kept.
-        self._sent = 0  # How much of what is kept has gone over the present connection.
-        self._renewed_from: int | None = None  # From which place on what is kept is for the peer's next life.
+        self._first_number = 1  # Of the kept frames.
+        self._sent = 0  # How many kept frames were sent over the current connection.
+        self._renewed_from: int | None = None  # From this index on, kept frames are for the peer's next life.
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def hello(self, called: str = "") -> Hello:
-        """Return what to begin a connection with."""
+        """Return the hello that begins a connection."""
         return Hello(LINK_VERSION, self.broker, self.life, self.peer_life, self.received, called)
 
     def greet(self, hello: Hello) -> bool:
-        """Take the peer's hello; return True if it has begun another life, not announced before.
+        """Handle the peer's hello; return True if it has begun another life without a renewal.
 
-        Raises LinkError when its numbers cannot be.
+        Raises LinkError if it acknowledges frames that were never sent.
         """
         self._sent = 0
         if hello.life == self.peer_life:
@@ -79,16 +80,16 @@ class LinkSession:
         return was_known and not was_announced
 
     def renew(self) -> None:
-        """Keep what is put in from now on for the life that the peer has, or begins with its next hello."""
+        """Keep bodies from now on for the peer even if its next hello shows another life."""
         if self.peer_life:
             self._renewed_from = len(self._kept)
 
     def call_off_renewal(self) -> None:
-        """Take another life of the peer for its death again."""
+        """Treat another life of the peer as its death again."""
         self._renewed_from = None
 
     def successor(self, life: str) -> LinkSession:
-        """Return the session of our own next life, which owes nothing; the counts continue."""
+        """Return the session of this node's next life, which owes nothing; the counts continue."""
         lost = sum(map(is_notification, self._kept))
         session = LinkSession(self.broker, life)
         session.acknowledged_count = self.acknowledged_count
@@ -98,12 +99,12 @@ class LinkSession:
         return session
 
     def put(self, body: bytes) -> None:
-        """Add what the peer is to get."""
+        """Add a body for the peer."""
         self._kept.append(body)
         self.bytes_kept += len(body)
 
     def take_unsent(self, bytes_max: int) -> list[tuple[int, bytes]]:
-        """Return what to send next, with its numbers: one frame at least if there is any."""
+        """Return numbers and bodies of the next frames to send: at least one if any waits, then up to ``bytes_max``."""
         taken: list[tuple[int, bytes]] = []
         size = 0
         while self._sent < len(self._kept) and (not taken or size < bytes_max):
@@ -115,11 +116,11 @@ class LinkSession:
 
     @property
     def has_unsent(self) -> bool:
-        """Return True if something has not gone over the present connection."""
+        """Return True if a kept frame was not yet sent over the current connection."""
         return self._sent < len(self._kept)
 
     def acknowledge(self, number: int) -> None:
-        """Forget what the peer has taken; raise LinkError for what was never sent, or was forgotten before."""
+        """Forget frames that the peer has received; raise LinkError for a number never sent, or already forgotten."""
         count = number - self._first_number + 1
         if not 0 <= count <= len(self._kept):
             last = self._first_number + len(self._kept) - 1
@@ -137,7 +138,7 @@ class LinkSession:
             self._renewed_from = self._renewed_from - count if count <= self._renewed_from else None
 
     def accept(self, number: int) -> bool:
-        """Note a frame; return False if it has come before. Raises LinkError when one before it is missing."""
+        """Note a received frame; return False if it is a repeat. Raises LinkError if one before it is missing."""
         if number > self.received + 1:
             raise LinkError(f"frame {number} came after {self.received}: the frames between are missing")
         if number <= self.received:

@@ -1,6 +1,6 @@
-"""One connection to an MQTT 5 broker: packets in and out of a socket, pings, and the end of one that is silent.
+"""One connection to an MQTT 5 broker: packets in and out of a socket, and pings that end a silent connection.
 
-In: bytes. Out: packets, for :mod:`producers.nodes.mqtt_session`, which knows what they mean and outlasts a connection.
+In: bytes. Out: packets, for :mod:`producers.nodes.mqtt_session`, which interprets them and outlasts a connection.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import mqtt5
 
 from regraft.producers.nodes.mqtt_packets import MalformedError, Oversized, PacketReader
 
-PINGS_MAX = 3  # In one keep-alive, and without an answer: counted, as a node may have been suspended meanwhile.
-CLOSE_S_MAX = 1.0  # How long what was written last may take to leave.
+PINGS_MAX = 3  # Per keep-alive, and unanswered; counted, not timed, because the node may have been suspended.
+CLOSE_S_MAX = 1.0  # How long the last bytes may take to be sent.
 Taken = mqtt5.Packet | Oversized
 
 
 class MqttConnection(asyncio.Protocol):
-    """A socket. ``on_packet`` takes what comes, ``on_room`` hears that there is room, ``on_lost`` why it ended."""
+    """A socket. ``on_packet`` receives packets, ``on_room`` is called if writing may resume, ``on_lost`` at the end."""
 
     def __init__(
         self,
@@ -36,29 +36,29 @@ class MqttConnection(asyncio.Protocol):
         self._pinging: asyncio.TimerHandle | None = None
         self._unanswered = 0
 
-    # --- what asyncio calls ------------------------------------------------------------------------------------------
+    # --- called by asyncio --------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note the way out."""
+        """Keep the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Report that this connection is over."""
+        """Report that this connection has ended."""
         self.lose(str(exc) if exc is not None else "closed by the broker")
         if not self._closed.done():
             self._closed.set_result(None)
 
     def pause_writing(self) -> None:
-        """Wait: the socket takes no more."""
+        """Stop writing: the socket accepts no more."""
         self.is_paused = True
 
     def resume_writing(self) -> None:
-        """Resume with what waits."""
+        """Report that writing may resume."""
         self.is_paused = False
         self._on_room()
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come; what is not a packet ends the connection."""
+        """Handle received bytes; anything but packets ends the connection."""
         self._unanswered = 0
         try:
             for packet in self._reader.feed(data):
@@ -71,15 +71,15 @@ class MqttConnection(asyncio.Protocol):
         except MalformedError as error:
             self.refuse(mqtt5.DisconnectReasonCode.MALFORMED_PACKET, f"what came is not a packet of MQTT 5: {error}")
 
-    # --- what the session asks ---------------------------------------------------------------------------------------
+    # --- called by the session ----------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send bytes of whole packets, if it still can."""
+        """Send bytes of whole packets, unless the connection has ended."""
         if self._transport is not None and not self.is_over:
             self._transport.write(data)
 
     def keep_alive(self, within_s: float) -> None:
-        """Ping from now on, and end the connection when nothing comes for longer than this."""
+        """Ping from now on, and end the connection if nothing arrives for ``within_s``."""
         loop = asyncio.get_running_loop()
 
         def ping() -> None:
@@ -93,7 +93,7 @@ class MqttConnection(asyncio.Protocol):
         self._pinging = loop.call_later(within_s / PINGS_MAX, ping)
 
     def refuse(self, code: mqtt5.DisconnectReasonCode, reason: str) -> None:
-        """End the connection, as the broker has sent what it must not."""
+        """End the connection because the broker has violated the protocol."""
         self.write(mqtt5.DisconnectPacket(reason_code=code).write())
         self.lose(reason)
 
@@ -109,7 +109,7 @@ class MqttConnection(asyncio.Protocol):
         self._on_lost(self, reason)
 
     async def close(self, farewell: mqtt5.DisconnectPacket) -> None:
-        """Send this last, and end the connection once that has left, or after some time."""
+        """Send a last packet, and end the connection once it is sent, or after ``CLOSE_S_MAX``."""
         self.write(farewell.write())
         if self._transport is not None:
             self._transport.close()

@@ -1,11 +1,11 @@
-"""The door to an MQTT 5 broker: a client of it, which hears all that is published there and its log.
+"""The door to an MQTT 5 broker: a client that receives everything published there, and the broker's log.
 
-In: the broker's address, the file of its log, and filters where that is silent. Out: interest and messages. Topics
-belong to :mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, who wants what to
+In: the broker's address, its log file or HTTP interface, and filters if neither exists. Out: interest and messages.
+Topics belong to :mod:`producers.nodes.mqtt_topics`, other fields to :mod:`producers.nodes.mqtt_headers`, interest to
 :mod:`producers.nodes.mqtt_interest`, the connection to :mod:`producers.nodes.mqtt_session`.
 
-While the broker is away, what its clients wanted stands. A connection that is cut for a moment loses nothing of QoS 1:
-the broker keeps it for the session and sends it again, and what has been taken already is known by its number.
+While the broker is away, its clients' interest stays as it was. A brief cut of the connection loses no QoS 1 message:
+the broker keeps them for the session and sends them again, and those already taken are recognised by their numbers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 CONNECT_S_MAX = 10.0
-LOG_S_MAX = 2.0  # How long the broker's log may take to show our own subscription.
+LOG_S_MAX = 2.0  # Until the broker's log must show our own subscription.
 LOG_LINES_MAX = 100_000
 TEND_S = 1.0
 SESSION_S = 60  # The broker keeps QoS 1 messages for this long while the connection is cut.
@@ -54,13 +54,13 @@ BAD_TOPIC, AGAIN = "bad_topic", "redelivered"
 
 
 class MqttDoor:
-    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; no user is nobody.
+    """The way to one MQTT 5 broker. ``url`` is ``mqtt://host[:1883]``, mqtts with TLS; without a user it is anonymous.
 
-    ``filters`` are wanted whatever clients want, ``session_s`` is how long a session may outlast its client. A door
-    that ``is_durable`` resumes the session of the node's former life, and acknowledges only what is safe.
-    ``interest_file`` keeps what clients want for the node's next life, as the broker does not report it again. What
-    they began to want while nobody listened stands in the broker's ``log_file`` alone; None for a broker whose log
-    cannot be read from here. An EMQX has no such log: its ``api`` is asked again and again.
+    ``filters`` are always wanted; ``session_s`` is how long a session may outlast its client's connection. A door that
+    ``is_durable`` resumes the session of the node's former life, and acknowledges a message only once it is safe.
+    ``interest_file`` keeps what clients want for the node's next life, because the broker does not report it again.
+    Subscriptions made while nobody listened are only in the broker's ``log_file``, None if it cannot be read from here.
+    EMQX has no such log: its ``api`` is polled.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class MqttDoor:
         self._log = None if log_file is None else MosquittoLog(log_file)
         self._is_caught_up = log_file is None
         self._api = api
-        self._early_entries: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # Until we have caught up.
+        self._early_entries: deque[tuple[str, str]] = deque(maxlen=LOG_LINES_MAX)  # Until the log file is read.
         self._client_id = f"regraft-{name}" if is_durable else f"regraft-{name}-{secrets.token_hex(4)}"
         context = (tls or ssl.create_default_context()) if parts.scheme == "mqtts" else None
         self._session = MqttSession(self._login(user, password, context), self._take, self.counts)
@@ -116,7 +116,7 @@ class MqttDoor:
         )
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door; raise DoorError when the broker is not there, or nobody would say what its clients want."""
+        """Open the door; raise DoorError if the broker cannot be reached, or nothing reports what its clients want."""
         self._on_message = on_message
         self._interest = MqttInterest(on_interest, f"regraft-{self._name}", self._session_s, self.counts)
         try:
@@ -154,7 +154,7 @@ class MqttDoor:
             return
         try:
             interest.restore(json.loads(self._interest_file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, AttributeError, TypeError) as error:  # A TopicError is a ValueError.
+        except (OSError, ValueError, AttributeError, TypeError) as error:  # TopicError is a ValueError.
             log.warning("interest_not_restored", broker=self._name, reason=str(error))
 
     def _store(self) -> None:
@@ -165,7 +165,7 @@ class MqttDoor:
         replace_file(self._interest_file, json.dumps(interest.known()))
 
     async def _await_own_subscription(self) -> None:
-        """Make sure that somebody says what clients want: the broker's log, or who has configured filters."""
+        """Wait until the broker's log reports a subscription; raise DoorError if it does not, without filters."""
         until_s = time.monotonic() + LOG_S_MAX
         while self._interest is not None and not self._interest.reported_count:
             if self._filters:
@@ -182,7 +182,7 @@ class MqttDoor:
             await asyncio.sleep(0.01)
 
     async def _catch_up_first(self) -> None:
-        """Wait until what stands in the broker's log is known."""
+        """Wait until the broker's log file has been read; raise DoorError if our subscription does not appear there."""
         until_s = time.monotonic() + LOG_S_MAX
         while not self._catch_up():
             if self._log is not None and time.monotonic() > until_s:
@@ -195,7 +195,7 @@ class MqttDoor:
             await asyncio.sleep(0.01)
 
     def _catch_up(self) -> bool:
-        """Take what the broker's log says up to our own subscription, then what was heard since; False for not yet."""
+        """Process the log file up to our own subscription, then later entries; return False if it is not there yet."""
         interest = self._interest
         if self._log is None or self._is_caught_up or interest is None or not self.is_open:
             return self._is_caught_up
@@ -214,28 +214,28 @@ class MqttDoor:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the broker is there, and sends what is published."""
+        """Return True if the broker is connected and sends what is published."""
         return self._is_subscribed and self._session.is_connected
 
     def publish(self, message: LocalMessage) -> bool:
-        """Hand a message to the clients that want it; False if the broker is away or slow, or can have no such one."""
+        """Hand a message to the clients that want it; return False if the broker is away, slow or cannot carry it."""
         if not self.is_open:
             self.counts[AWAY] += 1
             return False
         try:
             qos, beside = _publish_options(message.headers, message.reply)
             return self._session.publish(topic_of(message.subject), message.payload, qos, beside)
-        except ValueError:  # A TopicError, or what the codec refuses.
+        except ValueError:  # From topic_of, or the codec.
             self.counts[BAD_TOPIC] += 1
             return False
 
     def release(self, receipt: int) -> None:
-        """Acknowledge a message of a durable session, or once it has come again if the broker is away."""
+        """Acknowledge a message of a durable session: now, or if the broker is away, once it is sent again."""
         if packet_id := self._taken.release(receipt, self._session.is_connected):
             self._session.acknowledge(packet_id)
 
     async def close(self) -> None:
-        """Close the door, and end its session at the broker."""
+        """Close the door; the broker ends its session, or keeps a durable one for ``DURABLE_S``."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -254,7 +254,7 @@ class MqttDoor:
                 pause.note_open(time.monotonic())
                 self._reason = await self._session.lost()
                 log.warning("door_closed", broker=self._name, reason=self._reason)
-            except OSError as error:  # A TimeoutError, too, which says nothing.
+            except OSError as error:  # Includes TimeoutError, which has no text.
                 self._reason = str(error) or self._reason
                 log.debug("door_not_reached", broker=self._name, reason=self._reason)
                 self._session.cut(self._reason)
@@ -263,11 +263,11 @@ class MqttDoor:
             await asyncio.sleep(pause.after(time.monotonic()))
 
     async def _open(self) -> None:
-        """Connect and subscribe; raise OSError when the broker does not let us."""
+        """Connect and subscribe; raise OSError if the broker refuses."""
         self._is_caught_up = self._log is None
         if not await self._session.connect():
             self._taken.begin()
-        # Of QoS 1 the log outlasts a cut of some seconds; with what waits in a durable session it would wait, too.
+        # With QoS 1 the log survives a cut of some seconds, but would queue behind the messages of a durable session.
         log_qos = QoS.AT_MOST_ONCE if self._is_durable else QoS.AT_LEAST_ONCE
         reporting = [TopicFilter(f"{LOG_TOPIC}#", max_qos=log_qos)] if self._api is None else []
         reasons = await self._session.subscribe([*reporting, _everything()])
@@ -288,10 +288,10 @@ class MqttDoor:
             self._catch_up()
             self._store()
 
-    # --- what the broker says ----------------------------------------------------------------------------------------
+    # --- from the broker ----------------------------------------------------------------------------------------------
 
     def _take(self, packet: PublishPacket) -> bool:
-        """Take a message; True if the broker may forget it now."""
+        """Handle a message; return True if the broker may forget it now."""
         topic = packet.topic
         if topic.startswith("$"):
             if topic.startswith(LOG_TOPIC):
@@ -349,13 +349,13 @@ def _block_of(
     correlation: bytes | None,
     expiry_s: int | None,
 ) -> bytes:
-    """Return what a message has beside topic and payload as a block: many messages share it."""
+    """Return a message's fields besides topic and payload as a block; cached, because many messages share them."""
     return block_of(MqttFields(properties, qos, is_retained, is_text, content_type, correlation, expiry_s))
 
 
 @lru_cache(maxsize=FIELDS_KEPT_MAX)
 def _publish_options(block: bytes, reply: str) -> tuple[int, Beside]:
-    """Return the QoS of a block, and what else the codec needs; raise TopicError for what is not a topic."""
+    """Return the QoS of a block, and the codec's other arguments; raise TopicError if the reply is not a topic."""
     fields = fields_of(block)
     beside = Beside(
         retain=fields.is_retained,

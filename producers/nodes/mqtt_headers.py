@@ -1,7 +1,7 @@
-"""What MQTT 5 says beside topic and payload, as the header block that the overlay carries; and back. Pure.
+"""MQTT 5 fields besides topic and payload, as the header block that the overlay carries, and back. Pure.
 
-In: a message's user properties and other fields. Out: a block as NATS has it, one line each, so that clients of NATS
-can read what clients of MQTT say, and the other way round. Fields of MQTT's own are lines that begin with ``Mqtt-``.
+In: a message's user properties and other fields. Out: a block in NATS format, one line each, so that NATS clients can
+read what MQTT clients send, and vice versa. Fields that only MQTT has are lines that begin with ``Mqtt-``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONTENT_TYPE, CORRELATION, EXPIRY = "Mqtt-Content-Type", "Mqtt-Correlation-Data"
 IS_TEXT, RETAIN, QOS = "Mqtt-Payload-Is-Text", "Mqtt-Retain", "Mqtt-Qos"
 EXPIRY_S_MAX = 0xFFFFFFFF
 TEXT_BYTES_MAX = 65_535
-BLOCKS_KEPT_MAX = 1_000  # Many messages of a client say the same beside topic and payload.
+BLOCKS_KEPT_MAX = 1_000  # Many messages of a client have the same fields.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ NO_FIELDS = MqttFields()
 
 @lru_cache(maxsize=BLOCKS_KEPT_MAX)
 def block_of(fields: MqttFields) -> bytes:
-    """Return the fields as a header block, empty where there is nothing to say."""
+    """Return the fields as a header block, empty if all have their defaults."""
     if fields == NO_FIELDS:
         return b""
     lines = [_line(name, value) for name, value in fields.properties]
@@ -60,7 +60,7 @@ def block_of(fields: MqttFields) -> bytes:
 
 @lru_cache(maxsize=BLOCKS_KEPT_MAX)
 def fields_of(block: bytes) -> MqttFields:
-    """Return the fields that a block stands for; what is no line of ours is a user property."""
+    """Return the fields that a block stands for; other lines become user properties."""
     if not block:
         return NO_FIELDS
     properties: list[tuple[str, str]] = []

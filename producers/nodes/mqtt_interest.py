@@ -1,12 +1,12 @@
-"""What clients of an MQTT broker want, as subjects. Pure: the broker is heard by :mod:`producers.nodes.mqtt_door`.
+"""What clients of an MQTT broker want, as subjects. Pure: :mod:`producers.nodes.mqtt_door` listens to the broker.
 
-In: filters that somebody has configured, what Mosquitto says of its clients under ``$SYS/broker/log`` and in its log
-file: who subscribes, unsubscribes, comes and goes; or all subscriptions, as EMQX lists them. Out: subjects that begin
-to be wanted, and that are no more.
+In: configured filters; who subscribes, unsubscribes, connects and disconnects, as Mosquitto reports it under
+``$SYS/broker/log`` and in its log file; or all subscriptions, as EMQX lists them. Out: subjects that become wanted, and
+that no longer are.
 
-A client that leaves may have a session that outlasts it, and no broker says for how long: what it wanted stands for
+The session of a client that disconnects may last, and no broker reports for how long: what it wanted stays wanted for
 ``session_s``. A client of MQTT 3.1.1 with a clean session has none, so what it wanted ends at once. While the broker is
-away nobody is heard leaving, so all stands until the client is heard again.
+away it reports no disconnects, so all interest stays until the client connects again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regraft.producers.nodes.mqtt_topics import TopicError, subjects_of
 
 log = structlog.get_logger(__name__)
 
-CLIENTS_MAX = 100_000  # Beyond it the one that left longest ago is forgotten, or a new one not heard.
+CLIENTS_MAX = 100_000  # Beyond this, the one gone longest is forgotten, or a new one ignored.
 REFUSED_MAX = 1_000
 LOG_TOPIC = "$SYS/broker/log/"
 MQTT_5 = 5
@@ -38,7 +38,7 @@ _LEFT = re.compile(
 
 @dataclass
 class _Client:
-    """``left_s`` is since when it is gone, None while it is there; ``has_session`` whether a session may outlast it."""
+    """``left_s`` is when it disconnected, None while connected; ``has_session``: its session may outlast that."""
 
     filters: set[str] = field(default_factory=set)
     has_session: bool = True
@@ -46,31 +46,31 @@ class _Client:
 
 
 class MqttInterest:
-    """All that is wanted at one broker. ``own`` is what the node itself is as a client, each life with its mark."""
+    """All that is wanted at one broker. ``own`` is the node's client ID, to which a life may append random digits."""
 
     def __init__(
         self, on_interest: Callable[[str, bool], None], own: str, session_s: float, counts: Counter[str]
     ) -> None:
         self.counts = counts
-        self.changes_count = 0  # Of what clients want, so that it is stored when there are some.
-        self.reported_count = 0  # Subscriptions that the broker has reported, our own too.
+        self.changes_count = 0  # Changes of what clients want; the door stores it after some.
+        self.reported_count = 0  # Subscriptions that the broker has reported, including our own.
         self._on_interest, self._session_s = on_interest, session_s
         self._own = re.compile(rf"{re.escape(own)}(-[0-9a-f]{{8}})?")
         self._is_quiet = False
-        self._refused: set[str] = set()  # Filters that are none, so that a list that holds them is refused once.
+        self._refused: set[str] = set()  # Invalid filters; each is refused once, however often it is listed.
         self._clients: dict[str, _Client] = {}
         self._wanted: Counter[str] = Counter()  # Subject -> filters of clients that want it.
 
     def want_always(self, filters: Iterable[str]) -> None:
-        """Take these filters as wanted from now on; raise TopicError for what is none."""
+        """Treat these filters as always wanted; raise TopicError for an invalid one."""
         for wanted in filters:
             for subject in subjects_of(wanted):
                 self._add(subject)
 
     def catch_up(self, lines: Iterable[str], now_s: float) -> None:
-        """Process what the broker has written into its log, and report only what differs at its end.
+        """Process lines of the broker's log file, and report only what differs at the end.
 
-        Lines that were heard before change nothing. A file does not say which kind a line is of: its form does.
+        Lines that were received before change nothing. The file does not name the kind of a line: its form shows it.
         """
         before = dict(self._wanted)
         self._is_quiet = True
@@ -92,17 +92,17 @@ class MqttInterest:
                 self._on_interest(subject, True)
 
     def known(self) -> dict[str, list[str]]:
-        """Return what each client wants."""
+        """Return the filters of each client that wants any."""
         return {name: sorted(client.filters) for name, client in self._clients.items() if client.filters}
 
     def restore(self, known: Mapping[str, Iterable[str]]) -> None:
-        """Take what clients wanted in the node's former life as wanted; raise TopicError for what is not a filter."""
+        """Restore what clients wanted in the node's former life; raise TopicError for an invalid filter."""
         for name, filters in known.items():
             for wanted in filters:
                 self._want(name, wanted)
 
     def replace(self, known: Mapping[str, Iterable[str]]) -> None:
-        """Take these as all that clients want: what is new begins first, so that nothing ends in between."""
+        """Replace what clients want, adding before removing, so that a subject in both stays wanted throughout."""
         self.reported_count += 1
         there = {name: set(filters) for name, filters in known.items() if not self._own.fullmatch(name)}
         for name, filters in there.items():
@@ -119,7 +119,7 @@ class MqttInterest:
                 del self._clients[name]
 
     def handle(self, topic: str, text: str, now_s: float) -> None:
-        """Process what the broker logs; skip what does not concern interest."""
+        """Process an entry of the broker's log; skip one that does not concern interest."""
         entry = _TIME.sub("", text, count=1)
         match topic.removeprefix(LOG_TOPIC):
             case "M/subscribe":
@@ -130,7 +130,7 @@ class MqttInterest:
                 self._handle_notice(entry, now_s)
 
     def expire(self, now_s: float) -> None:
-        """Forget clients whose session is over by now."""
+        """Forget clients whose sessions have expired."""
         gone = [
             name
             for name, client in self._clients.items()
@@ -139,7 +139,7 @@ class MqttInterest:
         for name in gone:
             self._forget(name)
 
-    # --- what the log says -------------------------------------------------------------------------------------------
+    # --- entries of the log -------------------------------------------------------------------------------------------
 
     def _handle_subscribe(self, entry: str) -> None:
         name, wanted = self._who_wants_what(entry)
@@ -171,7 +171,7 @@ class MqttInterest:
                 self._add(subject)
 
     def _who_wants_what(self, entry: str) -> tuple[str, str]:
-        """Take "NAME QOS FILTER" apart: names and filters may hold spaces, so a known name goes before the first."""
+        """Split "NAME QOS FILTER": both may contain spaces, so a split with a known name wins over the first one."""
         found = [(entry[: one.start()], entry[one.end() + 1 :]) for one in _QOS.finditer(entry)]
         known = (one for one in found if self._is_known(one[0]))
         return next(known, found[0] if found else ("", ""))
@@ -180,8 +180,8 @@ class MqttInterest:
         return name in self._clients or self._own.fullmatch(name) is not None
 
     def _handle_unsubscribe(self, entry: str) -> bool:
-        """Take "NAME FILTER"; return False where nobody wanted that."""
-        # Here, too, names and filters may hold spaces: a client known to want it is meant.
+        """Handle "NAME FILTER"; return False if no client wanted that."""
+        # Names and filters may contain spaces here too: find the client that is known to want the filter.
         place = entry.find(" ")
         while place >= 0:
             client, wanted = self._clients.get(entry[:place]), entry[place + 1 :]
@@ -193,7 +193,7 @@ class MqttInterest:
         return False
 
     def _handle_notice(self, entry: str, now_s: float) -> bool:
-        """Take a line that says who comes and goes; return False for any other."""
+        """Handle a line about a client that connects or disconnects; return False for any other."""
         if (came := _CAME.fullmatch(entry)) is not None:
             name, protocol, is_clean = came[1], int(came[2]), came[3] == "1"
             if self._own.fullmatch(name):
@@ -228,7 +228,7 @@ class MqttInterest:
     def _leave(self, name: str, client: _Client, now_s: float) -> None:
         if client.has_session and client.filters:
             client.left_s = now_s
-            self._clients[name] = self._clients.pop(name)  # In the order in which they left.
+            self._clients[name] = self._clients.pop(name)  # Ordered by when they left.
         else:
             self._forget(name)
 

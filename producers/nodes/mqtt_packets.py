@@ -1,7 +1,7 @@
-"""Packets of MQTT 5 out of a stream of bytes, however it is cut into reads. Pure.
+"""Parse MQTT 5 packets from a stream of bytes, however it is split into reads. Pure.
 
-In: bytes. Out: packets of the codec (mqtt5, the extra ``mqtt``). A message that is too large to be kept is skipped as
-its bytes come; what is not a packet ends the stream. What packets mean belongs to :mod:`producers.nodes.mqtt_session`.
+In: bytes. Out: packets of the codec (mqtt5, the extra ``mqtt``). A message that is too large is skipped as its bytes
+arrive; anything but a packet is an error. The meaning of packets belongs to :mod:`producers.nodes.mqtt_session`.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ import mqtt5
 
 PUBLISH = 3  # The type in the upper half of a packet's first byte.
 MORE, SEVEN_BITS, LENGTH_BYTES_MAX = 0x80, 0x7F, 4
-PACKET_BYTES_MAX = (1 << 28) + 4  # What a length of 4 bytes can name, with the bytes before it.
+PACKET_BYTES_MAX = (1 << 28) + 4  # The largest length in 4 bytes, plus the bytes before the content.
 
 
 class MalformedError(ValueError):
-    """What came is not a packet of MQTT 5; the message says what is wrong with it."""
+    """The bytes are not a packet of MQTT 5; the message says what is wrong with them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """A message that was skipped. ``packet_id`` is 0 for one of QoS 0, which nobody acknowledges."""
+    """A message that was skipped. ``packet_id`` is 0 at QoS 0, which is not acknowledged."""
 
     packet_id: int
 
 
 class PacketReader:
-    """Cuts a stream into packets; those of more than ``bytes_max`` are not kept."""
+    """Splits a stream into packets; messages of more than ``bytes_max`` are skipped."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._parts: list[bytes] = []
-        self._have = self._needed = 0  # Bytes of the packet that is not whole, and those that bring it further.
-        self._skip = 0  # Bytes that still belong to a message that is too large.
+        self._have = self._needed = 0  # Bytes of the incomplete packet, and how many it takes to continue.
+        self._skip = 0  # Bytes still to come of a message that is too large.
 
     def feed(self, data: bytes) -> Iterator[mqtt5.Packet | Oversized]:
-        """Return what has become whole by these bytes; raise MalformedError for what is not a packet."""
+        """Yield the packets that these bytes complete; raise MalformedError for anything else."""
         if self._skip:
             skipped = min(self._skip, len(data))
             self._skip -= skipped
@@ -66,7 +66,7 @@ class PacketReader:
 
 
 def _bounds(data: bytes, at: int) -> tuple[int, int]:
-    """Return where the content of the packet at a place begins and ends; (0, the next place) while that is unknown."""
+    """Return where the content of the packet at ``at`` begins and ends; begin is 0 while its length is incomplete."""
     length = 0
     for place in range(at + 1, min(at + 1 + LENGTH_BYTES_MAX, len(data))):
         byte = data[place]
@@ -79,11 +79,11 @@ def _bounds(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _has_id(first: int) -> bool:
-    return bool(first & 0b110)  # Its QoS is above 0.
+    return bool(first & 0b110)  # Bits of the QoS: above 0.
 
 
 def _head_end(data: bytes, at: int, begin: int, end: int) -> int:
-    """Return where topic and number of a message end, or as much of that as is known."""
+    """Return where topic and packet ID of a message end, or its topic's length if that is still incomplete."""
     if data[at] >> 4 != PUBLISH:
         raise MalformedError(f"a packet of type {data[at] >> 4} has {end - at} bytes, which only a message may have")
     found = begin + 2
@@ -100,7 +100,7 @@ def _read(packet: memoryview) -> mqtt5.Packet:
     except (ValueError, IndexError) as error:
         raise MalformedError(str(error)) from error
     except BaseException as error:
-        # The codec panics where text is not UTF-8, by an exception that cannot be imported.
+        # The codec panics if text is not UTF-8, with an exception that cannot be imported.
         if type(error).__name__ != "PanicException":
             raise
         raise MalformedError(f"it holds text that is not UTF-8 ({error})") from error

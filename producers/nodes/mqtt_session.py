@@ -1,10 +1,10 @@
-"""A client's session at an MQTT 5 broker, which outlasts its connections: what is not acknowledged is sent again.
+"""A client's session at an MQTT 5 broker, which outlasts its connections: unacknowledged messages are sent again.
 
 In: messages to publish, and filters. Out: messages, as packets of the codec (mqtt5, the extra ``mqtt``). Bytes belong
-to :mod:`producers.nodes.mqtt_connection`, when to connect again and what messages mean to whom has the session.
+to :mod:`producers.nodes.mqtt_connection`; the owner of the session decides when to reconnect, and handles messages.
 
-What is published in one turn of the loop is written at once. All of it leaves in the order in which it was published:
-what is of QoS 1 waits until the broker takes more (its receive maximum), and what came after it waits, too.
+Messages published in one turn of the event loop are written at once. All leave in the order of publishing: at QoS 1, a
+message waits until the broker accepts more (its receive maximum), and later messages wait behind it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from regraft.producers.nodes.mqtt_packets import PACKET_BYTES_MAX, Oversized
 log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_S = 15  # A node that is busy for this long would lose QoS 0 messages.
-WAITING_MAX = 20_000  # What waits for a broker that is slow; beyond it messages are dropped.
+WAITING_MAX = 20_000  # Messages waiting for a slow broker; further ones are dropped.
 WAITING_BYTES_MAX = 64 << 20
-WRITE_BYTES_MAX = 256 << 10  # Handed to a socket at once.
-IDS = 65_535  # Numbers that MQTT has for messages under way.
-FAILED = 0x80  # Reasons from here on are failures.
-AGAIN_BIT = 0x08  # In the first byte of a message: it was sent before.
+WRITE_BYTES_MAX = 256 << 10  # Handed to the socket at once.
+IDS = 65_535  # Packet IDs in MQTT, so the most messages under way.
+FAILED = 0x80  # Reason codes from here on are failures.
+AGAIN_BIT = 0x08  # The DUP flag in the first byte of a message: it was sent before.
 AWAY, SLOW, TOO_LARGE, REFUSED = "broker_away", "broker_slow", "payload_too_large", "broker_refused"
 
 
 class RefusedError(ConnectionError):
-    """The broker does not let this client in, or ended the connection before it did."""
+    """The broker refused this client, or is not connected."""
 
 
 class Beside(TypedDict, total=False):
-    """What a message has beside topic and payload, as the codec names it."""
+    """A message's fields besides topic and payload, as the codec names them."""
 
     retain: bool
     payload_format_indicator: int
@@ -52,10 +52,10 @@ class Beside(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class MqttLogin:
-    """Where the broker is, and who comes. ``session_s`` is how long it keeps the session while nobody is connected.
+    """Where to connect, and as whom. ``session_s`` is how long the broker keeps the session without a connection.
 
-    ``is_resumed`` is whether a session of a former life is continued; ``receive_max`` are messages that the broker may
-    send before the first of them is acknowledged; ``packet_bytes_max`` is the longest packet that is taken.
+    ``is_resumed`` continues the session of a former life; ``receive_max`` is how many unacknowledged messages the
+    broker may send; ``packet_bytes_max`` is the longest packet that is accepted.
     """
 
     host: str
@@ -70,7 +70,7 @@ class MqttLogin:
     tls: ssl.SSLContext | None = None
 
     def connect_packet(self, *, is_first: bool) -> mqtt5.ConnectPacket:
-        """Return how the client greets the broker."""
+        """Return the packet that opens a connection."""
         return mqtt5.ConnectPacket(
             self.client_id,
             username=self.user or None,
@@ -83,8 +83,8 @@ class MqttLogin:
 
 
 class MqttSession:
-    """The session. ``on_message`` returns True for a message that the broker may forget at once; any other of QoS 1 is
-    acknowledged by its number later. ``counts`` has what was dropped, by reason."""
+    """The session. ``on_message`` returns True if the broker may forget a message at once; any other QoS 1 message is
+    acknowledged later, by its packet ID. ``counts`` counts dropped messages by reason."""
 
     def __init__(
         self, login: MqttLogin, on_message: Callable[[mqtt5.PublishPacket], bool], counts: Counter[str]
@@ -92,27 +92,27 @@ class MqttSession:
         self.counts = counts
         self._login, self._on_message = login, on_message
         self._is_first = True
-        self._connection: MqttConnection | None = None  # Once the broker has let us in.
+        self._connection: MqttConnection | None = None  # Set once the broker has accepted us.
         self._answer: asyncio.Future[Taken] | None = None
         self._over: asyncio.Future[str] | None = None
-        self._queue: deque[tuple[int, bytes]] = deque()  # What is to be written; number 0 is of QoS 0.
-        self._kept: dict[int, bytes] = {}  # What of QoS 1 is not acknowledged, in the order of publishing.
-        self._under_way: set[int] = set()  # What of that was written to this connection, or the last one.
+        self._queue: deque[tuple[int, bytes]] = deque()  # Packet IDs and bytes to write; ID 0 is QoS 0.
+        self._kept: dict[int, bytes] = {}  # Unacknowledged messages of QoS 1, in the order of publishing.
+        self._under_way: set[int] = set()  # Those written to this connection, or the last one.
         self._waiting_bytes = self._last_id = 0
         self._answers: list[bytes] = []
         self._is_flush_due = False
         self._limits = mqtt5.ConnAckPacket()
-        self._reasons: set[str] = set()  # For which the broker has refused messages.
+        self._reasons: set[str] = set()  # Why the broker has refused messages.
 
     # --- the connection ----------------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
-        """Return True if the broker has let us in and is there."""
+        """Return True if the broker has accepted us and is connected."""
         return self._connection is not None
 
     async def connect(self) -> bool:
-        """Return True if the broker has the session still; raise OSError if it does not let us in."""
+        """Connect; return True if the broker still has the session. Raises OSError if it is away or refuses us."""
         login, loop = self._login, asyncio.get_running_loop()
         self._over = loop.create_future()
 
@@ -132,23 +132,23 @@ class MqttSession:
         return answer.session_present
 
     async def subscribe(self, filters: list[mqtt5.TopicFilter]) -> list[mqtt5.SubAckReasonCode]:
-        """Return what the broker says of each filter; raise OSError when it is away."""
+        """Subscribe; return the broker's reason code for each filter. Raises OSError if the broker is away."""
         if self._connection is None:
             raise RefusedError("the broker is away")
         packet = mqtt5.SubscribePacket(self._new_id(), filters)
         return cast(mqtt5.SubAckPacket, await self._ask(self._connection, packet.write())).reason_codes
 
     async def lost(self) -> str:
-        """Return why the connection has ended, once it has."""
+        """Wait until the connection has ended; return why."""
         return "never connected" if self._over is None else await self._over
 
     def cut(self, reason: str) -> None:
-        """End the connection at once, and not the session."""
+        """End the connection at once, but not the session."""
         if self._connection is not None:
             self._connection.lose(reason)
 
     async def close(self, session_s: int) -> None:
-        """End the connection, and let the broker keep the session for this long."""
+        """End the connection; the broker keeps the session for ``session_s``."""
         self._flush()
         if self._connection is not None:
             await self._connection.close(mqtt5.DisconnectPacket(session_expiry_interval=session_s))
@@ -159,7 +159,7 @@ class MqttSession:
         return await self._answer
 
     def _begin(self, connection: MqttConnection, answer: mqtt5.ConnAckPacket) -> None:
-        """Continue over a connection: what is not acknowledged goes first."""
+        """Continue over a new connection: unacknowledged messages go first."""
         self._connection, self._limits, self._is_first = connection, answer, False
         connection.keep_alive(min(answer.server_keep_alive or KEEP_ALIVE_S, KEEP_ALIVE_S))
         for packet_id, data in list(self._kept.items()):
@@ -187,7 +187,7 @@ class MqttSession:
                     self._waiting_bytes -= len(data)
             self._queue.clear()
 
-    # --- what comes --------------------------------------------------------------------------------------------------
+    # --- received -----------------------------------------------------------------------------------------------------
 
     def _take(self, connection: MqttConnection, packet: Taken) -> None:
         match packet:
@@ -227,10 +227,13 @@ class MqttSession:
     def _forget(self, packet_id: int) -> None:
         self._waiting_bytes -= len(self._kept.pop(packet_id))
 
-    # --- what goes ---------------------------------------------------------------------------------------------------
+    # --- sent ---------------------------------------------------------------------------------------------------------
 
     def publish(self, topic: str, payload: bytes, qos: int, beside: Beside) -> bool:
-        """Publish; False if the broker is away, slow, or takes none as large; raise ValueError for what MQTT lacks."""
+        """Queue a message; return False if the broker is away or slow, or the message is too large for it.
+
+        Raises ValueError if MQTT cannot express the message.
+        """
         if self._connection is None:
             self.counts[AWAY] += 1
             return False
@@ -257,19 +260,19 @@ class MqttSession:
         return True
 
     def acknowledge(self, packet_id: int) -> None:
-        """Let the broker forget a message that it has sent over this connection."""
+        """Acknowledge a message that the broker has sent over this connection."""
         if self._connection is not None:
             self._answers.append(mqtt5.PubAckPacket(packet_id).write())
             self._flush_soon()
 
     def _new_id(self) -> int:
-        while True:  # Fewer than half of the numbers are taken.
+        while True:  # Fewer than half of the IDs are taken.
             self._last_id = self._last_id % IDS + 1
             if self._last_id not in self._kept:
                 return self._last_id
 
     def _flush_soon(self) -> None:
-        """Write when the loop turns next, all at once."""
+        """Write in the next turn of the event loop, all at once."""
         if not self._is_flush_due:
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -285,7 +288,7 @@ class MqttSession:
             ready = self._next_ready(connection)
 
     def _next_ready(self, connection: MqttConnection) -> list[bytes]:
-        """Take from what waits as much as may be written at once."""
+        """Take as much from the queue as may be written at once."""
         ready: list[bytes] = []
         size_bytes = 0
         while self._queue and size_bytes < WRITE_BYTES_MAX and not connection.is_paused:

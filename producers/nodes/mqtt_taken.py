@@ -1,7 +1,7 @@
-"""What a door has taken of an MQTT broker, so that what that sends again, as it has not heard so, is taken once. Pure.
+"""Which messages a door has taken from an MQTT broker, so that those it sends again are taken only once. Pure.
 
-In: messages with numbers (QoS 1). Out: receipts, and the numbers that may be acknowledged. A number is the broker's: it
-names another message once this one is acknowledged, or in another session. A receipt is ours and never names another.
+In: messages with packet IDs (QoS 1). Out: receipts, and the packet IDs that may be acknowledged. The broker reuses a
+packet ID once its message is acknowledged, and in another session; a receipt is the door's and never reused.
 """
 
 from __future__ import annotations
@@ -11,41 +11,41 @@ from typing import Protocol
 
 from mqtt5 import PublishPacket
 
-TAKEN_MAX = 1_000  # Numbers of messages that the broker might send again.
+TAKEN_MAX = 1_000  # Packet IDs of messages that the broker might send again.
 
 
 class Taken(Protocol):
-    """What was taken."""
+    """Which messages were taken."""
 
     def begin(self) -> None:
-        """Note that the broker has begun another session: it will send nothing again."""
+        """Note that the broker has begun another session: it will resend nothing."""
         ...
 
     def take(self, packet: PublishPacket, packet_id: int) -> int | None:
-        """Return the receipt of a message, 0 where nobody waits for one; None if it was taken before."""
+        """Return the receipt of a message, 0 if it needs none, None if it was taken before."""
         ...
 
     def may_forget(self, packet_id: int) -> bool:
-        """Return True if what was taken before with this number may be acknowledged now."""
+        """Return True if the message taken before with this packet ID may be acknowledged now."""
         ...
 
     def release(self, receipt: int, is_connected: bool) -> int:
-        """Note that a message is safe; return the number to acknowledge now, 0 for none."""
+        """Note that a message is safe; return the packet ID to acknowledge now, 0 for none."""
         ...
 
 
 class TakenAtOnce:
-    """Of a session that is over with the node: each message is acknowledged as it is taken."""
+    """For a session that ends with the node: each message is acknowledged when it is taken."""
 
     def __init__(self) -> None:
-        self._contents: OrderedDict[int, int] = OrderedDict()  # Number -> hash of what came with it last.
+        self._contents: OrderedDict[int, int] = OrderedDict()  # Packet ID -> hash of its last message.
 
     def begin(self) -> None:
         """Forget all."""
         self._contents.clear()
 
     def take(self, packet: PublishPacket, packet_id: int) -> int | None:
-        """Know a message by its number, its content and the broker's word that it was sent before."""
+        """Recognise a repeat by packet ID, content and the broker's DUP flag."""
         content = hash((packet.topic, packet.payload))
         if packet.duplicate and self._contents.get(packet_id) == content:
             return None
@@ -56,7 +56,7 @@ class TakenAtOnce:
         return 0
 
     def may_forget(self, packet_id: int) -> bool:
-        """Return True: it was to be acknowledged before."""
+        """Return True: the message was due for acknowledgement when it was taken."""
         return True
 
     def release(self, receipt: int, is_connected: bool) -> int:
@@ -65,20 +65,20 @@ class TakenAtOnce:
 
 
 class TakenUntilSafe:
-    """Of a durable session: a message is acknowledged once it is safe, or when it comes again after that."""
+    """For a durable session: a message is acknowledged once it is safe, or when it is sent again after that."""
 
     def __init__(self) -> None:
         self._last_receipt = 0
-        self._receipts: dict[int, int] = {}  # Number of what is not acknowledged -> its receipt, 0 once it is safe.
-        self._packet_ids: dict[int, int] = {}  # The other way round, while it is not safe.
+        self._receipts: dict[int, int] = {}  # Unacknowledged packet ID -> its receipt, 0 once it is safe.
+        self._packet_ids: dict[int, int] = {}  # Receipt -> packet ID, until it is safe.
 
     def begin(self) -> None:
-        """Forget all: receipts of before name nothing."""
+        """Forget all: earlier receipts no longer name anything."""
         self._receipts.clear()
         self._packet_ids.clear()
 
     def take(self, packet: PublishPacket, packet_id: int) -> int | None:
-        """Know a message by its number alone, as that names no other one before it is acknowledged."""
+        """Recognise a repeat by packet ID alone: it is not reused before it is acknowledged."""
         if packet_id in self._receipts:
             return None
         self._last_receipt += 1
@@ -87,13 +87,13 @@ class TakenUntilSafe:
         return self._last_receipt
 
     def may_forget(self, packet_id: int) -> bool:
-        """Return True if it has become safe while the broker was away."""
+        """Return True, once, if the message became safe while the broker was away."""
         if is_safe := not self._receipts[packet_id]:
             del self._receipts[packet_id]
         return is_safe
 
     def release(self, receipt: int, is_connected: bool) -> int:
-        """Return the number if the broker is there; else it is acknowledged when the message comes again."""
+        """Return the packet ID if the broker is connected; else it is acknowledged when the message is sent again."""
         packet_id = self._packet_ids.pop(receipt, 0)
         if not packet_id:
             return 0

@@ -1,8 +1,8 @@
-"""Topics of MQTT as subjects of the overlay, whose tokens are joined by dots; and back. Pure.
+"""MQTT topics as subjects of the overlay, whose tokens are joined by dots, and back. Pure.
 
-In: topics such as ``room 1/temp`` and filters such as ``room 1/#``. Out: subjects, ``room/x20/1.temp``, and topics
-again, exactly. What ``/`` divides, a dot divides there; what a subject cannot hold is written behind a ``/``, which no
-level of a topic can have. Common cases are as in the NATS server's own MQTT: ``a/b`` is ``a.b``, ``.`` is ``//``.
+In: topics such as ``room 1/temp`` and filters such as ``room 1/#``. Out: subjects such as ``room/x20/1.temp``, and the
+exact topics again. ``/`` becomes a dot; characters that a subject cannot hold are escaped with ``/``, which no level of
+a topic can contain. Common cases are as in the NATS server's own MQTT: ``a/b`` is ``a.b``, ``.`` is ``//``.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from functools import lru_cache
 
 MARK = "/"
 TOPIC_BYTES_MAX = 65_535
-TOPICS_KEPT_MAX = 5_000  # Clients publish to the same few again and again.
+TOPICS_KEPT_MAX = 5_000  # Clients keep publishing to the same few.
 _ODD = re.compile(r"[.*>\s]")
 _MARKED = re.compile(r"/(/|a|g|x[0-9a-f]+/)|/")
-_FORBIDDEN = ("+", "#", "\0")  # No topic that is published has these.
+_FORBIDDEN = ("+", "#", "\0")  # Not allowed in a topic that is published.
 _MARKS = {".": "//", "*": "/a", ">": "/g"}
 _UNMARKED = {mark[1:]: character for character, mark in _MARKS.items()}
 SHARE = "$share"
 
 
 class TopicError(ValueError):
-    """A topic, a filter or a subject that has no counterpart; the message says which and why."""
+    """A topic, filter or subject without a counterpart; the message says which and why."""
 
 
 @lru_cache(maxsize=TOPICS_KEPT_MAX)
@@ -33,7 +33,7 @@ def subject_of(topic: str) -> str:
 
 @lru_cache(maxsize=TOPICS_KEPT_MAX)
 def topic_of(subject: str) -> str:
-    """Return the topic of a subject; raise TopicError for one that is not a topic, as subjects of NATS may be."""
+    """Return the topic of a subject; raise TopicError if it has none, as some subjects of NATS do."""
     topic = "/".join(_level(token) for token in subject.split("."))
     if any(each in topic for each in _FORBIDDEN):
         raise TopicError(f"{subject!r} has one of + # and NUL, which no topic has")
@@ -43,10 +43,10 @@ def topic_of(subject: str) -> str:
 
 
 def subjects_of(wanted: str) -> tuple[str, ...]:
-    """Return the subjects, with wildcards, that together match what a filter matches; none for topics of the broker.
+    """Return the subjects, with wildcards, that together match what a filter matches; none for the broker's own topics.
 
-    ``#`` takes the level above it, too, for which no subject has a word: there are two then. A shared subscription
-    wants what its filter does. Raises TopicError for what is not a filter.
+    ``#`` also matches the level above it, which takes a second subject. A shared subscription wants what its filter
+    does. Raises TopicError for an invalid filter.
     """
     if wanted.startswith(f"{SHARE}/"):
         wanted = wanted.split("/", 2)[2] if wanted.count("/") > 1 else ""

@@ -1,8 +1,8 @@
-"""The door to a NATS server that gives nobody a leaf port: a client of it, which asks its monitoring port.
+"""The door to a NATS server without a leaf port: a client that polls the server's monitoring port.
 
-In: the addresses for clients and of the monitoring port. Out: interest, some time after it has changed, and messages.
-The client library is nats-py (the extra ``nats``). Where there is a leaf port, the door is
-:mod:`producers.nodes.nats_door`, which hears of interest at once.
+In: the addresses of the client port and the monitoring port. Out: messages, and interest, some time after it changes.
+The client library is nats-py (the extra ``nats``). If there is a leaf port, use :mod:`producers.nodes.nats_door`, which
+learns of interest at once.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from regraft.producers.nodes.doors import DoorError, LocalMessage
 log = structlog.get_logger(__name__)
 
 CONNECT_S_MAX = 10.0
-PAGE = 1_024  # Subscriptions in one answer.
+PAGE = 1_024  # Subscriptions per answer.
 PAGES_MAX = 100
-WAITING_MAX = 20_000  # Messages that wait for a server that is slow; beyond it they are dropped.
+WAITING_MAX = 20_000  # Messages waiting for a slow server; further ones are dropped.
 EVERYTHING, OWN_PREFIX = ">", "$"
 FIRST_LINE, END = "NATS/1.0\r\n", "\r\n"
 AWAY, SLOW = "broker_away", "broker_slow"
@@ -46,7 +46,7 @@ class _Subscriptions(msgspec.Struct):
 class NatsClientDoor:
     """The way to one NATS server. ``url`` is ``nats://host[:4222]``, tls:// with TLS; ``api`` its monitoring port.
 
-    Of headers with one name the last is carried.
+    Of several headers with the same name, only the last is carried.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class NatsClientDoor:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door and hear what clients want already; raise DoorError when the server is not there."""
+        """Open the door and learn what clients already want; raise DoorError if a port cannot be reached."""
         self._on_interest, self._on_message = on_interest, on_message
         try:
             async with asyncio.timeout(CONNECT_S_MAX):
@@ -90,11 +90,11 @@ class NatsClientDoor:
 
     @property
     def is_open(self) -> bool:
-        """Return True if the server is there."""
+        """Return True if the server is connected."""
         return self._client is not None and bool(self._client.is_connected)
 
     def publish(self, message: LocalMessage) -> bool:
-        """Hand a message to the clients that want it; False if the server is away or too slow."""
+        """Hand a message to the clients that want it; return False if the server is away or too slow."""
         if not self.is_open:
             self.counts[AWAY] += 1
             return False
@@ -126,7 +126,7 @@ class NatsClientDoor:
                 log.warning("message_not_handed_over", broker=self._name, reason=str(error))
 
     async def _poll(self) -> None:
-        """Report changes of what is wanted, new wants first."""
+        """Poll the subscriptions of our account and report changes of what is wanted, additions first."""
         loop = asyncio.get_running_loop()
         found = await loop.run_in_executor(None, self._ask)
         own_client = self._client.client_id

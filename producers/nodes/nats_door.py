@@ -1,10 +1,10 @@
-"""The door to a NATS server: a leaf link, by which it reports what its clients want and publish.
+"""The door to a NATS server: a leaf link, over which the server reports what its clients want and publish.
 
 In: the address of the server's leaf port. Out: interest and messages. Bytes belong to
 :mod:`producers.nodes.nats_protocol`.
 
-While the server is away, what its clients wanted stays valid: the server reports it again when it is back, and what it
-does not report has ended. What would have been handed over meanwhile is dropped and counted, as with any core NATS
+While the server is away, its clients' interest stays as it was: the server reports interest again when it is back, and
+what it does not report has ended. Messages to be handed over meanwhile are dropped and counted, as with any core NATS
 server.
 """
 
@@ -43,18 +43,17 @@ log = structlog.get_logger(__name__)
 LEAF_PORT = 7422
 CONNECT_S_MAX = 10.0
 PING_S, SILENCE_S_MAX = 1.0, 5.0
-BUFFER_BYTES_MAX = 64 << 20  # What waits for a server that is slow; beyond it messages are dropped.
-OWN_PREFIX = "$"  # Subjects of servers themselves: system, JetStream, loop detection. They never cross.
+BUFFER_BYTES_MAX = 64 << 20  # Bytes waiting for a slow server; further messages are dropped.
+OWN_PREFIX = "$"  # The servers' own subjects (system, JetStream, loop detection) never cross.
 EVERYTHING = ">"
 AWAY, SLOW = "broker_away", "broker_slow"
 
 
 class NatsDoor:
-    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, that of its leaf port, tls:// with TLS; no user is
-    nobody.
+    """The way to one NATS server. ``url`` is ``nats://host[:7422]``, its leaf port, tls:// with TLS; without a user, it
+    logs in as nobody.
 
-    What a ``stream`` of the server stores is taken from there, each message with a receipt; without one everything
-    comes without.
+    Messages that a ``stream`` of the server stores are taken from there, each with a receipt; all others have none.
     """
 
     def __init__(
@@ -78,9 +77,9 @@ class NatsDoor:
         self._login = {"user": user, "pass": password}
         self._leaf: _Leaf | None = None
         self._keeping: asyncio.Task[None] | None = None
-        self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for who is in none.
+        self._wanted: dict[str, set[str]] = {}  # Subject -> queue groups that want it, "" for none.
         self._queues = QueueGroups()
-        self._wanted_since_open: dict[str, set[str]] = {}  # The same since the connection of now began.
+        self._wanted_since_open: dict[str, set[str]] = {}  # The same, since the current connection began.
         self._on_interest: Callable[[str, bool], None] = lambda _subject, _wanted: None
         self._on_message: Callable[[LocalMessage], None] = lambda _: None
         self._first: asyncio.Future[None] | None = None
@@ -91,7 +90,7 @@ class NatsDoor:
             )
 
     async def start(self, on_interest: Callable[[str, bool], None], on_message: Callable[[LocalMessage], None]) -> None:
-        """Open the door and hear what clients want already; raise DoorError when the server is not there."""
+        """Open the door and learn what clients already want; raise DoorError if the server cannot be reached."""
         self._on_interest, self._on_message = on_interest, on_message
         loop = asyncio.get_running_loop()
         self._first = loop.create_future()
@@ -107,7 +106,7 @@ class NatsDoor:
         await self._open_ingress()
 
     async def _open_ingress(self) -> None:
-        """Wait until the stream gives us what it stores."""
+        """Wait until the stream's consumer is ready; raise DoorError if it is refused or takes too long."""
         ingress, until_s = self._ingress, time.monotonic() + CONNECT_S_MAX
         while ingress is not None and not ingress.is_ready:
             if ingress.fault or time.monotonic() > until_s:
@@ -125,7 +124,7 @@ class NatsDoor:
         return self._leaf is not None and self._leaf.is_caught_up
 
     def publish(self, message: LocalMessage) -> bool:
-        """Hand a message to the clients that want it; False if the server is away or too slow."""
+        """Hand a message to the clients that want it; return False if the server is away or too slow."""
         leaf = self._leaf
         if leaf is None or leaf.transport is None or leaf.transport.is_closing():
             self.counts[AWAY] += 1
@@ -139,7 +138,7 @@ class NatsDoor:
         return True
 
     def release(self, receipt: int) -> None:
-        """Let the stream forget a message."""
+        """Acknowledge a message to the stream."""
         if self._ingress is not None:
             self._ingress.release(receipt)
 
@@ -178,7 +177,7 @@ class NatsDoor:
             self.counts["refused"] += 1
             await asyncio.sleep(pause.after(time.monotonic()))
 
-    # --- what the server says ----------------------------------------------------------------------------------------
+    # --- from the server ----------------------------------------------------------------------------------------------
 
     def _handle(self, leaf: _Leaf, message: ServerMessage) -> None:
         match message:
@@ -207,7 +206,7 @@ class NatsDoor:
                 log.warning("door_refused", broker=self._name, reason=message.reason)
 
     def _check_tls(self, is_wanted: bool) -> None:
-        """Refuse to continue in the clear if one side wants TLS."""
+        """Raise DoorError if only one side wants TLS."""
         place = f"the leaf port {self._host}:{self._port}"
         if is_wanted and self._tls is None:
             raise DoorError(f"{place} wants TLS: name it as tls://{self._host}:{self._port}")
@@ -240,7 +239,7 @@ class NatsDoor:
             self._on_interest(message.subject, False)
 
     def _end_unreported(self) -> None:
-        """End what clients wanted before the server was away and want no longer."""
+        """End interest that the server has not reported since it came back."""
         gone = sorted(subject for subject in self._wanted if subject not in self._wanted_since_open)
         self._wanted = {subject: set(queues) for subject, queues in self._wanted_since_open.items()}
         for subject in gone:
@@ -250,7 +249,7 @@ class NatsDoor:
 
 
 def _forget(known: dict[str, set[str]], message: Interest) -> bool:
-    """Take out a queue group; return True if nobody wants the subject any more."""
+    """Remove a queue group; return True if nobody wants the subject any more."""
     queues = known.get(message.subject)
     if queues is None:
         return False
@@ -261,30 +260,30 @@ def _forget(known: dict[str, set[str]], message: Interest) -> bool:
 
 
 class QueueGroups:
-    """Which queue groups want which subjects: a leaf must name those that are to get a message."""
+    """Which queue groups want which subjects: a leaf must name the groups that are to receive a message."""
 
     def __init__(self) -> None:
         self._index = MatchIndex()
 
     def add(self, subject: str, queue: str) -> None:
-        """Note a group; "" is none."""
+        """Note that a group wants a subject; ignore "", which is no group."""
         key = f"{subject} {queue}"
         if queue and key not in self._index:
             with suppress(SubjectError):  # Refused and counted by the node.
                 self._index.add(key, filter_of(subject), queue)
 
     def remove(self, subject: str, queue: str) -> None:
-        """Note that a group wants a subject no longer."""
+        """Note that a group no longer wants a subject."""
         if f"{subject} {queue}" in self._index:
             self._index.remove(f"{subject} {queue}")
 
     def of(self, subject: str) -> Sequence[str]:
-        """Return the groups that want what is published with this subject, sorted."""
+        """Return the groups that want messages with this subject, sorted."""
         return sorted(self._index.destinations(content_of(subject))) if len(self._index) else ()
 
 
 class _Leaf(asyncio.Protocol):
-    """One connection to the leaf port. ``is_caught_up``: the server has reported all that clients wanted at first."""
+    """One connection to the leaf port. ``is_caught_up``: the server has reported all interest that existed before."""
 
     def __init__(self, handle: Callable[[_Leaf, ServerMessage], None]) -> None:
         self.transport: asyncio.Transport | None = None
@@ -318,7 +317,7 @@ class _Leaf(asyncio.Protocol):
             self.end()
 
     def introduce(self, words: bytes, tls: ssl.SSLContext | None, host: str) -> None:
-        """Answer the server's first INFO, over TLS where that is wanted."""
+        """Answer the server's first INFO, over TLS if ``tls`` is given."""
         if self._is_introduced or self._securing is not None:
             return
         if tls is None:
@@ -341,7 +340,7 @@ class _Leaf(asyncio.Protocol):
             self.write_soon(words)
 
     def write_soon(self, data: bytes) -> None:
-        """Send bytes when the loop turns next, all at once."""
+        """Send bytes in the next turn of the event loop, all at once."""
         if not self._out:
             asyncio.get_running_loop().call_soon(self._write)
         self._out.append(data)
@@ -352,7 +351,7 @@ class _Leaf(asyncio.Protocol):
         self._out.clear()
 
     async def stay(self) -> None:
-        """Wait until the connection is over; end it when it is silent."""
+        """Ping until the connection ends; end it if the server is silent for ``SILENCE_S_MAX``."""
         while not self._over.done():
             await asyncio.wait({self._over}, timeout=PING_S)
             if time.monotonic() - self._received_s > SILENCE_S_MAX:

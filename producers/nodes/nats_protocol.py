@@ -1,8 +1,8 @@
-"""The leaf protocol of NATS in bytes: what a server says to a leaf node, and what that answers. Pure.
+"""The leaf protocol of NATS in bytes: what a server sends to a leaf node, and what the leaf answers. Pure.
 
-In: bytes of a socket, in any pieces. Out: one value for each thing said. Source: the server's parser (2.10 to 2.15),
-as no document describes leaf links. A leaf gets the interest of all local clients, once for each subject and
-queue group, and never gets back what it has sent.
+In: bytes of a socket, in any pieces. Out: one value per protocol message. Source: the server's parser (2.10 to 2.15),
+because leaf links are undocumented. A leaf receives the interest of all local clients, once for each subject and queue
+group, and never receives what it has sent itself.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 from regraft.producers.nodes.doors import DoorError, LocalMessage
 
 LINE_BYTES_MAX = 64 * 1024
-PAYLOAD_BYTES_MAX = 8 << 20  # Together with headers; the server's own default is 1 MiB.
+PAYLOAD_BYTES_MAX = 8 << 20  # Including headers; the server's default is 1 MiB.
 
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """What the server says of itself first, and again when something changes."""
+    """INFO: what the server reports of itself, first and after each change."""
 
     facts: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Some client begins to want a subject, in a queue group or not, or the last one that did is gone."""
+    """A first client wants a subject, in a queue group or not, or the last one that did is gone."""
 
     subject: str
     queue: str
@@ -36,17 +36,17 @@ class Interest:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The server asks whether we are there."""
+    """The server checks that we are alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """The server has taken all that came before our ping, and what it said of that comes before this."""
+    """The server has handled everything before our ping, and sent its answers to that before this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The server ends the connection, and why."""
+    """The server ends the connection, for this reason."""
 
     reason: str
 
@@ -55,13 +55,13 @@ ServerMessage = ServerInfo | Interest | Ping | Pong | Refused | LocalMessage
 
 
 class LeafReader:
-    """Takes what a server says apart."""
+    """Parses the bytes that a server sends."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[ServerMessage]:
-        """Return what is whole now; raise DoorError for what no server says."""
+        """Yield the messages that are now complete; raise DoorError for bytes that no server sends."""
         self._data += data
         place = 0
         try:
@@ -97,7 +97,7 @@ class LeafReader:
         if len(self._data) < begin + size + 2:
             return None, begin
         block = bytes(memoryview(self._data)[begin : begin + size])
-        if reply and reply[0] in ("+", "|"):  # To a queue group, with a reply behind + and none behind |.
+        if reply and reply[0] in ("+", "|"):  # To a queue group: the reply follows +, and | means none.
             reply = reply[1:2] if reply[0] == "+" else []
         message = LocalMessage(words[1], block[head_size:], reply[0] if reply else "", block[:head_size])
         return message, begin + size + 2
@@ -127,12 +127,12 @@ def _messages_of(line: bytes) -> Iterator[ServerMessage]:
 
 
 def connect_line(facts: dict[str, Any]) -> bytes:
-    """Return how a leaf introduces itself."""
+    """Return the line by which a leaf introduces itself."""
     return b"CONNECT " + json.dumps(facts).encode() + b"\r\n"
 
 
 def message_bytes(message: LocalMessage, queues: Sequence[str] = ()) -> bytes:
-    """Return a message for the server's clients: for plain ones, and for one client of each of these queue groups."""
+    """Encode a message for the server's clients: all outside queue groups, and one in each group of ``queues``."""
     head = f"{message.subject} {message.reply} " if message.reply else f"{message.subject} "
     if queues:
         to = f"+ {message.reply}" if message.reply else "|"

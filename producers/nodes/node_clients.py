@@ -1,9 +1,9 @@
-"""The clients that a node speaks for: what its real broker's clients want and publish, as subscriptions and publishers.
+"""The clients that a node represents: what its real broker's clients want and publish, as subscriptions and publishers.
 
-In: interest and messages of a door, what the core says of clients. Out: requests for the core, and notifications with
-a publisher and a number. A real broker passes on no client's identity: the publisher is what the header
-``Regraft-Publisher`` says, else the broker. The node's life is part of each name, so that numbers of two lives never
-mix.
+In: interest and messages of a door, and the core's effects on clients. Out: requests for the core, and notifications
+with a publisher and a sequence number. A real broker passes on no client's identity: the header ``Regraft-Publisher``
+names the publisher, else it is the broker. The node's life is part of each name, so that the sequence numbers of two
+lives never mix.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from regraft.schemas.client import Role
 
 log = structlog.get_logger(__name__)
 
-PUBLISHERS_MAX = 10_000  # With their own header; those beyond are the broker's.
-INTERESTS_MAX = 100_000  # Subjects that local clients want; what comes beyond is refused and counted.
-WAITING_MAX = 10_000  # Messages of one publisher that the overlay does not know yet.
+PUBLISHERS_MAX = 10_000  # Named by the header; messages of further ones count as the broker's.
+INTERESTS_MAX = 100_000  # Subjects that local clients want; further ones are refused and counted.
+WAITING_MAX = 10_000  # Messages of a publisher that the overlay does not know yet.
 PUBLISHER_HEADER = b"\r\nregraft-publisher:"
 OUTSIDE, NOT_KNOWN, TOO_MANY, BAD_SUBJECT = "outside", "publisher_not_known", "too_many_interests", "bad_subject"
 
 
 @dataclass(slots=True)
 class _Publisher:
-    """``stay`` counts its stays from 0; ``waiting`` is what it has published since the last one began."""
+    """``stay`` numbers its stays from 0; ``waiting`` is what it published in the current one before it was known."""
 
     stay: int = -1
     sequence_next: int = 0
@@ -49,9 +49,10 @@ class _Publisher:
 
 
 class NodeClients:
-    """All clients of one node. ``on_change`` hears of a client that comes, with its filter, or leaves, with None.
+    """All clients of one node. ``on_change`` is called when a client comes, with its filter, or leaves, with None.
 
-    ``on_confirmed`` hears of a subject for which all that others publish from now on is owed, and of the end of that.
+    ``on_confirmed`` is called with True once everything that others publish to a subject from now on is owed, and with
+    False when that ends.
     """
 
     def __init__(
@@ -67,9 +68,9 @@ class NodeClients:
         self._ask, self._on_change = ask, on_change
         self._publishers: dict[str, _Publisher] = {}
         self._publishers_unasked: dict[str, None] = {}
-        self._subjects_unasked: dict[str, None] = {}  # In the order in which they came, as above.
-        self._interests: dict[str, str | None] = {}  # Subject -> subscription, None while the broker is outside.
-        self._subjects: dict[str, str] = {}  # The other way round.
+        self._subjects_unasked: dict[str, None] = {}  # In order of arrival, as above.
+        self._interests: dict[str, str | None] = {}  # Subject -> subscription, None until the core is asked.
+        self._subjects: dict[str, str] = {}  # Subscription -> subject.
         self._subscriptions_made = 0
         self._own = f"{broker}.{life}"
         self._publisher(self._own)
@@ -89,10 +90,10 @@ class NodeClients:
         """Return True if all brokers know every publisher of this node."""
         return all(publisher.is_known for publisher in self._publishers.values())
 
-    # --- what the door says ------------------------------------------------------------------------------------------
+    # --- from the door ------------------------------------------------------------------------------------------------
 
     def note_interest(self, subject: str, is_wanted: bool) -> None:
-        """Note that a local client wants a subject, or that none does any more."""
+        """Note that a local client wants a subject, or that none does any longer."""
         if not is_wanted:
             self._subjects_unasked.pop(subject, None)
             subscription = self._interests.pop(subject, None)
@@ -108,7 +109,7 @@ class NodeClients:
             self._interests[subject] = self._subjects_unasked[subject] = None
 
     def note_message(self, message: LocalMessage, takes_clients: bool, now_ms: float, epoch: int) -> None:
-        """Give a message its publisher and number, and hand it to the core once all brokers know the publisher."""
+        """Give a message its publisher and number, and pass it to the core once all brokers know the publisher."""
         name = self._name_of(message.headers)
         publisher = self._publisher(name)
         if not publisher.is_asked:
@@ -149,10 +150,10 @@ class NodeClients:
             self._publishers_unasked[name] = None
         return self._publishers[name]
 
-    # --- what the core says ------------------------------------------------------------------------------------------
+    # --- from the core ------------------------------------------------------------------------------------------------
 
     def settle(self, takes_clients: bool) -> None:
-        """Ask the core for all that it has not been asked for, if it takes clients."""
+        """Send the core all pending requests, if it accepts clients."""
         if not takes_clients:
             return
         names, self._publishers_unasked = self._publishers_unasked, {}
@@ -182,12 +183,12 @@ class NodeClients:
         self._ask(SubscribeRequest(subscription, subscription, filter_))
 
     def confirm(self, subscription: str) -> None:
-        """Note that a subscription has reached every publisher that it meets."""
+        """Note that a subscription has reached every publisher that it concerns."""
         if subscription in self._subjects:
             self.on_confirmed(self._subjects[subscription], True)
 
     def allow(self, name: str, stay: int, now_ms: float) -> None:
-        """Note that all brokers know a publisher: what waited may go."""
+        """Note that all brokers know a publisher, and send its waiting messages."""
         publisher = self._publishers.get(name)
         if publisher is None or publisher.stay != stay:
             return
@@ -196,12 +197,12 @@ class NodeClients:
             self._ask(self._made(name, publisher, publisher.waiting.popleft(), now_ms))
 
     def drop(self, client: str) -> None:
-        """Note that the core has ended a client's stay: it is asked again when the broker takes clients."""
+        """Note that the core has ended a client's stay; request it again when the core accepts clients."""
         publisher = self._publishers.get(client)
         if publisher is not None:
             publisher.is_asked = publisher.is_known = False
             self._publishers_unasked[client] = None
-            kept = [message for message in publisher.waiting if message.receipt]  # As many as a door has under way.
+            kept = [message for message in publisher.waiting if message.receipt]  # No more than a door has under way.
             self.counts[OUTSIDE] += len(publisher.waiting) - len(kept)
             publisher.waiting = deque(kept)
             self._on_change(client, Role.PUBLISHER, None)

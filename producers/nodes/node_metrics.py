@@ -1,6 +1,6 @@
 """Prometheus metrics and health of a node; names start with ``regraft_node_``. Durations are in ms.
 
-In: the node's status document, as often as it is made. Out: gauges that are scraped from another thread.
+In: each status document of the node. Out: gauges, scraped from another thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NodeMetrics:
         self.commands = self.stage.counter("commands", "Commands taken in by phase.", ["phase"])
 
     def show(self, document: Mapping[str, Any]) -> None:
-        """Set the gauges to what a status document says."""
+        """Set the gauges from a status document."""
         for name, each in self._plain.items():
             each.set(document[name])
         for name, group in (("messages", self._messages), ("links", self._links)):
@@ -57,9 +57,9 @@ class NodeMetrics:
 
 
 class NodeHealth:
-    """How a node is, for /health and /ready; asked from other threads.
+    """A node's health, for /health and /ready; read from other threads.
 
-    A broker that is away, or a plan that is still to take this one in, is not a fault that a restart would heal.
+    A broker that is away, or a plan that has yet to admit this node, is not a fault: a restart would not help.
     """
 
     def __init__(self) -> None:
@@ -68,6 +68,6 @@ class NodeHealth:
         self.is_door_open = False
 
     def __call__(self) -> Health:
-        """Return how the node is now."""
+        """Return the node's health now."""
         fault = self.pulse.fault() if self.is_running else None
         return Health(self.is_running and self.is_door_open, () if fault is None else (fault,))

@@ -1,6 +1,6 @@
-"""What a node is made of, from its settings: where peers listen, its certificates, its door, its first or next life.
+"""The parts of a node, from its settings: where peers listen, its certificates, its door, its first or next life.
 
-In: settings and files. Out: values, or one sentence that says what is wrong. What they do together belongs to
+In: settings and files. Out: values, or an error of one sentence. What they do together belongs to
 :mod:`producers.run_node`.
 """
 
@@ -32,7 +32,7 @@ class NodeError(StackError):
 
 
 def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
-    """Return which broker the node is; raise NodeError when it is unknown and has no address to listen on."""
+    """Return which broker the node is; raise NodeError if neither the inventory nor the peers file lists it."""
     broker = settings.broker or ""
     if broker not in inventory.index and broker not in _read_addresses(settings):
         raise NodeError(
@@ -44,7 +44,7 @@ def broker_of(settings: NodeSettings, inventory: Inventory) -> str:
 
 
 def topics_of(settings: NodeSettings, inventory: Inventory, broker: str) -> BrokerTopics:
-    """Return the topics in which the broker speaks; raise NodeError if it has none."""
+    """Return the broker's Kafka topics; raise NodeError if brokers have agents, but this one has none."""
     every = inventory.broker_topics(settings.namespace)
     if not every.agent_of:
         return BrokerTopics(settings.namespace)
@@ -56,7 +56,7 @@ def topics_of(settings: NodeSettings, inventory: Inventory, broker: str) -> Brok
 
 
 def read_peers(settings: NodeSettings, broker: str) -> Addresses:
-    """Return where each node listens; raise NodeError when the file does not say so, or not of this broker."""
+    """Return where each node listens; raise NodeError if the file cannot be read, or does not list this broker."""
     found = _read_addresses(settings)
     if broker not in found:
         raise NodeError(
@@ -85,7 +85,7 @@ def address_of(text: str) -> tuple[str, int]:
 
 
 def tls_of(settings: NodeSettings) -> LinkTls | None:
-    """Return the certificates of the links, None for links in the clear; raise NodeError when they are of no use."""
+    """Return the certificates of the links, None for links without TLS; raise NodeError if they cannot be used."""
     if settings.ca_file is None or settings.certificate_file is None or settings.key_file is None:
         return None
     server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -103,7 +103,7 @@ def tls_of(settings: NodeSettings) -> LinkTls | None:
 
 
 def door_of(settings: NodeSettings, broker: str) -> Door:
-    """Return the door to the real broker; raise DoorError when there is none of that kind, or its TLS is of no use."""
+    """Return the door to the real broker; raise DoorError for an unknown kind, or certificates that cannot be used."""
     url, user = settings.door or "", settings.door_user or ""
     login = ConnectionSecurity(username=settings.door_user, password_file=settings.door_password_file)
     password, tls = login.password or "", _door_tls(settings)
@@ -143,7 +143,7 @@ def door_of(settings: NodeSettings, broker: str) -> Door:
 
 
 def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerApi | None:
-    """Return the broker's HTTP interface, None where there is none; a RabbitMQ's is asked as the door's user."""
+    """Return the broker's HTTP interface, None if not set; at a RabbitMQ, the default user is the door's."""
     if settings.door_api is None:
         return None
     user, file = settings.door_api_user, settings.door_api_password_file
@@ -155,7 +155,7 @@ def api_of(settings: NodeSettings, tls: ssl.SSLContext | None = None) -> BrokerA
 
 
 def _door_tls(settings: NodeSettings) -> ssl.SSLContext | None:
-    """Return how the broker is to prove itself, and the node to it; None for a door in the clear."""
+    """Return how broker and node authenticate each other, None without TLS; raise DoorError if that cannot be used."""
     if urlsplit(settings.door or "").scheme not in SECURE_DOORS:
         return None
     try:
@@ -171,10 +171,10 @@ def _door_tls(settings: NodeSettings) -> ssl.SSLContext | None:
 
 
 def has_begun_before(settings: NodeSettings) -> bool:
-    """Return True if this node has been in touch with others before."""
+    """Return True if others have met an earlier life of this node."""
     return settings.life_file.exists()
 
 
 def note_begin(settings: NodeSettings) -> None:
-    """Note that others know this life: the next one is another."""
+    """Record that others have met this life, so that the next start is another life."""
     replace_file(settings.life_file, "This node has begun: its next life waits until a plan takes it in.\n")

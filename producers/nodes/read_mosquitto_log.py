@@ -1,7 +1,7 @@
-"""Read what Mosquitto has written into its log since a node last looked, up to the line of the node's own subscription.
+"""Read what Mosquitto has logged since the node last looked, up to the line of the node's own subscription.
 
-In: the file of ``log_dest file``, or any that holds what Mosquitto prints. Out: lines. What they say of clients belongs
-to :mod:`producers.nodes.mqtt_interest`; what comes after the own line is heard from the broker itself.
+In: the file of ``log_dest file``, or another with Mosquitto's output. Out: lines. Their meaning belongs to
+:mod:`producers.nodes.mqtt_interest`; everything after the node's own line is received from the broker itself.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-LOG_BYTES_MAX = 16 << 20  # Read at once, from the end: some 250,000 lines.
+LOG_BYTES_MAX = 16 << 20  # At most per read, from the end of the file: some 250,000 lines.
 
 
 @dataclass
 class MosquittoLog:
-    """One log file. ``read`` continues after what it has returned; in a file that is shorter now it starts over."""
+    """One log file. ``read`` continues after the lines it has returned, and starts over if the file has shrunk."""
 
     file: Path
     _position: int = 0
 
     def read(self, own_line: str) -> list[str] | None:
-        """Return the lines up to the last that ends with ``own_line``, None if there is none yet.
+        """Return the new lines up to the last that ends with ``own_line``, None if there is none yet.
 
-        Raises OSError when the file cannot be read.
+        Raises OSError if the file cannot be read.
         """
         with self.file.open("rb") as log:
             size = log.seek(0, 2)

@@ -1,7 +1,7 @@
-"""What of durable ingress is under way: which messages the broker may forget, as the peers that get them have them.
+"""Durable ingress under way: which messages the broker may forget because all peers that should get them have them.
 
-In: messages with receipts that the core has published, and the links. Out: receipts that are safe, and messages to be
-said again, as the node could not publish them or has begun another life. Where they come from is the door's affair.
+In: messages with receipts that the core has published, and the links. Out: receipts that are safe, and messages to
+publish again because the node could not publish them or has begun another life. Their source belongs to the door.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.producers.nodes.doors import LocalMessage
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A message, and how many frames of each peer must be over until it is safe."""
+    """A message, and how many frames must be over at each peer before it is safe."""
 
     message: LocalMessage
     frames: Mapping[str, int]
@@ -24,8 +24,8 @@ class _UnderWay:
 class Receipts:
     """Messages in the order in which they were published; each is safe no sooner than those before it.
 
-    ``owed`` returns for each peer how many frames were ever put for it, ``over`` how many are acknowledged, or were for
-    a life that has ended.
+    ``owed`` returns how many frames were ever put for each peer, ``over`` how many of a peer's are acknowledged or were
+    for a life that has ended.
     """
 
     def __init__(
@@ -39,20 +39,20 @@ class Receipts:
         return len(self._under_way) + len(self._unsaid)
 
     def note_published(self, message: LocalMessage) -> None:
-        """Note that the core has sent a message wherever it is wanted."""
+        """Note that the core has sent a message to every peer that should get it."""
         self._under_way.append(_UnderWay(message, self._owed()))
 
     def note_failed(self, message: LocalMessage) -> None:
-        """Note that the core has not: it must be sent again."""
+        """Note that the core could not send a message: it must be published again."""
         self._unsaid.append(message)
 
     def begin_life(self) -> None:
-        """Note that what was under way in the former life may be lost: all of it must be sent again."""
+        """Note that messages under way in the former life may be lost: all must be published again."""
         self._unsaid.extend(each.message for each in self._under_way)
         self._under_way.clear()
 
     def settle(self) -> list[LocalMessage]:
-        """Release what is safe; return what to send again."""
+        """Release safe messages; return those to publish again."""
         while self._under_way:
             first = self._under_way[0]
             if any(self._over(peer) < count for peer, count in first.frames.items()):

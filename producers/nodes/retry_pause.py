@@ -1,4 +1,4 @@
-"""How long a door waits before it calls its broker again. Pure: the caller says what time it is."""
+"""How long a door waits before it reconnects to its broker. Pure: the caller passes the time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ RETRY_S, RETRY_S_MAX = 0.05, 2.0
 
 
 class RetryPause:
-    """Doubles with each attempt up to ``RETRY_S_MAX``, and starts over after a connection that lasted as long.
+    """Doubles with each attempt up to ``RETRY_S_MAX``, and starts over after a connection that lasted that long.
 
-    A broker that ends each connection at once, as for two nodes under one name, is not called without a pause.
+    So a broker that ends each connection at once, for example because two nodes share a name, is not called nonstop.
     """
 
     def __init__(self) -> None:
@@ -16,11 +16,11 @@ class RetryPause:
         self._opened_s: float | None = None
 
     def note_open(self, now_s: float) -> None:
-        """Note that the connection is of use from now on."""
+        """Note that the connection is usable from now on."""
         self._opened_s = now_s
 
     def after(self, now_s: float) -> float:
-        """Return how many seconds to wait, now that the connection is over or was not made."""
+        """Return how many seconds to wait, now that the connection has ended or failed."""
         if self._opened_s is not None and now_s - self._opened_s >= RETRY_S_MAX:
             self._next_s = RETRY_S
         self._opened_s = None

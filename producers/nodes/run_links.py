@@ -1,8 +1,8 @@
-"""The links of one node: who is called, who may call, and what a cut, a silence or another life of a peer means.
+"""The links of one node: which peers it calls, which may call, and the handling of cuts, silence and new lives.
 
-In: messages for peers, and where peers listen. Out: messages of peers in the order they were sent, each once, and news
-of peers that have begun another life. Of two nodes the one whose name comes first calls the other. A connection that
-breaks, or is silent, is made again and resumes where it was: nothing is lost while both nodes live.
+In: messages for peers, and where peers listen. Out: messages from peers in the order they were sent, each once, and
+which peers have begun another life. Of two nodes, the one whose name comes first calls the other. A connection that
+breaks or falls silent is made again and resumes where it was: nothing is lost while both nodes live.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ CLOSE_S_MAX = 2.0
 class LinkLimits:
     """How long links wait, and how much they keep.
 
-    ``kept_bytes_max``: what one peer has not acknowledged; notifications beyond it are dropped and counted, control
-    messages never are. ``probe_ms``: pause between two probes of a connection. ``silence_ms_max``: a connection over
-    which nothing came for that long is made again. ``retry_ms``, ``retry_ms_max``: pause before a call is tried again,
-    doubled each time.
+    ``kept_bytes_max``: unacknowledged bytes for one peer; further notifications are dropped and counted, control
+    messages never are. ``probe_ms``: interval between probes of a connection. ``silence_ms_max``: a connection that is
+    silent for longer is made again. ``retry_ms``, ``retry_ms_max``: first and longest pause between calls; it doubles.
     """
 
     kept_bytes_max: int = 64 << 20
@@ -54,7 +53,7 @@ class LinkTls:
 
 
 class Peer:
-    """What is known of one peer: its session, the connection of now, and what was counted."""
+    """What is known of one peer: its session, its current connection, and counters."""
 
     def __init__(self, session: LinkSession) -> None:
         self.session = session
@@ -67,8 +66,8 @@ class Peer:
 class Links:
     """All links of one node.
 
-    ``on_message`` takes each message of a peer, in order; ``on_new_life`` hears of a peer whose former life is over,
-    behind all that it had sent. Both are called on the loop and must not wait.
+    ``on_message`` receives each message from a peer, in order; ``on_new_life`` receives a peer whose former life is
+    over, after all messages of that life. Both are called on the event loop and must not block.
     """
 
     def __init__(
@@ -95,7 +94,7 @@ class Links:
         self._last: tuple[Message, bytes] | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and call the wanted peers; return the port. Raises OSError when it cannot be listened on."""
+        """Listen, and call the wanted peers; return the port. Raises OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
         context = None if self._tls is None else self._tls.server
         self._server = await loop.create_server(lambda: self._connection(None), host, port, ssl=context)
@@ -104,7 +103,7 @@ class Links:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """End all connections and call nobody any more."""
+        """End all connections, and stop calling peers."""
         self._is_calling = False
         tasks = [peer.calling for peer in self.peers.values() if peer.calling is not None]
         if self._tending is not None:
@@ -121,15 +120,15 @@ class Links:
     # --- what the node asks ------------------------------------------------------------------------------------------
 
     def want(self, peers: Collection[str]) -> None:
-        """Keep connections to these peers from now on; those to others stay as long as they last."""
+        """Keep connections to these peers from now on; others stay open until they break or are let go."""
         self._wanted = {peer for peer in peers if peer in self._addresses}
         for peer in sorted(self._wanted):
             self._call(peer)
 
     def let_go(self) -> None:
-        """End connections to peers that are not wanted any more and idle, if it was this node that called.
+        """End idle connections to peers that are no longer wanted, if this node is the one that calls them.
 
-        The other end cannot call: were something to be sent from there, nobody would make the connection again.
+        The called end must not do this: it could not make the connection again if it had something to send.
         """
         idle_since_s = time.monotonic() - self._limits.silence_ms_max / SECOND_MS
         for name, peer in self.peers.items():
@@ -140,7 +139,7 @@ class Links:
                 connection.end("not measured any more")
 
     def send(self, peer: str, message: Message) -> bool:
-        """Send a message to a peer, or keep it until that is there; False if the buffer had no room for it."""
+        """Send a message to a peer, or keep it until the peer is connected; return False if the buffer is full."""
         known = self._peer(peer)
         session = known.session
         if isinstance(message, Notification) and session.bytes_kept > self._limits.kept_bytes_max:
@@ -159,11 +158,11 @@ class Links:
 
     @property
     def lost_with_lives(self) -> int:
-        """How many notifications were not acknowledged when a life of this node or of their receiver was over."""
+        """How many notifications were unacknowledged when a life of this node or of their receiver ended."""
         return sum(peer.session.lost_notifications for peer in self.peers.values())
 
     def round_trips(self) -> list[tuple[str, float]]:
-        """Return the peers that are connected with their round trips in ms, as far as they are known."""
+        """Return the connected peers with their round trips in ms; those not measured yet are left out."""
         known = [(name, peer.connection) for name, peer in sorted(self.peers.items()) if peer.connection is not None]
         return [(name, connection.rtt_ms) for name, connection in known if connection.rtt_ms is not None]
 
@@ -182,27 +181,27 @@ class Links:
         return sample
 
     def frames_owed(self) -> dict[str, int]:
-        """Return for each peer that is owed something how many frames of this life were ever put for it."""
+        """Return how many frames of this life were ever put for each peer with unacknowledged frames."""
         return {
             name: peer.session.over_count + len(peer.session) for name, peer in self.peers.items() if len(peer.session)
         }
 
     def frames_over(self, peer: str) -> int:
-        """Return how many frames of this life a peer is owed no more."""
+        """Return how many frames of this life a peer is no longer owed."""
         return self._peer(peer).session.over_count
 
     def renew(self, peer: str) -> None:
-        """Note that a plan takes a peer in: what follows is for the life that it has now."""
+        """Note that a plan admits a peer: messages from now on are for its current life, known here or not."""
         self._peer(peer).session.renew()
 
     def call_off_renewal(self, peer: str) -> None:
-        """Note that the plan which was to take a peer in is refused here."""
+        """Note that this node refuses the plan that would have admitted a peer."""
         self._peer(peer).session.call_off_renewal()
 
     def begin_life(self, life: str) -> None:
-        """Forget what was owed to peers and begin another life, as if the node had started now."""
+        """Forget what was owed to peers and begin another life, as if the node had just started."""
         self.life = life
-        for connection in list(self._open):  # Also those that have said hello in the former life, and no more yet.
+        for connection in list(self._open):  # Including those that have only exchanged hellos in the former life.
             connection.end("this node has restarted")
         for name, peer in self.peers.items():
             peer.session, peer.connection = peer.session.successor(life), None
@@ -210,7 +209,7 @@ class Links:
                 self._call(name)
 
     def _body_of(self, message: Message) -> bytes:
-        """Return the body of a message, which one step may send to several peers."""
+        """Return the encoded message; the last one is cached, because one step may send it to several peers."""
         if self._last is None or self._last[0] is not message:
             self._last = message, body_of(message)
         return self._last[1]
@@ -253,7 +252,7 @@ class Links:
             )
         if hello.broker not in self._addresses or hello.broker == self.broker:
             raise LinkError(f"{hello.broker!r} is not a peer of {self.broker}: add it to the addresses of the nodes")
-        if hello.called and hello.called != self.broker:  # Else it would end the connection of its namesake here.
+        if hello.called and hello.called != self.broker:  # Else it would replace its proper connection here.
             raise LinkError(
                 f"{hello.broker} called {hello.called}, but this is {self.broker}: correct the addresses there"
             )

@@ -1,7 +1,7 @@
 """Subjects with wildcards as filters over content, so that the overlay routes by them.
 
-In: subjects such as ``orders.eu.*`` and ``orders.>``. Out: filters, and the content of a subject. A token is an
-attribute ``t1``, ``t2``, ..., their number is ``n``: ``*`` asks nothing of its token, ``>`` for one more at least.
+In: subjects such as ``orders.eu.*`` and ``orders.>``. Out: filters, and the content of a subject. Tokens are attributes
+``t1``, ``t2``, ..., their number is ``n``: ``*`` matches any token, ``>`` one or more at the end.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ TOKENS_MAX = 64  # A subject with more is refused: each token is an attribute.
 
 
 class SubjectError(ValueError):
-    """A subject that cannot be; the message says which and why."""
+    """An invalid subject; the message says which and why."""
 
 
 def filter_of(subject: str) -> Filter:
-    """Return the filter that matches what a subscription to the subject matches; raise SubjectError for none."""
+    """Return the filter that matches what a subscription to the subject does; raise SubjectError if it is invalid."""
     tokens = _tokens(subject)
     is_open = tokens[-1] == ">"
     if ">" in tokens[:-1]:
@@ -34,7 +34,7 @@ def filter_of(subject: str) -> Filter:
 
 
 def content_of(subject: str) -> Content:
-    """Return what is known of a message by its subject."""
+    """Return the content of a message with this subject."""
     tokens = subject.split(".")
     content: dict[str, float | str] = {"n": float(len(tokens))}
     for place, token in enumerate(tokens, start=1):
