@@ -1,8 +1,8 @@
 """Which links get a copy of a notification on a structured cyclic overlay: static and dynamic routing (SNR, IDR).
 
-In: the neighbours in the cluster that want it, the clusters to see to, and which links are congested. Out: neighbours,
-each with the clusters that it is to see to. Static routing is dynamic routing while nothing is congested. Pure; the
-experiment has the same rules for a publisher with known targets (:mod:`experiments.octopia.route_copies`).
+In: the neighbours in the cluster that want it, the clusters to serve, and which links are congested. Out: neighbours,
+each with the clusters that it must serve. Static routing is dynamic routing without congestion. Pure; the experiment
+has the same rules for a publisher with known targets (:mod:`experiments.octopia.route_copies`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ Copies = list[tuple[str, int]]
 def copies(
     within: Collection[str], region: Sequence[str], vector: int, hot: Collection[str], loads: Mapping[str, float]
 ) -> Copies:
-    """Return the neighbours that get a copy, with what each is to see to.
+    """Return the neighbours that get a copy, each with the clusters that it must serve.
 
-    ``within``: neighbours in the cluster that want it. ``region``: the broker of each cluster here. Clusters behind
-    ``hot`` links are left to the free link to another cluster whose load is least; without one, all are to the free
-    link within that is least loaded; without that, one copy goes by the least loaded link and sees to the others.
+    ``within``: the neighbours in the cluster that want it. ``region``: the broker of each cluster here. ``hot``: the
+    congested links. Clusters behind hot links are left to the least loaded free link to another cluster. If there is
+    none, all clusters are left to the least loaded free link within the cluster; if there is none either, one copy
+    takes the least loaded link to another cluster and serves the rest as well.
     """
     found = [(peer, 0) for peer in sorted(within)]
     if not vector:

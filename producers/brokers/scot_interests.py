@@ -1,9 +1,9 @@
-"""What one broker of a structured cyclic overlay knows of subscriptions and publishers, and how that travels.
+"""What one broker of a structured cyclic overlay knows of subscriptions and publishers, and how that knowledge spreads.
 
-In: requests of local clients and control messages of neighbours. Out: effects. A subscription goes to all brokers of
-its cluster, an advertisement to those of the region of its home and no further. Every table belongs to an epoch; while
-two are live, both are kept, and each is filled by its own messages. Notifications belong to
-:mod:`producers.brokers.scot_routing`, the change from one epoch to the next to :mod:`producers.brokers.scot_change`.
+In: requests of local clients and control messages from neighbours. Out: effects. A subscription goes to all brokers of
+its cluster, an advertisement only to those of its home's region. Every table belongs to an epoch; while two are live,
+both are kept, and each is filled by its own messages. Notifications belong to :mod:`producers.brokers.scot_routing`,
+the change from one epoch to the next to :mod:`producers.brokers.scot_change`.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from regraft.producers.brokers.scot_tables import (
 )
 from regraft.producers.brokers.two_epochs import ProtocolError
 
-LINGER_MS = 30_000.0  # Longer than the longest way over congested links.
+LINGER_MS = 30_000.0  # Ended subscriptions are served this long: longer than any path over congested links takes.
 
 
 class ScotInterests:
-    """Subscriptions and publishers in the tables of all live epochs, and those of local clients over all of them."""
+    """Subscriptions and publishers in the tables of all live epochs, and the local clients across them."""
 
     def __init__(self, core: ScotCore) -> None:
         self._core = core
         self.broker = core.broker
         self.locals: dict[str, LocalSubscription] = {}
-        self.may_publish: set[Stay] = set()  # Local publishers that have been notified.
+        self.may_publish: set[Stay] = set()  # Local publishers that know they may.
         self._ended: deque[tuple[float, str]] = deque()
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions have ended and are served a while longer."""
+        """Number of subscriptions that have ended and are served a while longer."""
         return len(self._ended)
 
     def clients_here(self) -> dict[str, int]:
-        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         here = {one.client: one.connection for one in self.locals.values() if not one.has_ended}
         return here | self.publishers_here()
 
@@ -71,7 +71,10 @@ class ScotInterests:
     # --- local subscriptions -----------------------------------------------------------------------------------------
 
     def subscribe(self, request: SubscribeRequest) -> list[Effect]:
-        """Issue a subscription of a local client in all live epochs."""
+        """Issue a subscription of a local client in all live epochs.
+
+        Raises ProtocolError if its name is already in use.
+        """
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
@@ -85,11 +88,11 @@ class ScotInterests:
         return self.issue(tables, name, request.filter_) + self._core.answer_prepare(now_ms)
 
     def issue(self, tables: ScotTables, name: str, filter_: Filter) -> list[Effect]:
-        """Let a local subscription be known in the cluster of an epoch."""
+        """Announce a local subscription in the cluster of an epoch."""
         return self.learn(tables, LOCAL, name, filter_, self.broker)
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
-        """Serve a subscription that its client has ended a while longer; a plan that was to move it waits no longer."""
+        """Mark a subscription as ended, but serve it a while longer; a plan stops waiting to move it."""
         local = self.locals.get(request.subscription)
         if local is None:
             return self._cancel_early(request)
@@ -100,19 +103,19 @@ class ScotInterests:
         return self._core.answer_prepare(now_ms)
 
     def _cancel_early(self, request: CancelRequest) -> list[Effect]:
-        """End a subscription behind its coming, which waits here for its epoch to be prepared."""
+        """End a subscription behind its ArriveRequest, which is kept here until its epoch is prepared."""
         for epoch, kept in self._core.early:
             if isinstance(kept, ArriveRequest) and kept.subscription == request.subscription:
                 return self._core.keep_early(epoch, None, request)
         return []
 
     def release_ended(self, now_ms: float) -> list[Effect]:
-        """Forget subscriptions that ended long ago, everywhere."""
+        """Forget, on all brokers, the subscriptions that ended long ago."""
         effects: list[Effect] = []
         while self._ended and now_ms - self._ended[0][0] > LINGER_MS:
             subscription = self._ended.popleft()[1]
             if self.locals.pop(subscription, None) is None:
-                continue  # It has gone elsewhere.
+                continue  # It has moved elsewhere.
             for tables in self._core.epochs():
                 effects += self.forget(tables, LOCAL, subscription)
             effects.append(Cancelled(subscription))
@@ -121,9 +124,9 @@ class ScotInterests:
     # --- subscriptions of the cluster --------------------------------------------------------------------------------
 
     def learn(self, tables: ScotTables, source: str, name: str, filter_: Filter, home: str) -> list[Effect]:
-        """Install a subscription, pass it on in the cluster, and let the hosts of publishers it meets know."""
+        """Install a subscription, pass it on in the cluster, and notify the hosts of matching publishers."""
         if name in tables.entries:
-            return []  # Of another plan to the same epoch, by a rival: both will be aborted.
+            return []  # From a rival's plan for the same epoch: both will be aborted.
         beyond = {peer for peer in tables.within if peer != source and peer not in tables.dead}
         tables.index.add(name, filter_, source)
         entry = tables.entries[name] = Entry(filter_, source, set(beyond), set())
@@ -137,13 +140,13 @@ class ScotInterests:
         return effects + self.acknowledge(tables, name)
 
     def accept_ack(self, tables: ScotTables, source: str, name: str) -> list[Effect]:
-        """Note that a subscription has reached all brokers beyond a neighbour, and the homes that it concerns."""
+        """Note that a subscription has reached all brokers beyond a neighbour and the hosts that it concerns."""
         if name in tables.entries:
             tables.entries[name].awaited.discard(source)
         return self.acknowledge(tables, name)
 
     def acknowledge(self, tables: ScotTables, name: str) -> list[Effect]:
-        """Notify the subscription's sender once nothing is awaited for it any more."""
+        """Acknowledge a subscription to its sender once it waits for nothing more."""
         entry = tables.entries.get(name)
         if entry is None or entry.is_confirmed or entry.awaited or entry.awaited_bits:
             return []
@@ -153,7 +156,7 @@ class ScotInterests:
         return [Send(entry.source, SubscribeAck(tables.epoch, name))]
 
     def confirm_in(self, epoch: int, name: str) -> list[Effect]:
-        """Note that an epoch has confirmed a local subscription, or confirms nothing any more."""
+        """Note that an epoch has confirmed a local subscription, or is gone; confirm it once none is outstanding."""
         local = self.locals.get(name)
         if local is None or local.is_confirmed:
             return []
@@ -179,10 +182,10 @@ class ScotInterests:
     # --- publishers at home here -------------------------------------------------------------------------------------
 
     def host(self, tables: ScotTables, publisher: str, filter_: Filter, connection: int) -> list[Effect]:
-        """Become the home of a publisher in an epoch and announce it to its region; whether it may publish is open."""
+        """Become the home of a publisher in an epoch and announce it to its region; :meth:`allow` lets it publish."""
         known = tables.hosted.get(publisher)
         if known is not None and known.connection >= connection:
-            return []  # An earlier stay announced after a later one.
+            return []  # An earlier stay, announced late.
         effects = [] if known is None else self.unhost(tables, publisher, known.connection)
         peers = {peer for peer in tables.region if peer != self.broker and peer not in tables.dead}
         tables.hosted[publisher] = Hosted(filter_, connection, awaited=set(peers))
@@ -190,7 +193,7 @@ class ScotInterests:
         return [*effects, *(Send(peer, message) for peer in sorted(peers))]
 
     def unhost(self, tables: ScotTables, publisher: str, connection: int) -> list[Effect]:
-        """Be its home no longer in an epoch."""
+        """Stop being the home of a publisher's stay in an epoch, and notify its region."""
         known = tables.hosted.get(publisher)
         if known is None or known.connection != connection:
             return []
@@ -199,7 +202,7 @@ class ScotInterests:
         return [Send(peer, message) for peer in tables.region if peer not in (self.broker, *tables.dead)]
 
     def note_known(self, tables: ScotTables, source: str, publisher: str, connection: int) -> list[Effect]:
-        """Note that a broker of the region knows a publisher and has said whether its cluster wants it."""
+        """Note that a broker of the region knows a publisher and has reported whether its cluster wants it."""
         known = tables.hosted.get(publisher)
         if known is None or known.connection != connection:
             return []
@@ -214,12 +217,12 @@ class ScotInterests:
         stay = publisher, hosted[-1].connection
         is_coming = publisher not in self._core.tables[min(self._core.tables)].hosted and len(self._core.tables) > 1
         if stay in self.may_publish or (is_coming and publisher in self._moves()):
-            return []  # Who moves here by the plan under way may publish already.
+            return []  # One that the plan moves here may already publish.
         self.may_publish.add(stay)
         return [AdvertiseConfirmed(*stay)]
 
     def forget_departed(self) -> None:
-        """Forget publishers that were notified that they may publish and are no longer at home here."""
+        """Forget the permissions of publishers that are no longer at home here."""
         here = {(name, one.connection) for tables in self._core.epochs() for name, one in tables.hosted.items()}
         self.may_publish &= here
 
@@ -228,7 +231,7 @@ class ScotInterests:
         return set() if under_way is None else set(under_way.moves)
 
     def set_bit(self, tables: ScotTables, source: str, message: VectorBit) -> list[Effect]:
-        """Note whether another cluster wants what a publisher here publishes."""
+        """Note whether another cluster wants what a local publisher publishes, and acknowledge that."""
         host = tables.hosted.get(message.publisher)
         if host is not None and host.connection == message.connection and source in tables.region:
             bit = 1 << tables.region.index(source)
@@ -238,13 +241,13 @@ class ScotInterests:
     # --- publishers of the region ------------------------------------------------------------------------------------
 
     def learn_publisher(self, tables: ScotTables, source: str, message: Advertise) -> list[Effect]:
-        """Note a publisher of the region, and say first whether its cluster is wanted."""
+        """Note a publisher of the region; before acknowledging it, report whether this cluster wants it."""
         stay = message.publisher, message.connection
         tables.remotes[stay] = Remote(message.home, message.filter_)
         return [*self.report_wanted(tables, stay), Send(source, AdvertiseAck(tables.epoch, *stay))]
 
     def report_wanted(self, tables: ScotTables, stay: Stay) -> list[Effect]:
-        """Notify the host of a publisher whether this cluster wants what it publishes, if that has changed."""
+        """Report to a publisher's host whether this cluster wants what it publishes, if that has changed."""
         remote = tables.remotes[stay]
         is_wanted = any(intersects(remote.filter_, known.filter_) for known in tables.entries.values())
         if is_wanted == remote.is_wanted or remote.host in tables.dead:
@@ -254,7 +257,7 @@ class ScotInterests:
         return [Send(remote.host, VectorBit(tables.epoch, *stay, is_wanted))]
 
     def see_bit_set(self, tables: ScotTables, message: VectorAck) -> list[Effect]:
-        """Note that the host has acknowledged."""
+        """Note that the host has acknowledged a report."""
         remote = tables.remotes.get((message.publisher, message.connection))
         if remote is None:
             return []
@@ -278,7 +281,7 @@ class ScotInterests:
     # --- deaths ------------------------------------------------------------------------------------------------------
 
     def mourn(self, tables: ScotTables, peer: str) -> list[Effect]:
-        """Wait for nothing of a broker that is gone, in one epoch."""
+        """Stop waiting for a dead broker in one epoch, and forget its publishers."""
         tables.lose_peer(peer)
         effects: list[Effect] = []
         for stay, remote in list(tables.remotes.items()):

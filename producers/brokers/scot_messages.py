@@ -9,7 +9,7 @@ from regraft.producers.brokers.match_content import Filter
 
 @dataclass(frozen=True, slots=True)
 class VectorBit:
-    """The sender's cluster wants, or wants no longer, what a publisher at the receiver publishes (CIB_SET)."""
+    """Whether the sender's cluster now wants what a publisher at the receiver publishes (CIB_SET)."""
 
     epoch: int
     publisher: str
@@ -19,7 +19,7 @@ class VectorBit:
 
 @dataclass(frozen=True, slots=True)
 class VectorAck:
-    """The bit is as asked: what is published from now on heeds it."""
+    """The bit is set as requested and applies to everything published from now on."""
 
     epoch: int
     publisher: str
@@ -28,9 +28,9 @@ class VectorAck:
 
 @dataclass(frozen=True, slots=True)
 class PublisherComes:
-    """A publisher will be at home at ``home`` in ``epoch``; without a filter it will not, or has ended.
+    """A publisher's home will be ``home`` in ``epoch``; without a filter, it will not come or has ended.
 
-    From its home in the epoch before, by the overlay of ``epoch_of_way``, broker by broker.
+    Sent from its home in the epoch before, hop by hop over the overlay of ``epoch_of_way``.
     """
 
     epoch: int
@@ -43,7 +43,7 @@ class PublisherComes:
 
 @dataclass(frozen=True, slots=True)
 class FlowEnd:
-    """No notification of ``epoch`` that has been between clusters ``crossings`` times or less follows on this link."""
+    """No notification of ``epoch`` with at most ``crossings`` crossings between clusters follows on this link."""
 
     epoch: int
     crossings: int

@@ -1,9 +1,9 @@
-"""What a broker of a structured cyclic overlay does with each message that comes to it (Shafique).
+"""How a broker of a structured cyclic overlay handles each message (Shafique).
 
-In: one message at a time from a neighbour or a local client, the time, and now and then what happened at the queues of
-its links. Out: effects. A notification carries the clusters that its receiver is to see to. Which links are congested
-the broker decides itself (:mod:`overlay.link_congestion`), which copies go where :mod:`producers.brokers.scot_copies`;
-subscriptions and publishers belong to :mod:`producers.brokers.scot_interests`, the change from one configuration to the
+In: one message at a time from a neighbour or a local client, the time, and now and then measurements of its links'
+queues. Out: effects. A notification carries the clusters that its receiver must serve. The broker itself decides which
+links are congested (:mod:`overlay.link_congestion`); :mod:`producers.brokers.scot_copies` decides where copies go.
+Subscriptions and publishers belong to :mod:`producers.brokers.scot_interests`, the change from one configuration to the
 next to :mod:`producers.brokers.scot_change`.
 """
 
@@ -49,8 +49,8 @@ from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, O
 class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
     """The protocol state of one broker.
 
-    ``rule`` says when a link is congested, ``is_dynamic`` whether notifications go around such links. ``diverted``
-    counts the clusters that were left to another broker than static routing has for them.
+    ``rule`` decides when a link is congested; with ``is_dynamic``, notifications go around such links. ``diverted``
+    counts the clusters that were left to a broker other than the one static routing chooses.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
         super().__init__(broker, tables, boot_ms, ScotRouting)
 
     def observe_links(self, windows: Mapping[str, QueueWindow]) -> None:
-        """Note what happened at the queues of all links in the last window, by neighbour."""
+        """Note the measurements of all links' queues in the last window, by neighbour."""
         self.loads = {peer: self.rule.measure(window) for peer, window in windows.items()}
         self.hot = frozenset(
             peer for peer, load in self.loads.items() if self.rule.is_above(load, was=peer in self.hot)
@@ -79,7 +79,7 @@ class ScotBroker(TwoEpochBroker[ScotTables, ScotPlanUnderWay]):
 
 
 class ScotRouting:
-    """Where the messages of one broker go. A :class:`producers.brokers.epoch_change.Routing`."""
+    """Message routing at one broker. A :class:`producers.brokers.epoch_change.Routing`."""
 
     covered_forwards = 0
 
@@ -92,21 +92,21 @@ class ScotRouting:
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions have ended and are served a while longer."""
+        """Number of subscriptions that have ended and are served a while longer."""
         return self.interests.ended_count
 
     def clients_here(self) -> dict[str, int]:
-        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
 
     def look_around(self, now_ms: float) -> list[Effect]:
-        """Forget what ended long ago."""
+        """Forget the subscriptions that ended long ago."""
         return self.interests.release_ended(now_ms)
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
     def route(self, source: str | None, notification: Notification) -> list[Effect]:
-        """Pass a notification on in the cluster and to the clusters that it is to see to, and hand it over here."""
+        """Pass a notification on in the cluster and to the clusters that it must serve, and hand it over here."""
         effects: list[Effect] = []
         if source is None:
             host = self._core.tables[self._core.epoch].hosted.get(notification.publisher)
@@ -139,7 +139,7 @@ class ScotRouting:
         effects: list[Effect],
     ) -> None:
         core = self._core
-        # Static routing crosses between clusters at the home of the publisher, and nowhere else.
+        # Static routing crosses between clusters only at the publisher's home.
         is_crossed = notification.is_detour or source is not None
         hot, loads = (core.hot, core.loads) if core.is_dynamic else (frozenset[str](), {})
         for peer, left in copies(within, tables.region, notification.vector, hot, loads):
@@ -150,7 +150,7 @@ class ScotRouting:
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
     def serve(self, request: Any, now_ms: float) -> list[Effect]:
-        """Take what a local client asks for."""
+        """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
             return turned_away(request)
         match request:
@@ -171,7 +171,7 @@ class ScotRouting:
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: Any, now_ms: float) -> list[Effect]:
-        """Take a control message of a neighbour."""
+        """Handle a control message from a neighbour."""
         if message.epoch not in self._core.tables:
             return self._core.keep_early(message.epoch, source, message)
         tables = self._core.tables[message.epoch]

@@ -1,7 +1,7 @@
-"""What one broker of a structured cyclic overlay knows in one epoch: subscriptions, publishers, what has ended.
+"""One structured cyclic broker's knowledge in one epoch: subscriptions, publishers, and which flows have ended.
 
-Pure data with the questions that routing and draining ask; what is sent and when is decided in
-:mod:`producers.brokers.scot_interests` and :mod:`producers.brokers.scot_change`.
+Pure data with the queries that routing and draining need; :mod:`producers.brokers.scot_interests` and
+:mod:`producers.brokers.scot_change` decide what is sent and when.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Stay = tuple[str, int]  # A publisher and the number of its stay.
 
 @dataclass(slots=True)
 class Hosted:
-    """A publisher at home here; ``vector`` has the bits of the other clusters that want what it publishes."""
+    """A publisher at home here; ``vector`` has a bit set for each other cluster that wants what it publishes."""
 
     filter_: Filter
     connection: int
@@ -30,9 +30,10 @@ class Hosted:
 
 @dataclass(slots=True)
 class Remote:
-    """A publisher at home at another broker of the region; ``is_wanted`` here, as reported to the host.
+    """A publisher at home at another broker of the region.
 
-    ``unanswered`` counts reports that it has not acknowledged yet.
+    ``is_wanted``: whether this cluster wants what it publishes, as last reported to its host. ``unanswered`` counts the
+    reports that its host has not acknowledged yet.
     """
 
     host: str
@@ -43,7 +44,7 @@ class Remote:
 
 @dataclass(slots=True)
 class Entry:
-    """A subscription of this cluster and whose acknowledgements it waits for: neighbours and stays of publishers."""
+    """A subscription of this cluster, with the neighbours and the publishers' stays whose acknowledgement it awaits."""
 
     filter_: Filter
     source: str
@@ -56,8 +57,8 @@ class Entry:
 class ScotPlanUnderWay(ContentPlanUnderWay):
     """The plan under way at a broker of a structured cyclic overlay.
 
-    ``expected``: publishers that are to come, with their old home; ``announced`` those that leave, with the number of
-    the stay that ends here.
+    ``expected``: publishers that are to arrive, with their old home; ``announced``: those that leave, with the number
+    of the stay that ends here.
     """
 
     expected: dict[str, str] = field(default_factory=dict)
@@ -65,11 +66,12 @@ class ScotPlanUnderWay(ContentPlanUnderWay):
 
 
 class ScotTables:
-    """All that one broker knows for one epoch.
+    """Everything that one broker knows for one epoch.
 
     ``within`` are the neighbours in its cluster, ``across`` those in its regions, ``region`` the brokers of its first
-    region by cluster. ``lost`` are those that the plan to this epoch names, ``dead`` those whose life in this epoch is
-    over. ``ended`` and ``end_sent`` say by neighbour how many crossings notifications that follow have at least.
+    region by cluster. ``lost`` are the brokers that the plan to this epoch names as lost, ``dead`` those whose life in
+    this epoch is over. ``ended`` and ``end_sent`` give, by neighbour, the fewest crossings that later notifications
+    from it, or to it, can have.
     """
 
     def __init__(
@@ -99,28 +101,28 @@ class ScotTables:
 
     @property
     def crossings_max(self) -> int:
-        """How often a notification goes from one cluster to another at most: it comes to none twice."""
+        """The most crossings between clusters that a notification makes: it enters no cluster twice."""
         return self.configuration.cluster_count - 1
 
     def ended_count(self, peer: str) -> int:
-        """Return up to how many crossings nothing follows from a neighbour, counted from 1; 0 where anything may."""
+        """Return the fewest crossings that later notifications from a neighbour can have; 0 if any may follow."""
         if peer in self.dead:
             return self.crossings_max + 1
         return self.ended.get(peer, 0)
 
     def has_ended(self, crossings: int, but: str = LOCAL) -> bool:
-        """Return True if nothing with this many crossings comes any more from neighbours other than ``but``."""
+        """Return True if nothing with at most this many crossings follows from any neighbour except ``but``."""
         within = all(self.ended_count(peer) > crossings for peer in self.within if peer != but)
-        # Nothing comes from another cluster without having crossed.
+        # Everything from another cluster has crossed at least once.
         return within and (not crossings or all(self.ended_count(peer) > crossings for peer in self.across))
 
     @property
     def is_drained(self) -> bool:
-        """Return True if nothing of this epoch can come any more."""
+        """Whether nothing of this epoch can arrive any more."""
         return self.has_ended(self.crossings_max)
 
     def ends_due(self) -> Iterator[tuple[str, int]]:
-        """Yield neighbours with the crossings up to which nothing follows to them now, and remember that."""
+        """Yield the markers that are due, as neighbour and crossings, each only once."""
         for peer, first in [*((peer, 0) for peer in self.within), *((peer, 1) for peer in self.across)]:
             if peer in self.dead:
                 continue
@@ -136,7 +138,7 @@ class ScotTables:
         return self.has_ended(crossings - 1)
 
     def lose_peer(self, peer: str) -> None:
-        """Wait for nothing more from a broker that is gone: all that it sent in this epoch has come."""
+        """Stop waiting for a dead broker: everything that it sent in this epoch has arrived."""
         self.dead.add(peer)
         for entry in self.entries.values():
             entry.awaited.discard(peer)

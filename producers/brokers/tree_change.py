@@ -1,13 +1,13 @@
 """The two-epoch transition of one broker of a tree: prepare, activate, drain, retire, or abort.
 
-In: commands of the controller, END markers, publishers that leave, neighbours that die. Out: effects. What is the same
-on any overlay stands in :mod:`producers.brokers.two_epochs`; which messages there are and where they go besides belongs
-to :mod:`producers.brokers.tree_routing`, the tables to :mod:`producers.brokers.tree_interests`.
+In: commands of the controller, END markers, publishers that leave, neighbours that die. Out: effects. What all overlays
+have in common is in :mod:`producers.brokers.two_epochs`; :mod:`producers.brokers.tree_routing` dispatches messages,
+:mod:`producers.brokers.tree_interests` holds the tables.
 
-Tables of epoch k+1 are derived from those of k where the way to a subscription's home is the same in both trees, and
-built by subscriptions that travel over the new tree where not. A publisher that moves is asked to leave when its old
-home is to activate; that home stays in epoch k until the publisher has said that it has handed over all, so that
-nothing of it is stamped k+1 there.
+Tables of epoch k+1 are derived from those of k if the path to a subscription's home is the same in both trees;
+otherwise subscriptions that travel over the new tree build them. When its old home is to activate, a publisher to be
+moved is asked to leave; that home stays in epoch k until the publisher has confirmed that it has handed over
+everything, so that none of its notifications is stamped k+1 there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         self.movers = MovingSubscribers(core, interests)
 
     def _mourn(self, deaths: Collection[tuple[int, str]], now_ms: float) -> list[Effect]:
-        """Take the flows of the dead as ended, and wait for none of their answers; by epoch and broker."""
+        """Treat the flows of the dead as ended, and wait for none of their answers; ``deaths``: epoch and broker."""
         under_way = self._core.under_way
         for epoch, peer in deaths:
             self._core.tables[epoch].lose_peer(peer)
@@ -66,7 +66,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     # --- what is held back -------------------------------------------------------------------------------------------
 
     def must_hold(self, delivery: Deliver) -> bool:
-        """Return True if a flow of an older epoch may still bring what was published before it."""
+        """Return True if earlier notifications may still come in an older epoch, here or at an old home."""
         notification = delivery.notification
         return self.movers.must_hold(delivery) or any(
             not self.flow_has_ended(tables, notification)
@@ -75,25 +75,25 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         )
 
     def flow_has_ended(self, tables: RoutingTables, notification: Notification) -> bool:
-        """Return True if all that an older epoch may bring before a notification has come."""
+        """Return True if everything that an older epoch may bring before a notification has arrived."""
         under_way = self._core.under_way
         move = None if under_way is None else under_way.moves.get(notification.publisher)
         newest = self._core.tables[max(self._core.tables)]
         if under_way is not None and under_way.lost and (move is not None or notification.home not in newest.same_way):
-            # An earlier stay of its publisher, at any home, may have ended unheard behind the lost.
+            # An earlier stay of its publisher, at any home, may have ended unnoticed behind the lost brokers.
             return tables.is_drained and self._core.epoch > tables.epoch
         if under_way is not None and move is None and notification.home in newest.same_way:
-            return True  # Both epochs come over the same links, which keep order.
+            return True  # Both epochs take the same links, which keep order.
         home = notification.home if move is None else move.home_from
-        # At its home then, a broker has stamped all of an epoch that it has left behind.
+        # The home itself has stamped everything of an epoch that it has left.
         return self._core.epoch > tables.epoch if home == self.broker else tables.flow_has_ended(home)
 
     # --- preparing ---------------------------------------------------------------------------------------------------
 
     def open_tables(self, command: Command, target: OverlayConfiguration, now_ms: float) -> list[Effect]:
-        """Begin the plan, with tables that hold what can be derived from those of now."""
+        """Begin the plan, with tables that hold whatever can be derived from the present ones."""
         assert isinstance(target, Configuration)
-        # Whose home is lost comes again by itself, in a new stay.
+        # A client whose home is lost reconnects by itself, in a new stay.
         moves = {move.client: move for move in command.moves if move.home_from not in command.lost_brokers}
         moved = {name: move.home_to for name, move in moves.items()}
         left = {name: move.home_from for name, move in moves.items()}
@@ -112,7 +112,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
             tables.unsure = tables.fresh
         if lost:
             under_way.doubtful = older.unsure & tables.shared
-        self._core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They come back.
+        self._core.lost_peers -= lost.intersection(tables.neighbours).union(command.brokers_joined)  # They rejoin.
         for peer in self._core.lost_peers.intersection(tables.neighbours):
             tables.lose_peer(peer)
         effects = self._interests.derive_later(older.entries.values()) + self._interests.repairs.begin()
@@ -123,9 +123,9 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return effects
 
     def reason_against(self, command: Command, target: OverlayConfiguration) -> str:
-        """Return which move of a publisher cannot be, or who is still here when this broker is to leave, else empty."""
+        """Return which move is impossible, or which clients a leaving broker still has; empty if there is none."""
         for move in command.moves:
-            # A publisher that has left meanwhile does no harm; one at another home would be cut off.
+            # A publisher that has left meanwhile does not matter; one at another home would be cut off.
             known = self._interests.advertisements.get(move.client)
             is_sure = known is not None and (not command.lost_brokers or known.home == self.broker)
             if known is not None and is_sure and known.home != move.home_from:
@@ -142,7 +142,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return ""
 
     def target_of(self, command: Command) -> OverlayConfiguration:
-        """Return the tree with the links exchanged, and the brokers that join and go."""
+        """Return the tree with the links exchanged and with the brokers that join or leave."""
         present = self._core.tables[self._core.epoch].configuration
         return present.replaced(
             command.epoch_to,
@@ -152,12 +152,12 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         )
 
     def tables_outside(self, command: Command) -> RoutingTables:
-        """Return tables of the tree that an install names, from outside."""
+        """Return an outsider's tables of the tree that an install names."""
         tree = Configuration.of(command.epoch_to, command.brokers_joined, command.links_added)
         return RoutingTables(self.broker, tree, is_outside=True)
 
     def _own_unconfirmed(self) -> set[str]:
-        """Return what nobody else waits for: publishers of this broker, and those that a broker now dead announced."""
+        """Return the unconfirmed publishers that only this broker awaits: local ones, and those the dead announced."""
         dead = self._core.tables[self._core.epoch].dead
         known = self._interests.unconfirmed_advertisements
         return {name for name, one in known.items() if one.announcer == LOCAL or one.announcer in dead}
@@ -174,7 +174,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     def is_ready_to_switch(self, under_way: TreePlanUnderWay) -> bool:
         """Return True if no subscription or publisher keeps this broker from being prepared."""
         if under_way.awaited and not self.is_ready(under_way.awaited):
-            return False  # There may be thousands of others, and each message asks.
+            return False  # There may be thousands, and this runs for each message.
         under_way.waiting_for = {name for name in under_way.waiting_for if not self.is_ready(name)}
         under_way.awaited = min(under_way.waiting_for, default="")
         return not under_way.waiting_for and not under_way.unacknowledged and self.movers.is_ready(under_way)
@@ -182,7 +182,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
     # --- publishers that come and end --------------------------------------------------------------------------------
 
     def advertise(self, request: AdvertiseRequest, now_ms: float) -> list[Effect]:
-        """Advertise a local publisher, or keep that until the transition is over and its earlier stay has ended here.
+        """Advertise a local publisher, or postpone that until the transition and its earlier stay here are over.
 
         A broker that learns of a publisher must still hold the tables it derived the next ones from.
         """
@@ -192,19 +192,19 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return self._interests.learn_advertisement(LOCAL, message) + self._interests.settle((), now_ms)
 
     def unadvertise(self, request: UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Report that a local publisher has ended; when this broker stamps the new epoch, after the transition.
+        """Report that a local publisher has ended; after the transition if this broker already stamps the new epoch.
 
-        It must go over the tree that its last notifications took, behind them, and be everywhere before that epoch is
-        retired: END of this broker must follow it. A stay that ends before it was advertised leaves no trace.
+        The end must follow the publisher's last notifications over the same tree, and reach all brokers before that
+        epoch is retired: END of this broker must follow it. A stay that ends before it was advertised leaves no trace.
         """
         if self._core.is_postponed(request):
-            return []  # It had been cut off before it said so itself.
+            return []  # It has already been dropped.
         if self._core.drop_postponed(request):
             return []
         if self._core.under_way is not None and self._core.under_way.is_active:
             return self._core.postpone(request)
         end = Unadvertise(self._core.epoch, request.publisher, request.connection)
-        switched = self.see_leave(request, now_ms)  # Behind the end, or END would overtake it.
+        switched = self.see_leave(request, now_ms)  # Behind the end, or END would overtake that.
         effects = self._interests.forget_advertisement(LOCAL, end) + switched + self._core.take_postponed(now_ms)
         return effects + self._interests.settle((), now_ms)
 
@@ -226,7 +226,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return known is not None and known.home == self.broker
 
     def see_leave(self, request: LeaveRequest | UnadvertiseRequest, now_ms: float) -> list[Effect]:
-        """Note that a publisher hands over nothing more here; the last one that had to leave lets us switch."""
+        """Note that a publisher hands over nothing more here; switch once the last one has left."""
         under_way, known = self._core.under_way, self._interests.advertisements.get(request.publisher)
         if under_way is None or not under_way.leaving or known is None or known.connection != request.connection:
             return []
@@ -235,7 +235,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return self._core.switch(under_way, now_ms)
 
     def drop_silent(self, under_way: TreePlanUnderWay, now_ms: float) -> list[Effect]:
-        """End the stay of publishers that have not left in time: what they hand over from now on is not taken."""
+        """End the stay of publishers that did not leave in time: later notifications from them are refused."""
         if not under_way.leaving:
             return []
         effects: list[Effect] = []
@@ -250,7 +250,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return self._core.tables[under_way.epoch_from].is_drained
 
     def taken_over(self, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Notify the clients that come here that this is their home: publishers may publish here."""
+        """Notify the clients that have moved here that this is their home: publishers may publish here."""
         coming = [name for name, move in sorted(under_way.moves.items()) if move.home_to == self.broker]
         known, tables = self._interests.advertisements, self._core.tables[under_way.epoch_to]
         here = [
@@ -260,7 +260,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return taken + self.movers.take_over(under_way)
 
     def drain_on(self, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Send END over each old link whose other old links have all ended."""
+        """Send END over each old link for which END has come over all others."""
         old = self._core.tables[under_way.epoch_from]
         effects: list[Effect] = []
         for peer in old.neighbours:
@@ -270,7 +270,7 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         return effects
 
     def finish_moves(self, under_way: TreePlanUnderWay) -> None:
-        """Know the publishers that moved at their new homes; hold back nothing for subscriptions that did."""
+        """Record the new homes of moved publishers; stop holding back notifications for moved subscriptions."""
         tables = self._core.tables[under_way.epoch_to]
         self._interests.repairs.find_ended()
         for publisher, known in self._interests.advertisements.items():
@@ -280,12 +280,12 @@ class TreeChange(ContentChange[RoutingTables, TreePlanUnderWay]):
         self.movers.finish(under_way)
 
     def forget_epoch(self, gone: RoutingTables, under_way: TreePlanUnderWay | None, now_ms: float) -> list[Effect]:
-        """Settle what the epoch kept from it, and take the requests that waited."""
+        """Settle what waited for the epoch, and serve postponed requests."""
         names = sorted(gone.entries)
         repairs, sent = self._interests.repairs, list[Effect]()
         if under_way is not None and gone.epoch > self._core.epoch:
             sent = repairs.call_off(gone, under_way) + self.movers.let_go(under_way.come)
-        elif under_way is not None and gone.dead:  # The end of a stay at an old home may have been lost: ask again.
+        elif under_way is not None and gone.dead:  # The end of a stay may be lost: ask again.
             sent = self.taken_over(under_way)
         if under_way is not None and gone.epoch < self._core.epoch:
             sent += self.movers.let_go(under_way.going)

@@ -1,6 +1,6 @@
-"""What one broker knows of subscriptions and publishers and how that travels: tables, advertisements, acknowledgements.
+"""What one broker of a tree knows of subscriptions and publishers, and how it spreads: tables and acknowledgements.
 
-In: requests of local clients and control messages of neighbours. Out: effects. Every table belongs to an epoch; while
+In: requests of local clients and control messages from neighbours. Out: effects. Every table belongs to an epoch; while
 two are live, both are kept. Notifications belong to :mod:`producers.brokers.tree_routing`, the change from one epoch to
 the next to :mod:`producers.brokers.tree_change`.
 """
@@ -37,7 +37,7 @@ from regraft.producers.brokers.two_epochs import ProtocolError
 
 
 class TreeInterests(TreePublishers):
-    """Subscriptions and advertisements in the tables of all live epochs, and what is under way to build these."""
+    """Subscriptions and advertisements in the tables of all live epochs, and the messages that build these."""
 
     def __init__(self, core: TreeBroker) -> None:
         super().__init__(core)
@@ -46,13 +46,16 @@ class TreeInterests(TreePublishers):
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions have ended and are not gone from every broker."""
+        """Number of subscriptions that have ended but are not yet gone from every broker."""
         return sum(local.has_ended for local in self.locals.values())
 
     # --- local clients -----------------------------------------------------------------------------------------------
 
     def subscribe(self, request: SubscribeRequest, now_ms: float) -> list[Effect]:
-        """Install a subscription of a local client in all live epochs."""
+        """Install a subscription of a local client in all live epochs.
+
+        Raises ProtocolError if its name is already in use.
+        """
         name = request.subscription
         if name in self.locals:
             raise ProtocolError(f"subscription {name} already exists at {self.broker}: ids are never reused")
@@ -66,13 +69,13 @@ class TreeInterests(TreePublishers):
         return effects + self.settle((name,), now_ms)
 
     def clients_here(self) -> dict[str, int]:
-        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.publishers_here() | {
             one.client: one.connection for one in self.locals.values() if not one.has_ended
         }
 
     def cancel(self, request: CancelRequest, now_ms: float) -> list[Effect]:
-        """Begin to release a local client's subscription; nothing happens when it has ended before."""
+        """Begin to release a local client's subscription; do nothing if it has already ended."""
         name = request.subscription
         local = self.locals.get(name)
         if local is None:
@@ -87,7 +90,7 @@ class TreeInterests(TreePublishers):
         return effects + self.settle((name,), now_ms)
 
     def _cancel_early(self, request: CancelRequest) -> list[Effect]:
-        """End a subscription behind its coming, which waits here for its epoch to be prepared."""
+        """End a subscription behind its ArriveRequest, which is kept here until its epoch is prepared."""
         for epoch, kept in self._core.early:
             if isinstance(kept, ArriveRequest) and kept.subscription == request.subscription:
                 return self._core.keep_early(epoch, None, request)
@@ -106,10 +109,13 @@ class TreeInterests(TreePublishers):
     def accept_subscription(
         self, tables: RoutingTables, source: str, message: Subscribe, now_ms: float
     ) -> list[Effect]:
-        """Install a neighbour's subscription, and acknowledge it when those beyond have."""
+        """Install a neighbour's subscription, and acknowledge it once the brokers beyond have.
+
+        Raises ProtocolError if it arrives again before its release was acknowledged.
+        """
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
-        is_in_force = tables.epoch <= self._core.epoch  # Until then a neighbour may hold a rival's plan for the epoch.
+        is_in_force = tables.epoch <= self._core.epoch  # Before, a neighbour may hold a rival's plan.
         if entry is not None and entry.leaving and entry.towards == source and is_in_force:
             raise ProtocolError(f"{self.broker} got {message.subscription} again before {source} knew it was released")
         if entry is None:
@@ -126,9 +132,9 @@ class TreeInterests(TreePublishers):
     def release_subscription(
         self, tables: RoutingTables, source: str, message: Unsubscribe, now_ms: float
     ) -> list[Effect]:
-        """Begin to leave in this epoch, and in a later one that derives the subscription from it.
+        """Begin to release a subscription in this epoch, and in a later one that derives it from this one.
 
-        Its home may have ended it before it had the later epoch's tables, and then says so in this one only.
+        Its home may have ended it before it had the later epoch's tables, and then reports that in this one only.
         """
         effects: list[Effect] = []
         entry = tables.entries.get(message.subscription)
@@ -141,7 +147,7 @@ class TreeInterests(TreePublishers):
         return effects + self.settle((message.subscription,), now_ms)
 
     def accept_release(self, tables: RoutingTables, source: str, name: str, now_ms: float) -> list[Effect]:
-        """Note that a neighbour holds a subscription no longer; send it again where it is wanted by now."""
+        """Note that a neighbour no longer holds a subscription; send it again if it is wanted there by now."""
         effects: list[Effect] = []
         entry = tables.entries.get(name)
         tables.withdrawn.discard((name, source))
@@ -160,13 +166,13 @@ class TreeInterests(TreePublishers):
         return self._release(tables, entry, entry.forwarded)
 
     def _release(self, tables: RoutingTables, entry: Entry, peers: Iterable[str]) -> list[Effect]:
-        """Ask neighbours to hold the subscription no longer."""
+        """Ask neighbours to release the subscription."""
         asked = sorted(set(peers) - entry.unreleased - tables.dead)
         entry.unreleased.update(asked)
         return [Send(peer, Unsubscribe(tables.epoch, entry.subscription)) for peer in asked]
 
     def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
-        """Send the subscription to every neighbour with an advertisement it meets that does not hold it yet."""
+        """Send the subscription to each neighbour towards a matching advertisement that does not hold it yet."""
         if entry.leaving:
             return []
         wanted = self._wanted(tables, entry)
@@ -181,15 +187,15 @@ class TreeInterests(TreePublishers):
         return effects
 
     def _wanted(self, tables: RoutingTables, entry: Entry) -> set[str]:
-        """Return the neighbours beyond which the subscription meets an advertisement."""
+        """Return the neighbours towards the homes of publishers that the subscription matches."""
         homes = self._homes_met(tables, entry) - {self.broker}
-        # A subscription that is about to end may be at a broker that is gone.
+        # The home of a publisher whose stay is about to end may no longer be in the tree.
         return {tables.next_hop[home] for home in homes if home in tables.next_hop} - {entry.towards}
 
     # --- settling: acknowledgements and confirmations ----------------------------------------------------------------
 
     def settle(self, names: Iterable[str], now_ms: float) -> list[Effect]:
-        """Send every acknowledgement and confirmation that has become true for these subscriptions."""
+        """Send every acknowledgement and confirmation of these subscriptions that is due."""
         effects: list[Effect] = []
         for name in names:
             effects += self._settle_subscription(name, now_ms)
@@ -246,9 +252,9 @@ class TreeInterests(TreePublishers):
         return []
 
     def _are_settled(self, known: Advertisement) -> bool:
-        """Return True if no subscription that an advertisement waits for is unsettled.
+        """Return True if all subscriptions that an advertisement waits for are settled.
 
-        As long as one of them is, the others need no look: there may be thousands of both, and each message asks.
+        Checks the one in ``awaited`` first: there may be thousands, and this runs for each message.
         """
         epoch = min(self._core.tables)
         if known.awaited and not self.is_settled(known.awaited, epoch):
@@ -268,12 +274,12 @@ class TreeInterests(TreePublishers):
     # --- two epochs --------------------------------------------------------------------------------------------------
 
     def derive_later(self, entries: Iterable[Entry]) -> list[Effect]:
-        """Take entries of the older epoch over into the newer one's tables where the way to their home is the same.
+        """Derive entries of the newer epoch's tables from those of the older one if the path to their home is the same.
 
-        Whether it is depends on the two trees alone, so all brokers on that way do likewise and no message is needed.
-        Were it to depend on the publishers that a broker knows, two neighbours could differ about who holds what:
-        publishers end, and their end is known here sooner than there. Where a derived entry is of no use, the neighbour
-        towards the home withdraws it.
+        Whether it is depends on the two trees alone, so all brokers on the path do the same and no message is needed.
+        If it depended on the publishers that a broker knows, two neighbours could disagree about who holds what,
+        because they learn of a publisher's end at different times. The neighbour towards the home withdraws a derived
+        entry that is of no use.
         """
         effects: list[Effect] = []
         for tables in self._core.epochs()[1:]:
@@ -298,14 +304,15 @@ class TreeInterests(TreePublishers):
         return effects
 
     def _is_derived(self, tables: RoutingTables, entry: Entry) -> bool:
-        """Return True if a later epoch's tables take the entry over from the older epoch's."""
+        """Return True if a later epoch's tables derive the entry from the older epoch's."""
         is_old = entry.epoch_issued_max < tables.epoch
         return is_old and entry.home in tables.same_way and not tables.is_moved(entry)
 
     def _note_derived(self, older: RoutingTables, entry: Entry, peer: str) -> list[Effect]:
         """Record that a neighbour which gets an entry of the older epoch derives the newer one's from it.
 
-        Where it is of no use there, or has been withdrawn from this broker, it is withdrawn from the neighbour.
+        If the derived entry is of no use there, or has been withdrawn from this broker, it is withdrawn from the
+        neighbour.
         """
         effects: list[Effect] = []
         for tables in self._core.epochs():

@@ -18,7 +18,7 @@ TreeBroker = TwoEpochBroker[RoutingTables, TreePlanUnderWay]
 
 
 class TreePublishers:
-    """The publishers that a broker knows, by name, and those of them that it has not said to know yet."""
+    """The publishers that a broker knows, by name, and those that it has not acknowledged yet."""
 
     def __init__(self, core: TreeBroker) -> None:
         self._core = core
@@ -29,12 +29,12 @@ class TreePublishers:
 
     @abstractmethod
     def _forward(self, tables: RoutingTables, entry: Entry) -> list[Effect]:
-        """Send a subscription to every neighbour with an advertisement it meets that does not hold it yet."""
+        """Send a subscription to each neighbour towards a matching advertisement that does not hold it yet."""
 
     def _meets(self, tables: RoutingTables, filter_: Filter, epoch_min: int = -1) -> set[str]:
-        """Return the publishers of an epoch that match a filter; one advertised later publishes later.
+        """Return the publishers of an epoch that match a filter, without those advertised in later epochs.
 
-        With ``epoch_min`` only those that were advertised in that epoch or later.
+        With ``epoch_min``, return only those that were advertised in that epoch or later.
         """
         return {
             name
@@ -43,12 +43,12 @@ class TreePublishers:
         }
 
     def learn_advertisement(self, source: str, message: Advertise) -> list[Effect]:
-        """Note a publisher, flood that on, and send the subscriptions that it attracts.
+        """Note a publisher, flood its advertisement, and send the subscriptions that it attracts.
 
-        The next stay of a publisher waits for the end of the one before, which comes behind all that was published in
-        it: so order holds across stays, and a late end cannot be taken for that of the next stay.
+        The next stay of a publisher waits for the end of the previous one, which comes behind everything published in
+        it. So order holds across stays, and a late end cannot be mistaken for that of the next stay.
         """
-        if message.epoch not in self._core.tables:  # It has waited for the end of the stay before.
+        if message.epoch not in self._core.tables:  # It has waited for the end of the earlier stay.
             message = replace(message, epoch=min(self._core.tables))
         earlier, effects = self.advertisements.get(message.publisher), list[Effect]()
         waiting = None if earlier is None else earlier.successor
@@ -60,13 +60,13 @@ class TreePublishers:
             earlier = None
         if earlier is not None and earlier.connection < message.connection:
             if waiting is None or _order(waiting[1]) < _order(message):
-                earlier.successor = (source, message)  # Else its client has come again since.
+                earlier.successor = (source, message)  # Else a later stay waits.
             return []
         if earlier is not None:
             ack = Send(source, AdvertiseAck(message.epoch, message.publisher, message.connection))
             return [ack, *self.repairs.pass_outrun(earlier, message, source)]
         sends = self.flood_on(message, source) + self.repairs.forward(message)
-        asked = {send.peer for send in sends} - {source}  # Its announcer knows it.
+        asked = {send.peer for send in sends} - {source}  # Its announcer already knows it.
         known = Advertisement(
             message.epoch, message.publisher, message.connection, message.home, message.filter_, source, asked
         )
@@ -84,11 +84,11 @@ class TreePublishers:
         return effects
 
     def _attract(self, message: Advertise) -> list[Effect]:
-        """Send the subscriptions that a publisher attracts towards it."""
+        """Send the subscriptions that a publisher matches towards it."""
         met = [
             (tables, entry)
             for tables in self._core.epochs()
-            if tables.epoch >= message.epoch  # It publishes in no older one, which neighbours may have retired.
+            if tables.epoch >= message.epoch  # It does not publish in older ones, which neighbours may have retired.
             for entry in tables.entries.values()
             if intersects(message.filter_, entry.filter_)
         ]
@@ -97,25 +97,25 @@ class TreePublishers:
         return [effect for tables, entry in met for effect in self._forward(tables, entry)]
 
     def forget_advertisement(self, source: str, message: Unadvertise) -> list[Effect]:
-        """Forget a publisher; subscriptions sent towards it stay there until they end or the next epoch."""
+        """Forget a publisher; subscriptions sent towards it stay there until they end or the epoch does."""
         known = self.advertisements.get(message.publisher)
         self.repairs.take_end(message)
         if known is None or known.connection != message.connection:
             later = None if known is None else known.successor
             if known is not None and later is not None and later[1].connection == message.connection:
-                known.successor = None  # It has ended before its turn came.
+                known.successor = None  # It has ended while it waited.
             return [*self.flood_on(message, source)]  # A newer epoch, even an aborted one, may have announced it.
         is_waited_for = known.epoch < message.epoch and message.publisher in self.unconfirmed_advertisements
         self.forget_stay(message.publisher)
         self.repairs.keep_for_abort(known, message.epoch)
         effects: list[Effect] = [*self.flood_on(message, source), *self.repairs.forward(message)]
         effects += self.repairs.return_end(source, message)
-        if is_waited_for and known.announcer != LOCAL:  # Its announcer may not hear in its epoch that it has ended.
+        if is_waited_for and known.announcer != LOCAL:  # In that epoch its announcer may not learn of the end.
             effects.append(Send(known.announcer, AdvertiseAck(known.epoch, message.publisher, message.connection)))
         return effects if known.successor is None else effects + self.learn_advertisement(*known.successor)
 
     def _give_way(self, earlier: Advertisement, source: str, message: Advertise) -> list[Effect]:
-        """Replace what is known by what is announced, here and, for an earlier stay, wherever it is known."""
+        """Replace a known stay by the announced one; an earlier stay is ended on all brokers that know it."""
         if earlier.connection < message.connection:
             earlier.successor = None
             return self.forget_advertisement(source, Unadvertise(message.epoch, message.publisher, earlier.connection))
@@ -134,7 +134,7 @@ class TreePublishers:
                 entry.meets.discard(publisher)
 
     def forget_dead_homes(self) -> list[Effect]:
-        """Forget the publishers whose home has died, unless the plan under way has another one for them."""
+        """Forget the publishers whose home has died, unless the plan under way gives them another one."""
         effects: list[Effect] = []
         oldest, newest = self._core.epochs()[0], self._core.epochs()[-1]
         self.repairs.forget_outrun(oldest.dead)
@@ -147,7 +147,7 @@ class TreePublishers:
         return effects
 
     def know_again(self, known: Advertisement) -> None:
-        """Know a publisher as before a plan that was aborted."""
+        """Restore a publisher as it was known before an aborted plan."""
         self.advertisements[known.publisher] = known
         for tables in self._core.epochs():
             for entry in tables.entries.values():
@@ -170,21 +170,21 @@ class TreePublishers:
         return {name: one.connection for name, one in self.advertisements.items() if one.home == self.broker}
 
     def _homes_met(self, tables: RoutingTables, entry: Entry) -> set[str]:
-        """Return the homes, in this epoch, of the publishers that an entry meets."""
+        """Return the homes, in this epoch, of the publishers that an entry matches."""
         return {self.home_in(tables, name) for name in entry.meets}
 
     def is_advertised_here(self, publisher: str) -> bool:
-        """Return True if this broker is a publisher's home in a live epoch; from others it takes no notification."""
+        """Return True if this broker is a publisher's home in a live epoch; it refuses notifications of all others."""
         if publisher not in self.advertisements:
             return False
         return any(self.home_in(tables, publisher) == self.broker for tables in self._core.tables.values())
 
     def home_in(self, tables: RoutingTables, publisher: str) -> str:
-        """Return a publisher's home in an epoch; a stay that was advertised in it has been moved by no plan to it."""
+        """Return a publisher's home in an epoch; the plan to an epoch does not move stays advertised in it."""
         known = self.advertisements[publisher]
         return tables.moved.get(publisher, known.home) if known.epoch < tables.epoch else known.home
 
 
 def _order(message: Advertise) -> tuple[int, int]:
-    """Return the precedence of an advertisement: a later stay, or one that no abort reverts."""
+    """Return the precedence of an advertisement: the later stay, then the one that no abort reverts."""
     return message.connection, -message.epoch

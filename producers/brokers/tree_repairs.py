@@ -1,12 +1,12 @@
 """What a broker of a tree announces and forgets of publishers in a repair: a plan that names lost brokers.
 
-In: the plan under way, what is known of publishers. Out: messages over the links that are new. A death cuts the floods
-of advertisements and of their ends in two: one side knows of what the other does not. So every broker that knows a
-publisher announces it over each new link that leads away from its home, and over each that the older epoch had brought:
-a death in the plan to that epoch may have cut off what one end of the link had passed on before it prepared, which so
-never crossed the link. A publisher not announced this way before the older epoch is retired, though its home lies
-beyond such a link, has ended. Ends go over new links in every plan: a death may cut what the older tree carries. An
-abort reverts what was announced in the newer epoch.
+In: the plan under way, the known publishers. Out: messages over the new links. A death cuts the floods of
+advertisements and of their ends in two: one side knows what the other does not. So every broker that knows a publisher
+announces it over each new link that leads away from its home, and also over each link that came with the older epoch: a
+death in the plan to that epoch may have cut off what one end of the link had passed on before it prepared, which thus
+never crossed the link. A publisher whose home lies beyond such a link, and that is not announced this way before the
+older epoch is retired, has ended. Ends go over new links in every plan: a death may cut off what the older tree
+carries. An abort reverts what was announced in the newer epoch.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from regraft.producers.brokers.two_epochs import TwoEpochBroker
 
 
 class TreeRepairs:
-    """The publishers of one broker across a repair; ``interests`` knows them (TreeInterests)."""
+    """The publishers of one broker across a repair; ``interests`` (a TreeInterests) knows them."""
 
     def __init__(self, core: TwoEpochBroker[RoutingTables, TreePlanUnderWay], interests: Any) -> None:
         self._core = core
         self._interests = interests
-        self._ended: list[tuple[str, str, int]] = []  # The new link towards its home, publisher, stay.
-        # Stays announced while a later one was known here, without an end so far: others may still know them.
+        self._ended: list[tuple[str, str, int]] = []  # Neighbour over the new link towards its home, publisher, stay.
+        # Stays announced after a later one, without an end so far: other brokers may still know them.
         self.outrun: dict[tuple[str, int], Advertise] = {}
 
     @property
@@ -37,18 +37,18 @@ class TreeRepairs:
 
     @property
     def _repair(self) -> TreePlanUnderWay | None:
-        """The plan under way, if brokers join or leave by it or are lost."""
+        """The plan under way, if brokers join, leave or are lost in it."""
         under_way = self._core.under_way
         return under_way if under_way is not None and under_way.announces else None
 
     def _may_know_otherwise(self, plan: TreePlanUnderWay) -> frozenset[str]:
-        """Return the neighbours in the newer epoch who may know other publishers than this broker."""
+        """Return the neighbours in the newer epoch that may know other publishers than this broker."""
         return self._core.tables[plan.epoch_to].fresh | plan.doubtful
 
     # --- announcements -----------------------------------------------------------------------------------------------
 
     def begin(self) -> list[Effect]:
-        """Announce all known publishers over new links, and drop earlier stays whose end cannot come any more."""
+        """Announce all known publishers over new links, and drop earlier stays whose end can no longer come."""
         repair = self._repair
         if repair is None:
             return []
@@ -63,7 +63,10 @@ class TreeRepairs:
         return effects
 
     def forward(self, message: Advertise | Unadvertise) -> list[Send]:
-        """Send over new links, in the newer epoch, what goes over those of the older; never towards its home."""
+        """Send a message of the older epoch over the new links of the newer one, too.
+
+        An advertisement is not sent towards its home.
+        """
         plan = self._repair if isinstance(message, Advertise) else self._core.under_way
         if plan is None or message.epoch != plan.epoch_from:
             return []
@@ -75,17 +78,17 @@ class TreeRepairs:
         return [Send(peer, forwarded) for peer in sorted(peers)]
 
     def return_end(self, source: str, end: Unadvertise) -> list[Send]:
-        """Answer an end over a new link with the same: this broker's announcement over it may have crossed that."""
+        """Return an end that came over a new link: this broker's announcement over that link may have crossed it."""
         plan = self._core.under_way
         if plan is None or end.epoch != plan.epoch_to or source not in self._may_know_otherwise(plan):
             return []
         return [Send(source, end)]
 
     def accept_ack(self, source: str, ack: AdvertiseAck) -> None:
-        """Note that a neighbour knows a publisher and, where it was asked in that epoch, that those beyond it do.
+        """Note that a neighbour knows a publisher and, if it was asked in that epoch, that the brokers beyond it do.
 
-        A broker that got it in both epochs answers in the newer one as soon as the older one's takes its place; those
-        beyond know it only when the answer in the older one comes.
+        A broker that got the advertisement in both epochs answers in the newer one as soon as the older one's replaces
+        it; the brokers beyond know it only once the answer in the older one comes.
         """
         plan, known = self._core.under_way, self._known.get(ack.publisher)
         if plan is not None:
@@ -105,15 +108,15 @@ class TreeRepairs:
             repair.vouched.add((message.publisher, message.connection))
 
     def pass_outrun(self, known: Advertisement, message: Advertise, source: str) -> list[Send]:
-        """Pass on a stay announced after a later one, and remember it until its end comes.
+        """Pass on a stay that is announced after a later one, and remember it until its end comes.
 
-        Its announcer knows it. Should a death cut off its end, a repair finds that it has ended.
+        Its announcer knows it. If a death cuts off its end, a repair finds that it has ended.
         """
         stay = message.publisher, message.connection
         if message.connection == known.connection or stay in self.outrun:
             return []
         if message.epoch > min(self._core.tables):
-            return []  # Its end may have come in the older epoch, and an abort reverts what the newer one announces.
+            return []  # Its end may have come in the older epoch; an abort reverts this.
         self.outrun[stay] = message
         sends: list[Send] = self._interests.flood_on(message, source)
         return sends
@@ -123,32 +126,32 @@ class TreeRepairs:
         self.outrun = {stay: one for stay, one in self.outrun.items() if one.home not in homes}
 
     def supersedes(self, earlier: Advertisement, message: Advertise) -> bool:
-        """Return True if the announcement replaces what is known, whose end is not awaited.
+        """Return True if the announcement replaces a known one without waiting for the end of that.
 
-        That of the older epoch does, which an abort does not revert. So does that of a later stay where the end of
-        the earlier one was to come through the dead.
+        One of the older epoch replaces the same stay of the newer one, because no abort reverts it. In a repair, a
+        later stay replaces an earlier one whose end was to come through the dead.
         """
         if earlier.connection == message.connection:
-            return earlier.epoch > message.epoch  # Also without a repair: a rival's plan for that epoch may be one.
+            return earlier.epoch > message.epoch  # Also outside repairs: a rival's plan for that epoch may be one.
         repair = self._repair
         if repair is None:
             return False
         return earlier.connection < message.connection and earlier.home not in repair.near
 
     def keep_for_abort(self, known: Advertisement, epoch: int) -> None:
-        """Remember what a message of the newer epoch lets this broker forget: an abort restores it."""
+        """Remember a publisher that a message of the newer epoch made this broker forget: an abort restores it."""
         plan = self._core.under_way
         if plan is not None and epoch == plan.epoch_to > known.epoch:
             plan.superseded[known.publisher] = known
 
     def forget(self, publisher: str, connection: int) -> None:
-        """Wait no longer for anybody to know a stay."""
+        """Stop waiting for neighbours to acknowledge a stay."""
         plan = self._core.under_way
         if plan is not None:
             plan.unacknowledged = {one for one in plan.unacknowledged if one[1:] != (publisher, connection)}
 
     def take_end(self, end: Unadvertise) -> None:
-        """Let an abort bring back nothing that has ended in the older epoch, too."""
+        """Note an end, so that an abort does not restore a stay that has ended in the older epoch as well."""
         plan = self._core.under_way
         self.outrun.pop((end.publisher, end.connection), None)
         kept = None if plan is None else plan.superseded.get(end.publisher)
@@ -158,7 +161,7 @@ class TreeRepairs:
     # --- the end of the plan -----------------------------------------------------------------------------------------
 
     def find_ended(self) -> None:
-        """Find what has ended beyond new links, when the older epoch is about to be retired."""
+        """Find the stays that have ended beyond new links; called just before the older epoch is retired."""
         repair = self._repair
         if repair is None:
             return
@@ -172,11 +175,11 @@ class TreeRepairs:
             and (name, connection) not in repair.vouched
             and (peer := tables.next_hop.get(home, "")) in otherwise
         ]
-        # The end of the others comes as ever, or others have found it.
+        # The others' ends come as usual, or other brokers have found them.
         self.outrun = {stay: one for stay, one in self.outrun.items() if one.home in repair.near}
 
     def let_go(self) -> list[Effect]:
-        """Forget what has ended, on all brokers that know it."""
+        """Forget the stays that have ended, on all brokers that know them."""
         effects: list[Effect] = []
         for peer, name, connection in self._ended:
             end = Unadvertise(self._core.epoch, name, connection)
@@ -185,7 +188,7 @@ class TreeRepairs:
         return effects
 
     def call_off(self, gone: RoutingTables, under_way: TreePlanUnderWay) -> list[Effect]:
-        """Revert what was announced in an aborted epoch; stays of the older one that waited for it come."""
+        """Revert what was announced in an aborted epoch; admit stays of the older one that waited for it."""
         waiting: list[tuple[str, Advertise]] = []
         for name, known in list(self._known.items()):
             if known.successor is not None and known.successor[1].epoch == gone.epoch:

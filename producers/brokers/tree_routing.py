@@ -1,4 +1,4 @@
-"""What a broker of a tree does with each message that comes to it.
+"""How a broker of a tree handles each message.
 
 In: one message at a time from a neighbour or a local client, and the time. Out: effects. Notifications are routed here;
 subscriptions and advertisements belong to :mod:`producers.brokers.tree_interests`, the change from one configuration to
@@ -42,7 +42,7 @@ from regraft.producers.brokers.tree_publishers import TreeBroker
 from regraft.producers.brokers.tree_tables import LOCAL, RoutingTables
 from regraft.producers.brokers.two_epochs import EPOCH_UNKNOWN, FROM_THE_DEAD, OUTSIDE, ProtocolError, TwoEpochBroker
 
-NOT_ADVERTISED = "publisher_not_advertised"  # Here: it has ended its stay, or its home has.
+NOT_ADVERTISED = "publisher_not_advertised"  # At this broker: the publisher or its home has ended its stay.
 
 
 def tree_broker(broker: str, configuration: Configuration, boot_ms: int, *, is_outside: bool = False) -> TreeBroker:
@@ -51,7 +51,7 @@ def tree_broker(broker: str, configuration: Configuration, boot_ms: int, *, is_o
 
 
 class TreeRouting:
-    """Where the messages of one broker of a tree go. A :class:`producers.brokers.epoch_change.Routing`."""
+    """Message routing at one broker of a tree. A :class:`producers.brokers.epoch_change.Routing`."""
 
     def __init__(self, core: TreeBroker) -> None:
         self._core = core
@@ -61,31 +61,31 @@ class TreeRouting:
 
     @property
     def covered_forwards(self) -> int:
-        """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        """Number of subscriptions sent to a neighbour that already had a wider one from here."""
         return self.interests.covered_forwards
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions have ended and are not gone from every broker."""
+        """Number of subscriptions that have ended but are not yet gone from every broker."""
         return self.interests.ended_count
 
     def clients_here(self) -> dict[str, int]:
-        """Return publishers and subscribers whose home this broker is, with the number of their stay."""
+        """Return the publishers and subscribers whose home this broker is, with the number of their stay."""
         return self.interests.clients_here()
 
     def look_around(self, now_ms: float) -> list[Effect]:
-        """Return nothing: on a tree each step looks itself at what it makes possible."""
+        """Return nothing: on a tree each step itself checks what it makes possible."""
         return []
 
     # --- notifications -----------------------------------------------------------------------------------------------
 
     def route(self, source: str | None, notification: Notification) -> list[Effect]:
-        """Pass a notification on towards all who want it, and hand it over to those here."""
+        """Pass a notification on towards all interested brokers, and hand it over to local subscriptions."""
         effects: list[Effect] = []
         if source is None:
             if not self.interests.is_advertised_here(notification.publisher):
                 return [Dropped(notification, NOT_ADVERTISED)]
-            if notification.epoch != self._core.epoch:  # Nodes ask with the epoch that holds, as this takes time.
+            if notification.epoch != self._core.epoch:  # Nodes pass the current epoch: replace is slow.
                 notification = replace(notification, epoch=self._core.epoch)
             effects.append(Published(notification))
         tables = self._core.tables.get(notification.epoch)
@@ -110,7 +110,7 @@ class TreeRouting:
     # --- clients and neighbours --------------------------------------------------------------------------------------
 
     def serve(self, request: ClientRequest, now_ms: float) -> list[Effect]:
-        """Take what a local client asks for."""
+        """Handle a request of a local client."""
         if isinstance(request, SubscribeRequest | AdvertiseRequest) and not self._core.takes_clients:
             return turned_away(request)
         match request:
@@ -131,14 +131,14 @@ class TreeRouting:
         raise ProtocolError(f"{self.broker} got {type(request).__name__} from a client")
 
     def converse(self, source: str, message: TreeMessage, now_ms: float) -> list[Effect]:
-        """Take a control message of a neighbour."""
+        """Handle a control message from a neighbour."""
         if message.epoch not in self._core.tables:
             return self._core.keep_early(message.epoch, source, message)
         tables = self._core.tables[message.epoch]
         if source in tables.dead:
             return []
         if tables.is_outside:
-            return []  # It was for an earlier life of this broker.
+            return []  # It is for an earlier life of this broker.
         match message:
             case Advertise():
                 return self.interests.learn_advertisement(source, message) + self.interests.settle((), now_ms)

@@ -1,7 +1,7 @@
-"""Routing tables of one broker for one epoch: subscriptions with the way to their home and where they were sent.
+"""Routing tables of one broker for one epoch: subscriptions, the path to their home, and where they were sent.
 
-Pure data with the two questions routing asks, and what a broker of a tree knows of the plan under way; what is sent and
-when is decided in :mod:`producers.brokers.tree_interests` and :mod:`producers.brokers.tree_change`.
+Pure data with the two queries that routing needs, and what a broker of a tree knows of the plan under way;
+:mod:`producers.brokers.tree_interests` and :mod:`producers.brokers.tree_change` decide what is sent and when.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LOCAL = ""  # The destination of a subscription whose home is this broker; no br
 class Entry:
     """One subscription in one epoch's table.
 
-    ``towards`` is the neighbour on the way to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
+    ``towards`` is the neighbour on the path to its home, or LOCAL. ``meets`` are the advertised publishers it matches.
     ``forwarded`` are the neighbours that hold it because of this broker. ``unconfirmed`` and ``unreleased`` are those
-    whose acknowledgement of a subscribe or an unsubscribe is outstanding; one that has released it gets it again where
-    it is wanted by then. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max`` is the newest
-    epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
+    whose acknowledgement of a subscribe or an unsubscribe is outstanding; a neighbour that has released it gets it
+    again if it is wanted there by then. ``waiting`` are those that wait for our acknowledgement. ``epoch_issued_max``
+    is the newest epoch in which its home issued it (:class:`producers.brokers.broker_messages.Subscribe`).
     """
 
     subscription: str
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def is_settled(self) -> bool:
-        """Return True if no neighbour's acknowledgement is outstanding, but for the subscription's own end."""
+        """Whether no neighbour's acknowledgement is outstanding, except of the subscription's own end."""
         return not self.unconfirmed and (self.leaving or not self.unreleased)
 
 
@@ -50,12 +50,12 @@ class Entry:
 class TreePlanUnderWay(ContentPlanUnderWay):
     """The plan under way at a broker of a tree.
 
-    ``awaited`` is the one of ``waiting_for`` that is checked first.
-    ``lost``: whom the plan names so; ``announces`` is set if brokers join, leave or are lost, so that new links may
-    lead to brokers that know other publishers. Then ``near`` are the brokers that links of the older tree lead to past
-    the lost, ``doubtful`` the neighbours over links of both trees who may know others, too, ``unacknowledged``
-    neighbour, publisher and stay that such a neighbour must still confirm, ``vouched`` the stays that neighbours in the
-    newer epoch have announced, ``superseded`` what was known in the older epoch alone before they announced otherwise.
+    ``awaited`` is the member of ``waiting_for`` that is checked first. ``lost``: the brokers that the plan names as
+    lost. ``announces`` is set if brokers join, leave or are lost, so that new links may lead to brokers that know other
+    publishers. Then ``near`` are the brokers that links of the older tree reach without crossing a lost one;
+    ``doubtful`` the neighbours over links of both trees that may also know other publishers; ``unacknowledged``
+    neighbour, publisher and stay that such a neighbour has yet to confirm; ``vouched`` the stays that neighbours in the
+    newer epoch have announced; ``superseded`` what only the older epoch knew before neighbours announced otherwise.
     """
 
     awaited: str = ""
@@ -70,10 +70,10 @@ class TreePlanUnderWay(ContentPlanUnderWay):
 
 @dataclass(slots=True)
 class Advertisement:
-    """A known publisher, its announcer, and what we await before we report that all beyond us know it.
+    """A known publisher, its announcer, and what we await before we report that all brokers beyond us know it.
 
-    ``awaited`` is the one of the ``unsettled`` subscriptions that is looked at first.
-    ``successor`` is the advertisement of its next stay, with who sent it: it came before the end of this one did.
+    ``awaited`` is the member of ``unsettled`` (subscriptions) that is checked first. ``successor`` is the advertisement
+    of its next stay, with its sender, if that came before the end of this one.
     """
 
     epoch: int
@@ -89,15 +89,15 @@ class Advertisement:
 
 
 class RoutingTables:
-    """All that one broker knows for one epoch.
+    """Everything that one broker knows for one epoch.
 
-    ``moved`` are the clients with another home than before it, ``left`` says which they had, ``emptied`` the brokers
-    all of whose subscribers have. ``shared`` are the neighbours over links that the epoch before had, too, ``same_way``
-    the brokers that such links alone lead to: the way between any two of these is the same in both trees, broker by
-    broker. A broker that is not in the overlay has tables without neighbours, as has one that ``is_outside`` though it
-    is: it was, in an earlier life. ``lost`` are those that the plan to this epoch names, ``dead`` those whose life in
-    this epoch is over: nothing of it is waited for or taken any more. ``fresh`` are the neighbours over new links,
-    ``unsure`` those of them to which the plan to this epoch lets nobody announce the publishers known before it.
+    ``moved`` maps clients whose home changed with this epoch to the new one, ``left`` to the old one; all subscribers
+    of ``emptied`` brokers have moved. ``shared`` are the neighbours over links that the epoch before also had;
+    ``same_way`` the brokers that such links alone reach: the path between any two of these is the same in both trees,
+    broker by broker. ``fresh`` are the neighbours over new links; ``unsure`` those to which the plan to this epoch
+    announces no publishers. ``lost`` are the brokers that this plan names as lost, ``dead`` those whose life in this
+    epoch is over: nothing is awaited or accepted from it any more. A broker that is not in the overlay has tables
+    without neighbours; so has one in it with ``is_outside``, as only an earlier life of it is in the overlay.
     """
 
     def __init__(
@@ -129,22 +129,23 @@ class RoutingTables:
         self.lost = lost
         self.dead: set[str] = set(lost - set(configuration.brokers))
         self.entries: dict[str, Entry] = {}
-        self.released: set[str] = set()  # Removed while the epoch before lives: not to be derived from it again.
-        self.withdrawn: set[tuple[str, str]] = set()  # Subscription, neighbour asked to release it: not held here.
+        self.released: set[str] = set()  # Removed while the older epoch is live: not to be derived again.
+        self.withdrawn: set[tuple[str, str]] = set()  # Subscription not held here, neighbour asked to release it.
         self.index = MatchIndex()
         self.ends_received: set[str] = set()
         self.ends_sent: set[str] = set()
-        # Filters sent to a neighbour by their eq predicates: only such can cover each other cheaply enough to count.
+        # Filters sent to a neighbour, by their eq predicates: covering is counted only among equal ones, to keep it
+        # cheap.
         self._sent: dict[tuple[str, Filter], dict[str, Filter]] = {}
 
     def install(self, entry: Entry) -> None:
-        """Add an entry, so that notifications that match it are routed towards its home."""
+        """Add an entry, so that matching notifications are routed towards its home."""
         self.entries[entry.subscription] = entry
         self.released.discard(entry.subscription)
         self.index.add(entry.subscription, entry.filter_, entry.towards)
 
     def is_moved(self, entry: Entry) -> bool:
-        """Return True if the plan to this epoch moves a subscription of the epoch before: it is never derived."""
+        """Return True if the plan to this epoch moves a subscription of the epoch before: it is not derived."""
         return entry.home in self.emptied or self.left.get(entry.subscription) == entry.home
 
     def is_home_of(self, subscription: str) -> bool:
@@ -160,7 +161,7 @@ class RoutingTables:
             self._forget_sent(entry, peer)
 
     def note_release(self, entry: Entry, peer: str) -> None:
-        """Record that ``peer`` holds the entry because of us no longer."""
+        """Record that ``peer`` no longer holds the entry because of us."""
         entry.forwarded.discard(peer)
         self._forget_sent(entry, peer)
 
@@ -168,7 +169,7 @@ class RoutingTables:
         self._sent.get((peer, _equalities(entry.filter_)), {}).pop(entry.subscription, None)
 
     def note_forward(self, entry: Entry, peer: str) -> bool:
-        """Record that the entry is held by ``peer`` because of us; return True if one sent earlier covers it."""
+        """Record that ``peer`` holds the entry because of us; return True if an entry sent earlier covers it."""
         entry.forwarded.add(peer)
         sent = self._sent.setdefault((peer, _equalities(entry.filter_)), {})
         covered = any(covers(wide, entry.filter_) for wide in sent.values())
@@ -176,7 +177,7 @@ class RoutingTables:
         return covered
 
     def await_withdrawn(self, entry: Entry) -> None:
-        """Let an entry that comes again wait for neighbours from which it was withdrawn when it was not here."""
+        """Let a returning entry wait for the neighbours that were asked to release it while it was not here."""
         owing = {peer for name, peer in self.withdrawn if name == entry.subscription}
         entry.forwarded |= owing
         entry.unreleased |= owing
@@ -184,17 +185,17 @@ class RoutingTables:
     def flow_has_ended(self, home: str) -> bool:
         """Return True if nothing of this epoch can still come from publishers at ``home``, another broker."""
         peer = self.next_hop.get(home)
-        return peer is None or peer in self.ends_received  # Nothing ever came from who was not in this tree.
+        return peer is None or peer in self.ends_received  # None if it was not in this tree.
 
     def reached_past(self, lost: frozenset[str]) -> frozenset[str]:
-        """Return the brokers that links of this epoch lead to without any of the lost, this one included."""
+        """Return the brokers that links of this epoch reach without crossing a lost one, including this broker."""
         if self.is_outside:
             return frozenset((self.broker,))
         past = frozenset(pair for pair in self.configuration.links if lost.isdisjoint(pair))
         return self.configuration.reached_over(past, self.broker)
 
     def lose_peer(self, peer: str) -> None:
-        """Wait for nothing more from a broker that is gone: all that it sent in this epoch has come."""
+        """Stop waiting for a dead broker: everything that it sent in this epoch has arrived."""
         self.dead.add(peer)
         if peer in self.neighbours:
             self.ends_received.add(peer)
@@ -207,7 +208,7 @@ class RoutingTables:
 
     @property
     def is_drained(self) -> bool:
-        """Return True if END has come over every link of this epoch."""
+        """Whether END has come over every link of this epoch."""
         return len(self.ends_received) == len(self.neighbours)
 
 

@@ -1,8 +1,8 @@
-"""One broker of any overlay: its epochs, the phases of the plan under way, answers, and what waits meanwhile.
+"""One broker of any overlay: its epochs, the phases of the plan under way, its answers, and what waits meanwhile.
 
-In: one message at a time and the time. Out: effects. What tables there are, what preparing, switching and draining mean
-and which messages do it differs between a tree (:mod:`producers.brokers.tree_routing`) and a ring
-(:mod:`producers.brokers.chord_routing`); :mod:`producers.brokers.epoch_change` says what they are asked.
+In: one message at a time and the time. Out: effects. The kinds of overlay (:mod:`producers.brokers.tree_routing`,
+:mod:`producers.brokers.chord_routing`, :mod:`producers.brokers.scot_routing`) differ in their tables, their messages
+and how they prepare, switch and drain; :mod:`producers.brokers.epoch_change` specifies their interface.
 
 The protocol is in docs/protocol.md.
 """
@@ -34,14 +34,14 @@ from regraft.producers.brokers.epoch_change import EpochChange, EpochTables, Pla
 from regraft.producers.brokers.report_state import reported
 from regraft.schemas.command import Command, CommandPhase, Outcome, Refusal
 
-CLIENT_WAIT_MS_MAX = 10_000.0  # For one client's answer that a plan waits for; looked at when a command is repeated.
-HELD_MAX = 100_000  # Deliveries, and on a ring notifications at a rendezvous; what comes then is dropped and counted.
+CLIENT_WAIT_MS_MAX = 10_000.0  # How long a plan waits for one client's answer; checked when a command repeats.
+HELD_MAX = 100_000  # Held deliveries, or notifications at a rendezvous; more are dropped and counted.
 HOLD_OVERFLOW = "hold_overflow"
-EPOCH_UNKNOWN = "epoch_unknown"  # Of a notification whose epoch a broker has given up, or has never heard of.
-OUTSIDE = "outside"  # Of a notification that comes to a broker which is not part of its overlay.
-BROKER_DIED = "broker_died"  # Of a notification that was to cross a broker that is dead.
-FROM_THE_DEAD = "from_the_dead"  # Of what comes from a broker whose life in that epoch is over.
-EARLY_MESSAGES_MAX = 100_000  # Messages of an epoch that this broker has not prepared yet.
+EPOCH_UNKNOWN = "epoch_unknown"  # The notification's epoch is retired here, or was never known.
+OUTSIDE = "outside"  # The broker is not part of the notification's overlay.
+BROKER_DIED = "broker_died"  # The notification's path crosses a dead broker.
+FROM_THE_DEAD = "from_the_dead"  # The sender's life in that epoch is over.
+EARLY_MESSAGES_MAX = 100_000  # Messages kept for epochs not prepared yet.
 
 
 class ProtocolError(RuntimeError):
@@ -53,10 +53,10 @@ Plan = TypeVar("Plan", bound=PlanUnderWay)
 
 
 class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
-    """One broker's protocol core: tables of at most two epochs, the plan under way between them, what it holds back.
+    """One broker's protocol core: tables of at most two epochs, the plan between them, and what it holds back.
 
-    A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes what the kind of overlay has to say
-    of it; that works with the methods here that have no underscore, and with ``tables`` by epoch.
+    A :class:`producers.brokers.broker_protocol.BrokerProtocol`. ``routing`` makes the part that depends on the kind of
+    overlay; that part uses the methods here without an underscore, and ``tables`` by epoch.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.boot_ms = boot_ms
         self.held_count_max = 0
         self.control_messages_sent = 0
-        self.now_ms = 0.0  # Of the message that is being handled.
-        self._early: deque[tuple[int, str | None, Any]] = deque()  # With the epoch it waits for.
+        self.now_ms = 0.0  # Time of the message being handled.
+        self._early: deque[tuple[int, str | None, Any]] = deque()  # Each with the epoch it waits for.
         self._early_overflowed = False
         self._epoch_aborted_max = -1
         self.fence = CommandFence()
@@ -79,13 +79,13 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self._begin_with(tables)
 
     def _begin_with(self, tables: Tables) -> None:
-        """Hold these tables, and nothing else of clients and neighbours."""
+        """Hold these tables, and no other state of clients and neighbours."""
         self.epoch = tables.epoch
         self.tables: dict[int, Tables] = {tables.epoch: tables}
         self.under_way: Plan | None = None
-        self.lost_peers: set[str] = set()  # Who has died next to it in an earlier overlay may be back in this one.
+        self.lost_peers: set[str] = set()  # A dead neighbour of an earlier overlay may be back.
         self.held: deque[Deliver] = deque()
-        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # Two for each publisher at most.
+        self._postponed: deque[AdvertiseRequest | UnadvertiseRequest] = deque()  # At most two for each publisher.
         self.routing = self._routing_of(self)
         self._change: EpochChange[Tables, Plan] = self.routing.change
 
@@ -95,18 +95,18 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     @property
     def covered_forwards(self) -> int:
-        """How many subscriptions were sent to a neighbour that had a wider one from here."""
+        """Number of subscriptions sent to a neighbour that already had a wider one from here."""
         return self.routing.covered_forwards
 
     @property
     def ended_count(self) -> int:
-        """How many subscriptions have ended and may still be owed something."""
+        """Number of subscriptions that have ended but may still be owed something."""
         return self.routing.ended_count
 
     # --- what comes in -----------------------------------------------------------------------------------------------
 
     def handle(self, source: str | None, message: Message | ClientRequest | Command, now_ms: float) -> list[Effect]:
-        """Process one message and return what to do, in order. ``source`` is a neighbour or None for our own."""
+        """Process one message and return the effects, in order; ``source`` is None for a local sender."""
         self.now_ms = now_ms
         if isinstance(message, Notification):
             return self.routing.route(source, message)
@@ -129,11 +129,11 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     @property
     def held_notifications(self) -> list[Notification]:
-        """What this broker holds back for the plan under way."""
+        """Return the notifications that this broker holds back for the plan under way."""
         return [delivery.notification for delivery in self.held] + self._change.kept_notifications()
 
     def lose_peer(self, peer: str, now_ms: float) -> list[Effect]:
-        """Note that a neighbour is gone for good, after all that it had sent; return what to do.
+        """Note that a neighbour is gone for good, after everything it had sent; return the effects.
 
         Its answers are not awaited, so that the remaining brokers can continue in both epochs. What it held, and what
         had to cross it, is lost with it.
@@ -143,9 +143,9 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     @property
     def takes_clients(self) -> bool:
-        """May clients come: is this broker in the overlay of every live epoch?
+        """Whether clients may connect: the broker is in the overlay of every live epoch.
 
-        A joining broker is not before the older epoch is retired: nothing published in that comes here.
+        A joining broker is not until the older epoch is retired: nothing published in that comes here.
         """
         return not any(tables.is_outside for tables in self.tables.values())
 
@@ -153,7 +153,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     @property
     def phase(self) -> BrokerPhase:
-        """Where this broker is in a transition."""
+        """The phase of this broker in a transition."""
         if self.under_way is None:
             return BrokerPhase.STEADY
         if not self.under_way.is_active:
@@ -186,7 +186,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         if command.epoch_to in self.tables:
             under_way = self.under_way
             if under_way is not None and not under_way.is_prepared:
-                return self._change.drop_silent(under_way, now_ms)  # The answer follows when the new tables stand.
+                return self._change.drop_silent(under_way, now_ms)  # The answer follows when the new tables are ready.
             return [self._answer(command, Outcome.PREPARED, now_ms)]
         refusal, reason = self._reason_to_refuse(command)
         if not reason:
@@ -199,14 +199,14 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             return [self._refuse(command, refusal, reason, now_ms)]
         self.fence.claim(command, self.tables)
         effects = self._change.open_tables(command, target, now_ms)
-        # What came before the prepare may add to what it waits for.
+        # Messages that came before the prepare may add to what it waits for.
         return effects + self._take_early(command.epoch_to, now_ms) + self.answer_prepare(now_ms)
 
     def _reason_to_refuse(self, command: Command) -> tuple[Refusal, str]:
         if command.epoch_to <= self._epoch_aborted_max:
             return Refusal.PHASE, f"epoch {command.epoch_to} is over: epoch {self._epoch_aborted_max} was aborted"
         is_outside = len(self.tables) == 1 and self.tables[self.epoch].is_outside
-        if is_outside and self.broker not in command.brokers_joined:  # Of any epoch: it restarted.
+        if is_outside and self.broker not in command.brokers_joined:  # In any epoch: it restarted.
             return Refusal.OUTSIDE, f"is outside epoch {self.epoch}, and the plan does not take it in"
         if command.epoch_from != self.epoch or len(self.tables) > 1:
             reason = f"holds epoch {self.epoch}, not {command.epoch_from}, with tables of {sorted(self.tables)}"
@@ -222,7 +222,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.under_way = under_way
 
     def answer_prepare(self, now_ms: float) -> list[Effect]:
-        """Answer the prepare, once, when all that the new tables need has come."""
+        """Answer the prepare, once, when everything that the new tables need has arrived."""
         under_way = self.under_way
         if under_way is None or under_way.is_prepared or not self._change.is_ready_to_switch(under_way):
             return []
@@ -241,14 +241,14 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return self._change.begin_switch(under_way, now_ms) + self._change.drop_silent(under_way, now_ms)
 
     def switch(self, under_way: Plan, now_ms: float) -> list[Effect]:
-        """Stamp the new epoch from now on, and take over the clients that come here."""
+        """Stamp the new epoch from now on, and take over the clients that have moved here."""
         under_way.is_active = True
         self.epoch = under_way.epoch_to
         answer = self._result(under_way, CommandPhase.ACTIVATE, Outcome.ACTIVATED, now_ms)
         return [answer, *self._change.taken_over(under_way), *self.release_held(), *self.drain(now_ms)]
 
     def drain(self, now_ms: float) -> list[Effect]:
-        """Pass on the markers that are due, and report when nothing of the old epoch can come any more."""
+        """Send the markers that are due, and report once nothing of the old epoch can arrive any more."""
         under_way = self.under_way
         if under_way is None or not under_way.is_active:
             return []
@@ -277,7 +277,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return [*released, *self._drop_tables(under_way.epoch_from, now_ms), answer]
 
     def _may_give_up(self, command: Command) -> bool:
-        """Return True if what this broker still waits for may have been lost with a broker that is dead."""
+        """Return True if what this broker still waits for may have been lost with a dead broker."""
         return self.epoch == command.epoch_to and bool(command.lost_brokers)
 
     def _abort(self, command: Command, now_ms: float) -> list[Effect]:
@@ -328,10 +328,10 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         self.under_way = None
         return self._change.forget_epoch(gone, under_way, now_ms)
 
-    # --- what waits: deliveries held back, messages that come too early, requests that come at the wrong time --------
+    # --- what waits: held deliveries, messages that come too early, postponed requests --------------------------------
 
     def deliver_or_hold(self, delivery: Deliver, effects: list[Effect]) -> None:
-        """Deliver at once unless what was published earlier may still come in an older epoch."""
+        """Deliver at once, unless earlier notifications may still come in an older epoch."""
         if not self._change.must_hold(delivery):
             effects.append(delivery)
         elif len(self.held) >= HELD_MAX:
@@ -341,7 +341,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
             self.held_count_max = max(self.held_count_max, len(self.held))
 
     def release_held(self) -> list[Effect]:
-        """Release everything that need not be held any longer."""
+        """Return the deliveries that need not be held any longer."""
         released: list[Effect] = []
         kept: deque[Deliver] = deque()
         for delivery in self.held:
@@ -353,7 +353,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
         return released
 
     def keep_early(self, epoch: int, source: str | None, message: Any) -> list[Effect]:
-        """Keep what belongs to an epoch that is still to be prepared; ignore what belongs to a finished one."""
+        """Keep a message of an epoch that is yet to be prepared; ignore one of a finished epoch."""
         if epoch > max(self.tables) and epoch > self._epoch_aborted_max:
             if len(self._early) >= EARLY_MESSAGES_MAX:
                 self._early_overflowed = True
@@ -371,25 +371,25 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
 
     @property
     def early(self) -> list[tuple[int, Any]]:
-        """What came before its epoch, with that."""
+        """Messages that came before their epoch was prepared, each with its epoch."""
         return [(epoch, message) for epoch, _, message in self._early]
 
     def postpone(self, request: AdvertiseRequest | UnadvertiseRequest) -> list[Effect]:
-        """Keep a request until the plan is over, or what else it waits for."""
+        """Keep a request until the plan, or whatever else it waits for, is over."""
         self._postponed.append(request)
         return []
 
     def is_postponed(self, request: AdvertiseRequest | UnadvertiseRequest) -> bool:
-        """Return True if this very request waits."""
+        """Return True if this very request is postponed."""
         return request in self._postponed
 
     def take_postponed(self, now_ms: float) -> list[Effect]:
-        """Serve what waited for the plan to be over; what must wait on is kept again, in its order."""
+        """Serve the postponed requests; those that must wait longer are kept again, in order."""
         waiting, self._postponed = self._postponed, deque()
         return [effect for request in waiting for effect in self.routing.serve(request, now_ms)]
 
     def drop_postponed(self, request: UnadvertiseRequest) -> bool:
-        """Forget what waited of a stay that has ended; return True if anything did."""
+        """Forget the postponed requests of a stay that has ended; return True if there were any."""
         kept = deque(one for one in self._postponed if stay_of(one) != stay_of(request))
         has_waited = len(kept) < len(self._postponed)
         self._postponed = kept
