@@ -1,4 +1,4 @@
-"""Let ``python -m regraft`` do what the ``regraft`` command does."""
+"""Make ``python -m regraft`` run the ``regraft`` command."""
 
 from regraft.cli import main
 

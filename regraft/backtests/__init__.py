@@ -1,1 +1,1 @@
-"""Planners on a recording: what would each have achieved?"""
+"""Backtests: what each planner would have achieved on a recording."""

@@ -1,6 +1,6 @@
 """The result of a backtest of one planner in one mode: plain values that processes can exchange.
 
-Nothing but sums is computed here.
+It computes nothing but sums.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RECORDED, BOOTSTRAP, LEAST = "as recorded", "bootstrap overlay", "lower bound"
 
 
 class Mode(StrEnum):
-    """Whether the planner decided on what was recorded, or on an overlay that obeyed it."""
+    """Whether the planner decided on recorded windows, or on an emulated overlay that executed its plans."""
 
     OPEN_LOOP = "open_loop"
     CLOSED_LOOP = "closed_loop"
@@ -27,9 +27,9 @@ MODE_TITLES = {
 
 
 class CostPoint(msgspec.Struct, frozen=True, array_like=True):
-    """What one complete window cost, per second, and would have cost on the bootstrap overlay.
+    """The cost per second of one complete window, and what it would have been on the bootstrap overlay.
 
-    ``cost_least_per_s`` is a lower bound on any overlay's cost in it, None if unknown.
+    ``cost_least_per_s`` is a lower bound on the cost of any overlay in this window, None if unknown.
     """
 
     end_ms: int
@@ -39,7 +39,7 @@ class CostPoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PlanMark(msgspec.Struct, frozen=True):
-    """One plan: when it was made, what it changed, its predicted and, once verified, its observed gain."""
+    """One plan: when it was made, what it changed, its predicted gain and, once verified, its observed cost."""
 
     plan: str
     time_ms: int
@@ -52,9 +52,9 @@ class PlanMark(msgspec.Struct, frozen=True):
 
 
 class Deliveries(msgspec.Struct, frozen=True):
-    """The account of a re-simulation: ``published`` counts notifications, the rest hand-overs to subscriptions.
+    """Deliveries in a closed loop: ``published`` counts notifications, the others count hand-overs to subscriptions.
 
-    ``lost_to_deaths`` had to cross a broker that died: no fault, and not among the ``lost``.
+    ``lost_to_deaths`` had to cross a broker that died; this is not a fault, and they are not counted in ``lost``.
     """
 
     published: int
@@ -66,7 +66,7 @@ class Deliveries(msgspec.Struct, frozen=True):
 
 
 class DecisionTime(msgspec.Struct, frozen=True):
-    """How long decisions took, judge and choice included."""
+    """How long decisions took, from planning to the choice of proposals."""
 
     count: int = 0
     mean_ms: float = 0.0
@@ -74,14 +74,14 @@ class DecisionTime(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The outcome of one planner, or of an overlay left as it was.
+    """The outcome of one planner, or of a yardstick.
 
-    ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST, a lower bound on any tree's cost.
-    ``plans_taken_back`` of the ``plans`` made things worse and were undone. ``windows_unknown`` have an overlay that
-    nothing recorded describes. ``refusals`` is by verdict, ``faults`` counts decisions that raised. ``deliveries`` is
-    None in an open loop, which has no transitions. ``is_settled`` is False where a plan was still under way at the end.
-    ``links_corrected`` counts the links that cost at the end what round trips say instead of what the inventory says,
-    ``changes_found_ms`` lists since when traffic was different, change by change.
+    ``planner`` is its chain, or one of RECORDED, BOOTSTRAP and LEAST (a lower bound on the cost of any tree).
+    ``plans_taken_back`` counts the ``plans`` that were rolled back because they made things worse. ``windows_unknown``
+    counts windows whose overlay no recorded plan describes. ``refusals`` counts proposals by verdict, ``faults`` counts
+    decisions that raised. ``deliveries`` is None in an open loop, which has no transitions. ``is_settled`` is False if
+    a plan was still in progress at the end. ``links_corrected`` counts the links whose cost at the end came from round
+    trips instead of the inventory. ``changes_found_ms`` lists the start of each change of traffic that was detected.
     """
 
     planner: str
@@ -102,37 +102,37 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def is_yardstick(self) -> bool:
-        """Return True if nobody decided anything here."""
+        """Return True if no planner made this outcome."""
         return self.planner in (RECORDED, BOOTSTRAP, LEAST)
 
     @property
     def cost_mean_per_s(self) -> float | None:
-        """The mean cost over the complete windows; None without one."""
+        """The mean cost over the complete windows; None if there is none."""
         return sum(point.cost_per_s for point in self.points) / len(self.points) if self.points else None
 
     @property
     def saved_share(self) -> float | None:
-        """The share of what the bootstrap overlay would have cost on the same windows; None where that is nothing."""
+        """The saving as a share of the bootstrap overlay's cost on the same windows; None if that is 0 or unknown."""
         total = sum(point.cost_bootstrap_per_s for point in self.points)
         return 1 - sum(point.cost_per_s for point in self.points) / total if total > 0 else None
 
     @property
     def links_exchanged(self) -> int:
-        """How many links plans put in."""
+        """How many links the plans added."""
         return sum(plan.links for plan in self.plans)
 
     @property
     def moves(self) -> int:
-        """How often plans moved a client."""
+        """How many clients the plans moved, counting each move."""
         return sum(plan.moves for plan in self.plans)
 
     @property
     def id_moves(self) -> int:
-        """How many ring IDs plans reassigned."""
+        """How many ring IDs the plans reassigned."""
         return sum(plan.id_moves for plan in self.plans)
 
 
 def outcomes_by_mode(outcomes: Sequence[Outcome]) -> list[tuple[Mode, list[Outcome]]]:
-    """Return the outcomes of each mode that has any, in their order."""
+    """Return each mode that has outcomes with its outcomes, in the given order."""
     found = [(mode, [outcome for outcome in outcomes if outcome.mode is mode]) for mode in Mode]
     return [(mode, shown) for mode, shown in found if shown]

@@ -1,4 +1,4 @@
-"""Choose a planner and its horizon by what each would have cost on a recording, with a confidence interval.
+"""Choose a planner and its horizon by what each would have cost on a recording, with confidence intervals.
 
 In: the outcomes of candidates over the same windows. Out: a Choice. Running the candidates belongs to ``run_backtest``.
 """
@@ -24,14 +24,14 @@ SEED = 1
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A chain of planners and how many lifetimes of a subscription it looks back; None as the settings have it."""
+    """A chain of planners, and how many subscription lifetimes it looks back; None keeps the configured value."""
 
     planner: str
     horizon_lifetimes: float | None = None
 
     @property
     def name(self) -> str:
-        """Its name among the others."""
+        """Its name: the chain, and the horizon unless it is the configured one."""
         if self.horizon_lifetimes is None:
             return self.planner
         return f"{self.planner}, horizon_lifetimes {self.horizon_lifetimes:g}"
@@ -44,7 +44,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Compared:
-    """What a candidate cost above the least of all, as a share of that, with its interval over samples of windows."""
+    """A candidate's mean cost, and by what share it exceeds the cheapest candidate's, with a confidence interval."""
 
     name: str
     cost_per_s: float
@@ -55,13 +55,13 @@ class Compared:
 
     @property
     def is_as_good(self) -> bool:
-        """Return True if the windows do not distinguish it from the best."""
+        """Return True if it is statistically indistinguishable from the best."""
         return self.low_share <= 0
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All candidates, best first, and the choice: of those as good as the best, the one that changes least."""
+    """All candidates, best first; the choice is the one with the fewest changes of those as good as the best."""
 
     compared: tuple[Compared, ...]
     windows: int
@@ -69,12 +69,12 @@ class Choice:
 
     @property
     def taken(self) -> Compared:
-        """The candidate to take."""
+        """The chosen candidate."""
         return min((one for one in self.compared if one.is_as_good), key=lambda one: (one.changes, one.cost_per_s))
 
     @property
     def text(self) -> tuple[str, ...]:
-        """Describe the result, a line for each candidate."""
+        """The choice and its reason, then a line for each candidate."""
         lines = [
             f"{one.name}: {one.cost_per_s:,.0f}/s, {one.above_share:+.1%} ({one.low_share:+.1%} to "
             f"{one.high_share:+.1%}) against the best, {one.changes} links, homes and IDs changed"
@@ -91,7 +91,7 @@ class Choice:
 
 
 def candidates_for(kind: str, acting: str) -> tuple[Candidate, ...]:
-    """Return every planner of a kind of overlay, the acting and the default chain, and these with other horizons."""
+    """Return all planners of a kind of overlay, and the acting and the default chain with each horizon."""
     singles = sorted(name for name, spec in PLANNERS.items() if spec.kind == kind)
     default = ControllerSettings.planner
     suits = all(planner_spec(name).kind == kind for name in planner_names(default))
@@ -101,11 +101,12 @@ def candidates_for(kind: str, acting: str) -> tuple[Candidate, ...]:
 
 
 def choose(outcomes: Iterable[Outcome]) -> Choice:
-    """Compare candidates on the windows that all of them know.
+    """Compare candidates on the windows that all of them have.
 
-    The interval is of the difference to the best, window by window, so that what all have in common is not noise; by a
-    circular block bootstrap, as the same subscriptions live through many windows (blocks of n^(1/2) windows, longer
-    than Künsch, 1989, has them, since plans last, too). Raises ValueError without a common window.
+    The confidence interval is that of the relative difference to the best. Each sample uses the same windows for both,
+    so that what they have in common cancels out. Because subscriptions last for many windows, it is a circular block
+    bootstrap; its blocks are of n^(1/2) windows, longer than those of Künsch (1989), because plans last as well. Raises
+    ValueError if the candidates share no window.
     """
     known = [outcome for outcome in outcomes if outcome.points]
     ends = sorted(set.intersection(*({point.end_ms for point in one.points} for one in known))) if known else []
@@ -133,7 +134,7 @@ def _costs(outcome: Outcome, ends: Sequence[int]) -> list[float]:
 
 
 def _block_samples(count: int, block: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return places of windows, shape (SAMPLES, count): each row of blocks that begin anywhere and go around."""
+    """Return indices of windows, shape (SAMPLES, count); each row joins blocks with random starts that wrap around."""
     starts = generator.integers(count, size=(SAMPLES, -(-count // block), 1))
     places = (starts + np.arange(block)) % count
     return places.reshape(SAMPLES, -1)[:, :count]

@@ -1,7 +1,7 @@
 """Draw the cost of each window of a backtest as SVG: a panel for each mode, a line for each planner.
 
-In: outcomes. Out: text, the same for the same outcomes. Each line has its own pair of colour and dashes, and at its end
-the number that the legend gives it. Numbers of the results and the page belong to ``show_backtest``.
+In: outcomes. Out: text, the same for the same outcomes. Each line has its own combination of colour and dashes, and
+ends with its number in the legend. Figures and the page belong to ``show_backtest``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from regraft.backtests.backtest_outcome import BOOTSTRAP, LEAST, MODE_TITLES, RE
 from regraft.experiments.drawing_parts import STYLE, svg_text
 
 SECOND_MS = 1_000
-LABEL_LENGTH_MAX = 36  # Of three columns next to each other.
+LABEL_LENGTH_MAX = 36  # With longer names the legend has two columns instead of three.
 PANEL_INCHES = 3.4
-INCHES_PER_LINE = 0.13  # What the number at the end of a line takes.
-# Each contrasts with a light and with a dark page by 3 to 1 at least, as WCAG 2.2 asks of lines.
+INCHES_PER_LINE = 0.13  # Height of the number at the end of a line.
+# Each has a contrast of at least 3:1 with a light and a dark page, as WCAG 2.2 requires of lines.
 COLOURS = ("#2878c8", "#1b9250", "#c2528b", "#a87800", "#00899b", "#8a63d2", "#d43d51", "#7a7a3c")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (9, 2, 3, 2)))
 
 
 @dataclass(frozen=True, slots=True)
 class LineLook:
-    """How one planner is drawn in every panel; ``number`` is at the end of its line and in the legend."""
+    """How one planner is drawn in every panel; ``number`` is printed at the end of its line and in the legend."""
 
     number: int
     colour: str
@@ -40,7 +40,7 @@ YARDSTICK_LOOKS = {RECORDED: ("#000000", ":"), BOOTSTRAP: ("#d55e00", "--"), LEA
 
 
 def line_looks(names: Sequence[str]) -> dict[str, LineLook]:
-    """Return a look for each name, no two alike; yardsticks always have theirs."""
+    """Return a different look for each name; those of yardsticks are fixed."""
     looks: dict[str, LineLook] = {}
     planners = 0
     for number, name in enumerate(dict.fromkeys(names), start=1):
@@ -94,7 +94,7 @@ def _draw_panel(axes: Axes, outcomes: Sequence[Outcome], looks: Mapping[str, Lin
 
 
 def _number_ends(axes: Axes, outcomes: Sequence[Outcome], looks: Mapping[str, LineLook]) -> None:
-    """Put each line's number to the right of its end, spread so that none covers another."""
+    """Put each line's number to the right of its end, spread so that they do not overlap."""
     start_ms = min(outcome.points[0].end_ms for outcome in outcomes)
     ends = sorted(outcomes, key=lambda outcome: (outcome.points[-1].cost_per_s, looks[outcome.planner].number))
     top = axes.get_ylim()[1]
@@ -110,7 +110,7 @@ def _number_ends(axes: Axes, outcomes: Sequence[Outcome], looks: Mapping[str, Li
 
 
 def spread(values: Sequence[float], gap: float, top: float) -> list[float]:
-    """Return places for ascending values, as near to them as a gap between neighbours and the top allow."""
+    """Return a position near each of the ascending values, at least ``gap`` apart and none above ``top``."""
     places: list[float] = []
     for value in values:
         places.append(max(value, places[-1] + gap) if places else value)

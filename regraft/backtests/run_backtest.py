@@ -1,8 +1,8 @@
-"""Run planners over a recording on the virtual clock: what would each have achieved?
+"""Run planners over a recording on the virtual clock, and measure what each would have achieved.
 
 In: a recording, planners, settings. Out: an Outcome of each planner in each mode, figures and drawings in a folder.
-Open loop, always: planners decide on what was recorded. Closed loop, where the emulator made the recording: they act on
-the emulator again. What a planner decides, and how, is the controller's own code; showing it belongs to
+The open loop always runs: planners decide on recorded windows. The closed loop runs if the emulator made the recording:
+planners act on the emulator again. Decisions are made by the controller's own code; showing them belongs to
 ``show_backtest``.
 """
 
@@ -34,7 +34,7 @@ from regraft.settings.recorded_settings import reading_bounds, settings_of, why_
 from regraft.settings.run_settings import Flags, Settings, SettingsError
 
 CLOSED_LOOP_S = 180
-SMALL_WINDOWS = 50  # Some seconds of work at most.
+SMALL_WINDOWS = 50  # A few seconds of work at most.
 SMALL_CLOSED_S = 60
 SECOND_MS = 1_000
 AUTO_IS_OPEN = "candidates are compared in the open loop only"
@@ -52,9 +52,9 @@ class BacktestError(ValueError):
 class BacktestOptions:
     """The options of `regraft backtest`.
 
-    Without ``planners`` it runs the recorded planner; AUTO alone compares all that suit the overlay.
-    ``from_ms``, ``to_ms``: the part of the recording, None for its begin and end. ``closed_loop_s``: how much of the
-    run is emulated again, 0 for none. ``is_resimulated``: emulate again even what the emulator did not make.
+    ``planners``: those to run; none for the recorded one, AUTO alone to compare all that suit the overlay.
+    ``from_ms``, ``to_ms``: the part of the recording, None for its start and end. ``closed_loop_s``: how many seconds
+    of the run to emulate again, 0 for none. ``is_resimulated``: do so even if the emulator did not make the recording.
     """
 
     file: Path
@@ -68,10 +68,10 @@ class BacktestOptions:
 
 @dataclass(frozen=True)
 class Backtest:
-    """The results.
+    """The results of a backtest.
 
-    ``outcomes`` begin with the yardsticks of their mode. ``notes`` say what was used for what, and why; ``warnings``
-    describe faults of the recording. ``first_ms`` and ``end_ms`` bound the windows.
+    ``outcomes``: of each mode the yardsticks, then the planners. ``notes`` explain how the results were obtained and
+    what is missing; ``warnings`` describe faults of the recording. ``first_ms`` and ``end_ms`` bound the windows.
     """
 
     settings: Settings
@@ -101,7 +101,7 @@ class Backtest:
 
 
 def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
-    """Run all planners; raise BacktestError, before anything is run, with all that is wrong with the call."""
+    """Run all planners. Raises BacktestError, before it runs any, with everything that is wrong with the options."""
     try:
         recording = open_recording(options.file, reading_bounds(options.flags))
     except SettingsError as fault:
@@ -143,7 +143,7 @@ def run_backtest(options: BacktestOptions, console: Console) -> Backtest:
 
 
 def _candidates(options: BacktestOptions, recording: Recording) -> tuple[Candidate, ...]:
-    """Return the planners: those named, all that exist, or the recorded one if known."""
+    """Return the planners that were named, all that suit the overlay for AUTO, else the recorded (or default) one."""
     acting = str(recording.info.settings.get("controller", {}).get("planner", ControllerSettings.planner))
     if options.planners == (AUTO,):
         return candidates_for(recording.info.inventory.bootstrap.KIND, acting)
@@ -151,7 +151,7 @@ def _candidates(options: BacktestOptions, recording: Recording) -> tuple[Candida
 
 
 def _checked(options: BacktestOptions, recording: Recording) -> tuple[Settings, int, int]:
-    """Return the settings and the span of whole windows; raise BacktestError with everything that is wrong."""
+    """Return the settings and the span of whole windows. Raises BacktestError with everything that is wrong."""
     faults: list[str] = []
     settings: Settings | None = None
     try:
@@ -197,7 +197,7 @@ def _recording_faults(recording: Recording, settings: Settings | None) -> list[s
 
 
 def _span(options: BacktestOptions, recording: Recording, window_ms: int, settings: Settings | None) -> tuple[int, int]:
-    """Return the begin of the first and the end of the last window that lie entirely in the part asked for."""
+    """Return the start of the first and the end of the last window that lie entirely in the requested part."""
     spans = [block.span for block in recording.blocks() if block.span.telemetry]
     grace_ms = 0 if settings is None else settings.streaming.grace_ms
     first_ms = min((span.first_ms for span in spans), default=0)
@@ -245,13 +245,13 @@ def _run_open(
 
 
 def _held_against(outcome: Outcome, firsts_per_s: Mapping[int, float]) -> Outcome:
-    """Return an outcome with what the bootstrap overlay cost on its windows."""
+    """Return the outcome with the bootstrap overlay's costs on its windows."""
     points = tuple(CostPoint(point.end_ms, point.cost_per_s, firsts_per_s[point.end_ms]) for point in outcome.points)
     return msgspec.structs.replace(outcome, points=points)
 
 
 def _bootstrap(outcome: Outcome) -> Outcome:
-    """Return what the bootstrap overlay cost on the windows of an outcome."""
+    """Return the outcome of the bootstrap overlay on the windows of another outcome."""
     points = [
         CostPoint(point.end_ms, point.cost_bootstrap_per_s, point.cost_bootstrap_per_s) for point in outcome.points
     ]
@@ -259,7 +259,7 @@ def _bootstrap(outcome: Outcome) -> Outcome:
 
 
 def _least(outcome: Outcome) -> list[Outcome]:
-    """Return the lower bound on any overlay's cost, on those windows of an outcome that have one."""
+    """Return the lower bound as an outcome, on the windows that have one; empty if none has."""
     points = [
         CostPoint(point.end_ms, point.cost_least_per_s, point.cost_bootstrap_per_s)
         for point in outcome.points
@@ -342,7 +342,7 @@ def _unknown_notes(outcomes: Sequence[Outcome], recording: Recording, aggregated
 
 
 def _bound_notes(outcomes: Sequence[Outcome]) -> list[str]:
-    """Explain the row of the lower bound where there is one."""
+    """Explain the row of the lower bound if there is one."""
     if not any(outcome.planner == LEAST for outcome in outcomes):
         return []
     return [
@@ -352,7 +352,7 @@ def _bound_notes(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _world_notes(recorded: Outcome) -> list[str]:
-    """Return what links cost by, and when traffic changed, for all planners alike."""
+    """Return notes that apply to all planners: links priced by round trips, and when traffic changed."""
     found = []
     if recorded.links_corrected:
         found.append(

@@ -1,7 +1,7 @@
-"""Let one planner act on the emulator again, with the settings and the seed of a recording, on the virtual clock.
+"""Run one planner on the emulator again, with the settings and the seed of a recording, on the virtual clock.
 
-In: an inventory and the settings of emulator and controller. Out: an Outcome with an account of deliveries. Whether a
-recording can be emulated again is judged by ``run_backtest``.
+In: a recording and the settings of emulator and controller. Out: an Outcome that counts deliveries. ``run_backtest``
+decides whether a recording can be emulated again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECOND_MS = 1_000
 
 
 class ClosedLoopTask(msgspec.Struct, frozen=True):
-    """One planner that acts on the first ``duration_s`` of a run that is emulated again."""
+    """One planner that acts on the first ``duration_s`` seconds of a run, which are emulated again."""
 
     planner: str
     recording: str
@@ -39,22 +39,22 @@ class ClosedLoopTask(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Name the task."""
+        """The task's name."""
         return f"{self.planner} acting"
 
     @property
     def work_count(self) -> int:
-        """Count seconds."""
+        """The amount of work, in seconds to emulate."""
         return self.duration_s
 
 
 def longest_s(window_ms: int) -> int:
-    """Return how long a closed loop may be: the controller keeps the costs of this many windows."""
+    """Return how long a closed loop may last: as long as the controller keeps the costs of its windows."""
     return COST_POINTS_MAX * window_ms // SECOND_MS
 
 
 def run_closed_loop(task: ClosedLoopTask, report_work: ReportWork) -> Outcome:
-    """Emulate, plan and execute; return the outcome."""
+    """Emulate the run, let the planner act on it, and return the outcome once all plans have ended."""
     configure_logs(level="warning")
     inventory = opened_recording(task.recording).info.inventory
     loop = VirtualLoop(

@@ -1,8 +1,8 @@
-"""Let one planner decide on the windows of a recording, on its own overlay.
+"""Run one planner on the windows of a recording, on its own overlay.
 
 In: an aggregated recording, the controller's settings. Out: an Outcome. The planner is run, judged, limited and
-verified by the controller's own code, like a live shadow planner; each window is read when the live controller could
-have read it first. Transitions are not played, so what they lose or repeat is unknown here.
+verified by the controller's own code, like a live shadow planner; each window is read at the earliest time at which a
+live controller could have read it. Transitions are not emulated, so what they would lose or repeat is unknown.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from regraft.recordings.aggregate_span import opened_recording
 from regraft.schemas.plan import Plan
 from regraft.stages.run_stage import configure_logs
 
-BOUNDED_WINDOWS_MAX = 120  # Spread over the recording; with 400 brokers a bound takes 0.1 s.
+BOUNDED_WINDOWS_MAX = 120  # Spread over the recording; with 400 brokers each takes 0.1 s.
 
 
 class OpenLoopTask(msgspec.Struct, frozen=True):
-    """One planner on one recording; ``planner`` RECORDED looks only at what the overlays of the recording cost.
+    """One planner on one recording; with RECORDED as ``planner`` it only costs the recorded overlays.
 
-    ``name`` is what its outcome is called. ``known_after_ms``: how long after its end a window is known, as grace and
-    trigger of the live job make it.
+    ``name`` is the name of its outcome. ``known_after_ms``: how long after its end a window is known, which is the
+    grace plus the trigger interval of the live job.
     """
 
     planner: str
@@ -61,20 +61,20 @@ class OpenLoopTask(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Name the task."""
+        """The task's name."""
         return self.name
 
     @property
     def work_count(self) -> int:
-        """Count windows."""
+        """The amount of work, in windows."""
         return self.aggregated.windows
 
 
 class WindowFeed:
-    """Gives out the windows of a recording as a controller would have read them, with the plans known by then.
+    """The windows of a recording as a controller would have read them, with the plans and clients known by then.
 
-    It finds changes of traffic and corrects what links cost by recorded round trips as the controller does; the
-    brokers' counts, against which the controller checks its model, are not known here.
+    Like the controller, it detects changes of traffic and corrects the costs of links by round trips. It does not have
+    the brokers' counts, by which the controller checks its model.
     """
 
     def __init__(self, task: OpenLoopTask, inventory: Inventory) -> None:
@@ -114,7 +114,7 @@ class WindowFeed:
                 yield window, now_ms
 
     def kind_over(self, brokers: tuple[str, ...]) -> AnyKind:
-        """Return the kind of overlay over these brokers, with links at the costs in use."""
+        """Return the kind of overlay over these brokers, with the current costs of links."""
         return self.kind.over(self.fleet.inventory_over(brokers))
 
     def cost_at_first_per_s(self, window: ClosedWindow) -> float:
@@ -128,18 +128,18 @@ class WindowFeed:
         return self.kind_over(brokers).least_cost_per_s([window.over(brokers)])
 
     def correct_links(self, window: ClosedWindow) -> None:
-        """Take in the round trips of a window: decisions on it use them, its cost does not."""
+        """Correct the costs of links by a window's round trips; decisions on the window use them, its cost does not."""
         is_changed = bool(self._meter.add(window, self.fleet.inventory_announced))
         if is_changed or self._meter.estimated is not self.fleet.estimated:
             self.fleet = self.fleet.with_measured(self._meter.costs, self._meter.estimated)
 
     @property
     def changed_since_ms(self) -> int | None:
-        """Start of the present traffic, None as long as no change is known."""
+        """Start of the present traffic, None until a change has been detected."""
         return self._changes.since_ms
 
     def _know(self, brokers: Iterable[str]) -> None:
-        """Add new members once a name is missing in the inventory: that reads all blocks."""
+        """Add the recorded new members when a broker is first unknown; only then, as it reads all blocks."""
         if not self._has_asked and not self.fleet.members.keys() >= set(brokers):
             self._has_asked = True
             self.fleet = self.fleet.with_records(added_members(opened_recording(self._task.recording)))
@@ -153,7 +153,7 @@ class WindowFeed:
 
 
 def run_open_loop(task: OpenLoopTask, report_work: ReportWork) -> Outcome:
-    """Return what one planner would have achieved on the recording, or what its overlays cost."""
+    """Return what one planner would have achieved on the recording, or for RECORDED what its overlays cost."""
     configure_logs(level="warning")
     inventory = opened_recording(task.recording).info.inventory
     feed = WindowFeed(task, inventory)
@@ -163,7 +163,7 @@ def run_open_loop(task: OpenLoopTask, report_work: ReportWork) -> Outcome:
 
 
 def _measure_overlay(task: OpenLoopTask, feed: WindowFeed, inventory: Inventory, report_work: ReportWork) -> Outcome:
-    """Return what each window's overlay cost, NaN if no recorded plan says which it was; the bootstrap, too."""
+    """Return the cost of each window on its overlay (NaN if no recorded plan describes it) and on the bootstrap."""
     points: list[CostPoint] = []
     incomplete = unknown = 0
     begin_ms = end_ms = None
@@ -213,7 +213,7 @@ class _Times:
 
 
 class _OpenLoop:
-    """One shadow planner that is fed from a recording."""
+    """One shadow planner that reads the windows of a recording."""
 
     def __init__(self, task: OpenLoopTask, feed: WindowFeed) -> None:
         self._task = task
@@ -223,13 +223,13 @@ class _OpenLoop:
         self._plans: dict[str, tuple[Plan, int]] = {}
 
     def run(self, report_work: ReportWork) -> Outcome:
-        """Go through all windows."""
+        """Decide on each window and return the outcome."""
         points, incomplete = [], 0
         shadow: ShadowPlanner | None = None
         for window, now_ms in self._feed.windows():
             report_work(1)
             if shadow is None:
-                # Plans of the first window are not part of the planner's start.
+                # The planner starts from the overlay before the plans of the first window.
                 plan_log = self._feed.plan_log
                 start = plan_log.configuration_of(window.epoch_min) or plan_log.present
                 name = self._task.planner
@@ -239,7 +239,7 @@ class _OpenLoop:
             cost = shadow.add_window(seen, now_ms, self._feed.plan_log.homes_before_plans_since, changed_ms)
             incomplete += not window.is_complete
             if cost is not None and window.is_complete:
-                points.append(CostPoint(window.end_ms, cost, math.nan))  # Measured once for all planners.
+                points.append(CostPoint(window.end_ms, cost, math.nan))  # Filled in from the task RECORDED.
             self._feed.correct_links(window)
             shadow.reprice(self._feed.kind_over(shadow.overlay.brokers))
             self._decide(shadow, window, now_ms)
@@ -250,10 +250,10 @@ class _OpenLoop:
         windows = tuple(one.over(shadow.overlay.brokers) for one in found)
         kind = self._feed.kind_over(shadow.overlay.brokers)
         situation = Situation(
-            state=OverlayState(shadow.overlay, kind.inventory, windows),  # The shadow makes its own of it.
+            state=OverlayState(shadow.overlay, kind.inventory, windows),  # The shadow replaces it.
             now_ms=now_ms,
             kind=kind,
-            price_per_s=0.0,  # The shadow requests that of its own overlay.
+            price_per_s=0.0,  # The shadow computes it for its own overlay.
             subscription_lifetime_s=self._feed.reader.lifetime_s,
             changed_since_ms=self._feed.changed_since_ms,
             recent_windows=self._feed.reader.recent_count(window),
@@ -261,7 +261,7 @@ class _OpenLoop:
         began_s = time.perf_counter()
         shadow.decide(situation, self._price_per_s)
         self._times.add((time.perf_counter() - began_s) * 1000)
-        for plan in shadow.plans:  # Bounded there; a plan changes once more, when it is verified.
+        for plan in shadow.plans:  # The shadow keeps only its newest plans, and replaces one when it is verified.
             made_ms = self._plans[plan.plan][1] if plan.plan in self._plans else now_ms
             self._plans[plan.plan] = plan, made_ms
 
@@ -289,12 +289,12 @@ class _OpenLoop:
 
 
 def plan_time_ms(plan: Plan) -> int:
-    """Return when a plan was begun."""
+    """Return the time of a plan's first phase; without a history, the end of its window."""
     return plan.history[0].time_ms if plan.history else plan.window_end_ms
 
 
 def mark_of(plan: Plan, time_ms: int | None = None) -> PlanMark:
-    """Return the description of a plan."""
+    """Return a plan's mark; ``time_ms`` replaces the time at which it began."""
     return PlanMark(
         plan=plan.plan,
         time_ms=plan_time_ms(plan) if time_ms is None else time_ms,

@@ -1,6 +1,6 @@
-"""Show the results of a backtest: a table for the terminal, figures, a drawing of the costs, and a page with all of it.
+"""Show the results of a backtest: a table for the terminal, figures, a drawing of the costs, and a page of them all.
 
-In: a Backtest. Out: text. Nothing is computed here beyond an Outcome.
+In: a Backtest. Out: text and files. It computes nothing that an Outcome does not already hold.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ $refusals
 
 
 def outcome_tables(outcomes: Sequence[Outcome]) -> list[Table]:
-    """Return a table for the terminal for each mode; unknown values are empty."""
+    """Return a terminal table for each mode; unknown values are empty."""
     tables = []
     for mode, shown in outcomes_by_mode(outcomes):
         table = Table(box=None, pad_edge=False, title=MODE_TITLES[mode], title_justify="left")
@@ -96,7 +96,7 @@ def write_backtest(found: Backtest, options: BacktestOptions, out: Path | None, 
             path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, json.dumps(document, indent=1) + "\n")
     if out is not None:
-        from regraft.backtests.draw_backtest import draw_costs  # Matplotlib takes seconds to load.
+        from regraft.backtests.draw_backtest import draw_costs  # Loading Matplotlib takes seconds.
 
         drawing = draw_costs(found.outcomes)
         replace_file(out / "backtest.svg", drawing)
@@ -104,7 +104,7 @@ def write_backtest(found: Backtest, options: BacktestOptions, out: Path | None, 
 
 
 def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any]:
-    """Return the figures in the one form of all measurements (``infra.measured_figures``)."""
+    """Return the figures in the common format of measurements (``infra.measured_figures``)."""
     settings = {
         "recording": options.file.name,
         "planners": list(dict.fromkeys(outcome.planner for outcome in found.outcomes if not outcome.is_yardstick)),
@@ -122,7 +122,7 @@ def figures_document(found: Backtest, options: BacktestOptions) -> dict[str, Any
 
 
 def _choice_figures(choice: Choice | None) -> list[Figure]:
-    """Return how far each candidate is above the best, with the ends of its interval, and the choice."""
+    """Return by what share each candidate exceeds the best, the ends of its interval, and the choice."""
     if choice is None:
         return []
     return [
