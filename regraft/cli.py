@@ -1,4 +1,4 @@
-"""The command line: reads flags, calls what does the work, turns outcomes into exit codes.
+"""The command line: read flags, run the command, turn its outcome into an exit code.
 
 Exit codes: 0 success, 1 it ran but something is wrong, 2 the call or the settings are wrong, 130 stopped by Ctrl-C.
 """
@@ -148,7 +148,7 @@ def demo(
 def _add_course(
     flags: dict[str, dict[str, Any]], scenario: str | None, duration: float | None, quick: bool, rate: float | None
 ) -> None:
-    """Add the values of the demo's own flags to the settings."""
+    """Add scenario, running time and rate to ``flags`` if they were given."""
     if scenario is not None:
         flags.setdefault("demo", {})["scenario"] = scenario
     if duration is not None or quick:
@@ -184,7 +184,7 @@ def run(
 
     flags = _flags(assignments, seed=seed, bootstrap=bootstrap, dry_run=dry_run, planner=planner, shadows=shadow)
     settings = _settings(flags, settings_file)
-    if emulate and "controller.dry_run" not in settings.chosen:  # The emulator is ours: no approval is needed.
+    if emulate and "controller.dry_run" not in settings.chosen:  # Emulated brokers need no approval.
         flags.setdefault("controller", {})["dry_run"] = False
         settings = _settings(flags, settings_file)
     run_loop(settings, Console(), emulate=emulate, with_dashboard=dashboard)
@@ -266,7 +266,7 @@ def _flags(
     shadows: list[str] | None = None,
     master: str | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Return flags as nested tables; a dedicated flag wins over ``--set``."""
+    """Return flags as nested tables; a dedicated flag overrides ``--set``."""
     from regraft.commands.parse_assignments import parse_assignments
 
     flags = parse_assignments(assignments or [])
@@ -290,7 +290,7 @@ def _settings(flags: dict[str, dict[str, Any]], settings_file: Path | None) -> S
 
 
 def _begin(what: str, *extras: str) -> None:
-    """Raise StackError where a command lacks extras, before it imports what needs them; log warnings only."""
+    """Raise StackError if a command's extras are missing, before it imports them; log warnings only."""
     from regraft.infra.find_extras import need_extras
     from regraft.stages.run_stage import configure_logs
 
@@ -298,7 +298,7 @@ def _begin(what: str, *extras: str) -> None:
     configure_logs(level="warning")
 
 
-# What `regraft --help` shows together, in its order.
+# The groups of `regraft --help`, in its order.
 GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Start here": {
         "demo": demo,
@@ -349,7 +349,7 @@ _register()
 
 
 def main() -> None:
-    """Run the command line; faults that a user can fix print one sentence each, without a traceback."""
+    """Run the command line; a fault that a user can fix is printed as one sentence, without a traceback."""
     from regraft.infra.check_disk import describe_full_disk, is_disk_full
     from regraft.infra.find_extras import describe_missing, extra_of
     from regraft.infra.stack_error import StackError

@@ -1,1 +1,1 @@
-"""The commands of ``regraft``: flags in, one call to what does the work, outcomes as exit codes."""
+"""The commands of ``regraft``: each reads flags, calls the code that does the work, and exits with its outcome."""

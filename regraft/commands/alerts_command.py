@@ -174,13 +174,13 @@ def _stored(settings: Settings) -> list[Alert]:
         key, value = message.key() or b"", message.value()
         alerts.pop(key, None)
         if value is not None:
-            with suppress(UndecodableRecordError):  # the stage itself reports these
+            with suppress(UndecodableRecordError):  # the stage reports these
                 alerts[key] = decode(value, Alert)
     return list(alerts.values())
 
 
 def _rehearsal_settings(settings: Settings, recorded: dict[str, Any]) -> RehearsalSettings:
-    """Return the settings that the stage would get, with the windows of the recorded run unless others are given."""
+    """Return the alert stage's settings, with the recorded run's windows and bounds unless others are chosen."""
     from regraft.recordings.rehearse_rules import RehearsalSettings
 
     streaming = recorded.get("streaming", {})

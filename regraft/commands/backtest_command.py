@@ -53,7 +53,7 @@ def backtest(
         Path | None, typer.Option("--json", metavar="FILE", help="Write the figures to this file; - prints them only.")
     ] = None,
 ) -> None:
-    """Run planners over a recording and compare what each would have done. Needs neither Kafka nor Spark.
+    """Run planners over a recording and compare what each would have achieved. Needs neither Kafka nor Spark.
 
     The open loop always runs: each planner decides on the recorded windows by the controller's own rules, on its own
     overlay. The closed loop runs if the emulator made the recording: each planner acts on the emulator again, and the

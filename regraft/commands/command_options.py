@@ -1,6 +1,6 @@
-"""Options that several modules of the command line have in common, and how they become settings.
+"""Options that several commands share, and the settings that they lead to.
 
-In: what was typed. Out: settings, or a SettingsError with all faults. Nothing is printed here.
+In: options as typed. Out: settings, or a SettingsError with all faults. Nothing is printed here.
 """
 
 from __future__ import annotations

@@ -37,9 +37,9 @@ def run(
 ) -> None:
     """Serve the dashboard until Ctrl-C or SIGTERM. It shows the live view that the controller keeps in Valkey.
 
-    Anyone who can reach it may read it, unless dashboard.login_to_read is set; orders need a token, and the settings
-    need a secret to sign tokens. If browsers use a name other than this machine's own, add it to dashboard.host_names.
-    See docs/dashboard.md before you serve it to others.
+    Anyone who can reach it may read it, unless dashboard.login_to_read is set. Orders need a token, and tokens are
+    signed with a secret from the settings. If browsers use a name other than this machine's own, add it to
+    dashboard.host_names. See docs/dashboard.md before you serve it to others.
 
     Examples: `regraft dashboard run --set redis.url=redis://127.0.0.1:6379/0`;
     `regraft dashboard run --host 0.0.0.0 --set 'dashboard.host_names=["ops.example.org"]'`.

@@ -1,6 +1,6 @@
 """Convert between a broker's facts and text: command-line options to facts, a record to a table row.
 
-In: texts, or a record. Out: facts, or a sentence on what is wrong with them; cells of a table.
+In: options, or a record. Out: facts, or a sentence about what is wrong with them; cells of a table.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def facts_of(
 
 
 def member_row(member: Member) -> tuple[str, str, str, str]:
-    """Return a member as a table row: name, state, since when, and why with what else is known."""
+    """Return a member as a table row: name, state, since when, and details such as the reason."""
     parts = [member.reason]
     if len(member.deaths_ms) > 1:
         parts.append(f"{len(member.deaths_ms)} deaths lately")
@@ -124,5 +124,5 @@ def _median_processing(path: Path) -> float:
 
 
 def since_text(time_ms: int) -> str:
-    """Return a time as text, empty for none."""
+    """Return a time as text, empty for 0."""
     return time_text(time_ms) if time_ms else ""

@@ -1,7 +1,7 @@
 """Give an order: sign it, store it, and show the controller's answer.
 
-In: what is ordered, and settings. Out: a record in Kafka, and the controller's first answer. Waiting for the end of a
-plan belongs to :mod:`regraft.commands.plans_command`.
+In: an order's fields, and settings. Out: a record in Kafka, and the controller's first answer. Waiting for the end of
+a plan belongs to :mod:`regraft.commands.plans_command`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def print_answer(answer: AuditEntry | None, done: str) -> None:
 
 
 def _signed(settings: Settings, order: Order) -> Order:
-    """Return the order with who gives it and where, signed if there is a key."""
+    """Return the order with the name of who gives it and the machine, signed if there is a key."""
     from regraft.infra.order_keys import new_nonce
 
     key, user = settings.orders.operator_key(), getpass.getuser()

@@ -43,7 +43,7 @@ def init(
     directory: Annotated[str | None, typer.Option(metavar="DIRECTORY", help=f"{DIRECTORY.text}.")] = None,
     act: Annotated[bool | None, typer.Option("--act/--review", help="Execute plans, or ask a person first.")] = None,
 ) -> None:
-    """Write a settings file with what differs between sites; at a terminal, asks for what no option gives.
+    """Write a settings file with what differs between sites; at a terminal, ask for what no option sets.
 
     Without a terminal, defaults apply. All other settings keep their defaults (`regraft settings --example`).
 
@@ -76,7 +76,7 @@ def _answer(question: Question, given: str | None) -> str:
 
 
 def _toml(answers: dict[Question, str], *, acts: bool) -> str:
-    """Return the file's text, one table after the other."""
+    """Return the text of the settings file."""
     tables: dict[str, list[str]] = {}
     for question, value in answers.items():
         tables.setdefault(question.table, []).append(f"# {question.text}\n{question.name} = {json.dumps(value)}")

@@ -1,6 +1,6 @@
 """``regraft keys``: make a key to sign orders with, and show which keys are trusted.
 
-In: a name. Out: a private key file for the person who gives orders, and the public line for the stages that follow
+In: a name. Out: a private key file for the person who gives orders, and a public line for the stages that check
 them.
 """
 

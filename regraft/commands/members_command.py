@@ -1,7 +1,7 @@
 """``regraft members``: list the brokers and their states, and give orders about them.
 
-In: the members topic, and the inventory where this machine has it. Out: a table, JSON, orders. The controller judges
-orders; only those that make no sense are refused here.
+In: the members topic, and the inventory if this machine has it. Out: a table, JSON, orders. The controller judges
+orders; this module refuses only those that make no sense.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def _known(settings: Settings) -> dict[str, Member]:
 
 
 def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, agent: str) -> BrokerFacts | None:
-    """Return and print what a broker announces about itself, None if it does not announce itself. Raises FactsError."""
+    """Return and print a broker's announcement of itself, None if there is none. Raises FactsError."""
     found = [one.facts for one in read_announced(settings, known) if one.broker == broker]
     found = [facts for facts in found if agent in ("", facts.agent)]
     if len(found) > 1:
@@ -251,11 +251,11 @@ def _announced_facts(settings: Settings, known: dict[str, Member], broker: str, 
 def _check(
     known: dict[str, Member], kind: OrderKind, brokers: list[str], facts: BrokerFacts | None, *, is_whole: bool
 ) -> None:
-    """Raise MemberError if an order makes no sense; unless ``is_whole`` the inventory may hold unknown names."""
+    """Raise MemberError if an order makes no sense; ``is_whole``: all brokers are known, so other names are wrong."""
     for broker in brokers:
         member = known.get(broker)
         if member is None and not is_whole and kind is not OrderKind.ADD:
-            continue  # The controller knows it, and answers.
+            continue  # The controller knows all names, and answers.
         if against := against_member_order(kind, broker, member, facts):
             raise MemberError(f"{against}.")
 
@@ -285,7 +285,7 @@ def _order(
 
 
 def _confirm(yes: bool, question: str) -> None:
-    """Return if confirmed by flag or by answer; without a terminal only the flag counts."""
+    """Return if the flag or the user's answer confirms; without a terminal only the flag counts."""
     import sys
 
     if yes:

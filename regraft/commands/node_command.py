@@ -1,6 +1,6 @@
-"""The command `regraft node`: one broker of the overlay next to a real broker.
+"""The command `regraft node`: run one broker of the overlay next to a real broker.
 
-In: flags. Out: an exit code. What a node does belongs to ``producers``.
+In: flags. Out: an exit code. The node itself belongs to ``producers``.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def return_broker(
 
 
 def _until_ms(reason: str, minutes: float | None) -> int:
-    """Return when an order expires, 0 for never; refuse one without a reason or with an invalid expiry."""
+    """Return when an order expires, 0 for never; refuse it if it has no reason or expires at once."""
     if not reason.strip():
         raise typer.BadParameter("give --reason, so that others know when the order may end")
     if minutes is None:
@@ -109,7 +109,7 @@ def _check_broker(broker: str, path: Path) -> None:
     from regraft.overlay.inventory import Inventory, InventoryError
 
     if not path.exists():
-        return  # The controller has the inventory, and answers with an event.
+        return  # The controller knows all names, and answers with an event.
     try:
         known = Inventory.load(path).brokers
     except InventoryError:

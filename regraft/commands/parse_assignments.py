@@ -1,6 +1,6 @@
 """Read ``--set section.name=value`` assignments from the command line.
 
-In: their texts. Out: nested tables, as the settings expect flags. The meaning of names does not belong here.
+In: their texts. Out: nested tables, the form in which the settings expect flags. What names mean does not belong here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.settings.run_settings import SettingsError
 def parse_flag(text: str) -> tuple[str, str, Any]:
     """Split ``section.name=value`` into its section, the rest of the name and the value.
 
-    Raises SettingsError if the form is wrong. The value is read as TOML if it is TOML, else as text.
+    Raises SettingsError if the form is wrong. The value is parsed as TOML if it is valid TOML, else taken as text.
     """
     path, separator, value = text.partition("=")
     section, dot, name = path.strip().partition(".")
@@ -28,7 +28,7 @@ def parse_flag(text: str) -> tuple[str, str, Any]:
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return ``--set`` assignments as nested tables; raise SettingsError naming every malformed one."""
+    """Return ``--set`` assignments as nested tables. Raises SettingsError that names every malformed one."""
     tables: dict[str, dict[str, Any]] = {}
     faults: list[str] = []
     for text in assignments:

@@ -1,6 +1,6 @@
-"""``regraft plans``: what was planned and why, and approval or refusal of the plan that waits.
+"""``regraft plans``: show plans and their reasons, and approve, refuse or cancel the plan that waits.
 
-In: the plans topic. Out: tables, JSON, orders. What an order leads to is the controller's; here it is only waited for.
+In: the plans topic. Out: tables, JSON, orders. The controller acts on an order; this module only waits for the outcome.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WaitS = Annotated[
 
 
 class UnknownPlanError(StackError):
-    """Reports which plan is not there."""
+    """There is no plan of this name; the message lists the newest."""
 
 
 @plans_app.command(name="list")
@@ -57,7 +57,7 @@ def list_plans(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """List the newest plans: phase, changes, gain predicted and observed, the last reason.
+    """List the newest plans: when they were decided, phase, changes, and the gains predicted and observed.
 
     Examples: `regraft plans list`; `regraft plans list --last 5 --json`.
     """
@@ -88,7 +88,7 @@ def show(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Show one plan: before and after, each change with its reason, each refusal with its own, and its history.
+    """Show one plan: its costs, each change and each refused proposal with the reason, and its history.
 
     Example: `regraft plans show plan-7`.
     """
@@ -110,9 +110,9 @@ def approve(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Let the plan that waits be executed, exactly as it was shown.
+    """Approve the plan that waits: it is executed exactly as shown.
 
-    Ends with 1 when it is refused as stale, or nothing has come of the order in time.
+    Exits with 1 if the plan is refused as stale, or if the order has no outcome within the time to wait.
     """
     _order(settings_of(assignments, settings_file, bootstrap), OrderKind.APPROVE, name, by, reason, wait_s)
 
@@ -127,7 +127,7 @@ def refuse(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Refuse the plan that waits; its planners are not heard for a while, or they would propose it again."""
+    """Refuse the plan that waits; its planners pause for a while, so that they do not propose it again at once."""
     _order(settings_of(assignments, settings_file, bootstrap), OrderKind.REFUSE, name, by, reason, wait_s)
 
 
@@ -141,7 +141,7 @@ def cancel(
     settings_file: SettingsFile = None,
     assignments: Assignments = None,
 ) -> None:
-    """Refuse a plan that waits, or abort one that is being prepared, without any effect. Later it can only be executed.
+    """Refuse a plan that waits, or abort one that is being prepared; nothing changes. Later, a plan cannot be stopped.
 
     Example: `regraft plans cancel plan-7 --reason "the night shift patches b03"`.
     """
@@ -149,7 +149,7 @@ def cancel(
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """Return all that is known of a plan, for people."""
+    """Return the lines that describe a plan for people."""
     undoes = f", takes back {plan.undoes}" if plan.undoes else ""
     lines = [
         f"{plan.plan}: {plan.phase}{undoes}",
@@ -168,7 +168,7 @@ def plan_lines(plan: Plan) -> list[str]:
 
 
 def _change_lines(plan: Plan) -> list[str]:
-    """Return the changes of a plan under their reasons, and what the judge says of all."""
+    """Return a plan's changes grouped by reason, then the judge's reasons."""
     from regraft.run_records.group_changes import group_changes
 
     lines = []
@@ -186,7 +186,7 @@ def _change_lines(plan: Plan) -> list[str]:
 
 
 def _refusal_lines(plan: Plan) -> list[str]:
-    """Return the refused proposals of a plan, each cause once."""
+    """Return a plan's refused proposals grouped by cause."""
     causes: dict[str, list[str]] = {}
     for one in plan.refused:
         cause = f"{one.verdict.replace('_', ' ')}: {one.verdict_reason}"
@@ -222,7 +222,7 @@ def _price(plan: Plan) -> float:
 
 
 def _stored(settings: Settings) -> list[Plan]:
-    """Return the newest version of each plan by epoch. Raises StackError when Kafka or the topic is away."""
+    """Return the newest version of each plan, by epoch. Raises StackError if Kafka or the topic is unavailable."""
     from regraft.run_records.read_topics import read_whole
     from regraft.schemas.remote_registry import use_registry
     from regraft.schemas.topics import PLANS
@@ -245,7 +245,7 @@ def _named(plans: Sequence[Plan], name: str) -> Plan:
 
 
 def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str, wait_s: float) -> None:
-    """Give the order about the plan as it is stored now, and wait until something has come of it. Raises StackError."""
+    """Give an order about the plan as it is stored now, and wait for the outcome. Raises StackError."""
     plan = _named(_stored(settings), name)
     if against := against_order(kind, name, plan.phase):
         raise StackError(f"{against}.")
@@ -261,12 +261,12 @@ def _order(settings: Settings, kind: OrderKind, name: str, by: str, reason: str,
         raise typer.Exit(EXIT_FAILED)
     typer.echo(f"{name} is {outcome.phase}: {outcome.history[-1].reason}")
     is_given_up = outcome.phase is PlanPhase.REFUSED or LIFE[outcome.phase].is_aborted
-    if is_given_up is (kind is OrderKind.APPROVE):  # The opposite of what was ordered.
+    if is_given_up is (kind is OrderKind.APPROVE):  # The outcome is the opposite of the order.
         raise typer.Exit(EXIT_FAILED)
 
 
 def is_awaited(kind: OrderKind, phase: PlanPhase) -> bool:
-    """Return True if the outcome of an order is open: it can still be followed, or brokers still drop the plan."""
+    """Return True if an order has no outcome yet: it can still take effect, or brokers are still dropping the plan."""
     is_being_aborted = LIFE[phase].is_aborted and not LIFE[phase].is_final
     return kind in LIFE[phase].orders or (kind is OrderKind.CANCEL and is_being_aborted)
 

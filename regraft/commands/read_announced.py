@@ -1,6 +1,6 @@
-"""Brokers that announce themselves and are not members, as the command line lists and adds them.
+"""Read the announcements of brokers that are not members, to list or add them.
 
-In: the topics of announcements of all agents. Out: the newest announcement of each broker and agent.
+In: the announcement topics of all agents. Out: the newest announcement of each broker and agent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Announcement]:
-    """Return the current announcements by broker, without those of members and of other agents.
+    """Return the current announcements by broker, except those of members and of other agents.
 
     Raises StackError if Kafka is unavailable.
     """
@@ -36,7 +36,7 @@ def read_announced(settings: Settings, known: Mapping[str, Member]) -> list[Anno
     found: dict[tuple[str, str], Announcement] = {}
     since_ms = time.time_ns() // 1_000_000 - STANDS_MS
     names = find_names(kafka, ANNOUNCEMENTS, namespace)
-    for message in read_messages(kafka, names, READ_S_MAX, since_ms) if names else ():  # None before an upgrade.
+    for message in read_messages(kafka, names, READ_S_MAX, since_ms) if names else ():  # No topic before an upgrade.
         if message.value() is None:
             continue
         try:

@@ -1,6 +1,6 @@
 """``regraft recover``: rebuild the plan log from what the brokers hold.
 
-In: settings and the operator's confirmation. Out: what would be written, or was. Finding it belongs to
+In: settings and the operator's confirmation. Out: the plan that would be or was written. Finding it belongs to
 :mod:`controller.recover_plans`.
 """
 

@@ -1,4 +1,4 @@
-"""The command `regraft replay`: flags in; a recording back on Kafka, and the decisions made on it, out.
+"""The command `regraft replay`: play a recording back to Kafka, and show the decisions made on it.
 
 Exit codes as in :mod:`regraft.cli`. Replaying belongs to :mod:`regraft.replays.replay_run`.
 """
@@ -95,7 +95,7 @@ def replay(
 
 
 def _first_ms(file: Path, flags: Flags, settings_file: Path | None) -> int:
-    """Return the earliest time of a recording's telemetry, 0 without any."""
+    """Return the earliest time of a recording's telemetry, 0 if it has none."""
     from regraft.producers.recordings.read_recording import open_recording
     from regraft.settings.recorded_settings import reading_bounds
 

@@ -156,7 +156,7 @@ def mincost(
 
 
 def _reproduce(run: Callable[[Console], list[tuple[str, Judgement]]], out: Path) -> None:
-    """Run an evaluation and show its verdicts; exit with 2 for a wrong call and 130 on Ctrl-C."""
+    """Run an evaluation and show its verdicts; exit with 2 if the call is wrong and 130 on Ctrl-C."""
     from regraft.reproductions.reproduce_parts import ReproduceError, show_judgements
 
     try:

@@ -1,4 +1,4 @@
-"""Print records of a Kafka topic: one line of JSON each, packed values unpacked.
+"""Show records of a Kafka topic as plain values, with packed values unpacked.
 
 In: messages of Kafka. Out: plain values. The columns of packed records belong to
 :mod:`schemas.packed_cells` and :mod:`schemas.packed_deliveries`; the meaning of records, to the stages that read them.
@@ -29,7 +29,7 @@ SHOWN_TYPES: Mapping[str, type[msgspec.Struct]] = {
 
 
 def shown_message(message: Message, topic: Topic) -> dict[str, Any]:
-    """Return a message's place, time, key and record, or the reason if it does not decode.
+    """Return a message's place, time, key and record, or why it does not decode.
 
     The record of a tombstone is None; bytes are base64.
     """
@@ -51,7 +51,7 @@ def shown_message(message: Message, topic: Topic) -> dict[str, Any]:
 
 
 def shown_record(record: msgspec.Struct) -> Any:
-    """Return a record as plain values without empty ones; telemetry cells and state rows are listed one by one."""
+    """Return a record as plain values, without empty ones; packed telemetry cells and state rows become lists."""
     if isinstance(record, TelemetryBatch):
         record = msgspec.structs.replace(record, deliveries=record.cells(), seconds=())
     plain = msgspec.to_builtins(record)

@@ -1,6 +1,6 @@
 """The command `regraft status`: whether the loop is healthy, in one line and one exit code.
 
-In: settings. Out: text or JSON. Reading belongs to :mod:`regraft.stages.read_status`, judging to
+In: settings. Out: text or JSON. Reading the status belongs to :mod:`regraft.stages.read_status`, judging it to
 :mod:`regraft.stages.judge_status`.
 """
 
@@ -82,7 +82,7 @@ def status_lines(judged: dict[str, Any]) -> list[str]:
 
 
 def money_lines(judged: dict[str, Any]) -> list[str]:
-    """Return the bill for traffic now and in the first window, and which brokers serve no clients."""
+    """Return lines about the bill for traffic, now and in the first window, and about brokers that serve no clients."""
     lines, bill, closable = [], judged["bill"], judged["closable"]
     if bill is not None:
         each = "".join(
@@ -126,7 +126,7 @@ def member_lines(fleet: dict[str, Any]) -> list[str]:
 
 
 def _count_text(window: dict[str, Any]) -> str:
-    """Describe how many notifications a window had, estimated if it has only a sample."""
+    """Describe how many notifications a window had, estimated if it holds only a sample."""
     share = window["sample_share"]
     if share >= 1:
         return f"{window['notifications']} notifications"
@@ -140,7 +140,7 @@ def _cost_text(cost: dict[str, Any]) -> str:
 
 
 def _bound_text(bounded: dict[str, Any], now_ms: int) -> str:
-    """Describe how far the overlay is at most from the best possible one, in the last window with a bound."""
+    """Describe how far at most the overlay was from the best possible one, in the last window with a bound."""
     age_s = (now_ms - bounded["window_end_ms"]) / 1000
     return (
         f"no overlay could cost less than {bounded['least_per_s']:,.0f} per s; this one cost "

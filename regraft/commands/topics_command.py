@@ -1,4 +1,4 @@
-"""``regraft topics``: show the tables of Kafka topics and of rights to them, and create both in Kafka.
+"""``regraft topics``: show the Kafka topics and the rights to them, and create both in Kafka.
 
 In: the table of ``schemas``. Out: tables, JSON, topics, access rules. Creating belongs to :mod:`infra.create_topics`
 and :mod:`infra.access_rules`.
