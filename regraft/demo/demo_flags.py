@@ -1,4 +1,4 @@
-"""Add to a demo's flags what its scenario, a shift of interests and outages ask for, where nobody set it otherwise.
+"""Add to a demo's flags the settings of its scenario, the shift of interests and outages, unless the user chose others.
 
 In: flags, and the settings that they lead to. Out: flags. What a scenario sets belongs to :mod:`settings.scenarios`.
 """
@@ -14,7 +14,7 @@ from regraft.settings.scenarios import scenario_of
 
 
 def demo_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with what the demo sets where nobody else did: shift, shadow planners, orders."""
+    """Return the flags with what the demo sets unless the user did: the scenario, the shift, unsigned orders."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     scenario = scenario_of(wanted.demo.scenario)
     if scenario.has_shift and wanted.emulator.workload.regime_change_s is None:
@@ -44,7 +44,7 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
         merged.setdefault("emulator", {})["outages"] = [f"death {SITE}{scenario.failing} at {at_s:g} for {for_s:g}"]
     if "brokers" in scenario.demo and "demo.brokers" not in wanted.chosen:
         merged.setdefault("demo", {})["brokers"] = scenario.demo["brokers"]
-    if "orders.allow_unsigned" not in wanted.chosen:  # Only who runs the demo reaches its Kafka.
+    if "orders.allow_unsigned" not in wanted.chosen:  # Only the user who runs the demo can reach its Kafka.
         merged.setdefault("orders", {})["allow_unsigned"] = True
     planners = {name: dict(values) for name, values in merged.get("planners", {}).items()}
     for planner, values in scenario.planners.items():
@@ -55,7 +55,7 @@ def demo_flags(flags: Flags, wanted: Settings) -> Flags:
 
 
 def chaos_flags(flags: Flags, wanted: Settings) -> Flags:
-    """Return the flags with outages of brokers and links where nobody set any: one at a time, on average."""
+    """Return the flags with random outages of brokers and links unless the user set any: one at a time, on average."""
     pause_s = wanted.demo.kill_every_s
     preset = {"chaos_every_s": pause_s, "chaos_for_s": pause_s, "chaos_until_s": wanted.demo.running_s}
     chosen: dict[str, Any] = {name: value for name, value in preset.items() if f"emulator.{name}" not in wanted.chosen}

@@ -1,8 +1,8 @@
 """Disturb a running demo: kill services with SIGKILL, suspend stages with SIGSTOP, fill the disk.
 
-To show that the loop survives it. In: a supervisor, the time, and how far the windows are. Out: what was done, in
-words. Starting services again is the supervisor's work. The emulator is spared: its ledger is what the outcome is
-judged by; what befalls brokers and links, it plays itself.
+This shows that the loop survives. In: a supervisor, the time, and the newest window. Out: sentences about what was
+done. The supervisor restarts services. The emulator is spared because the run is judged by its ledger; it emulates
+outages of brokers and links itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LASTS_S = 10.0  # How long a stage is suspended, or a disk is full.
 
 
 class DisturbKind(StrEnum):
-    """What can be done to the loop."""
+    """What can be done to a service, or to the disk."""
 
     KILL = "kill"
     SUSPEND = "suspend"
@@ -44,18 +44,18 @@ class Disturbance:
 
 
 def disturbances(services: Collection[str], disk: OwnDisk | None) -> list[Disturbance]:
-    """Return all that can be done where these services run, and to the disk where there is one to fill."""
+    """Return all that can be done to these services, and to the disk if there is one to fill."""
     found = [Disturbance(DisturbKind.KILL, name) for name in KILLED if name in services]
     found += [Disturbance(DisturbKind.SUSPEND, name) for name in SUSPENDED if name in services]
     return found + ([Disturbance(DisturbKind.FILL, "disk")] if disk is not None else [])
 
 
 class DisturbSchedule:
-    """What is done next, and when: after a pause, and not before a window has closed since the last time.
+    """Disturbs one thing at a time, after a pause and only once a window has closed since the last disturbance.
 
-    Waiting for the window makes each disturbance separate: killing Kafka while Spark still starts would show
-    less. All are done once, in an order that is drawn, then, until ``until_s``, all again in another order.
-    ``counts`` says how often each was done.
+    Waiting for a window keeps disturbances separate: killing Kafka while Spark is still starting would show less. All
+    are done once, in random order; until ``until_s`` they are then repeated in another order. ``counts`` holds how
+    often each was done.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class DisturbSchedule:
         self._suspended: tuple[str, int] | None = None
 
     def act(self, elapsed_s: float, newest_window_ms: int) -> str:
-        """Do what is due and return a sentence about it; empty when nothing is."""
+        """Do what is due and return a sentence about it, empty if nothing is due."""
         if self._is_lasting:
             return self._last() if elapsed_s - self._acted_s < LASTS_S else self.resume()
         if not self._waiting and elapsed_s < self._until_s:
@@ -90,14 +90,14 @@ class DisturbSchedule:
         due = self._waiting[0]
         pid = self._supervisor.pid(due.whom)
         if pid is None and due.kind is not DisturbKind.FILL:
-            return ""  # it is being restarted at this moment: the next look finds it
+            return ""  # it is being restarted; try again at the next call
         del self._waiting[0]
         self._acted_s, self._acted_window_ms = elapsed_s, newest_window_ms
         self.counts[str(due)] += 1
         return self._fill() if pid is None else self._disturb(due, pid)
 
     def resume(self) -> str:
-        """Resume what is suspended, free the disk, and say so; empty if there is nothing to end."""
+        """Resume the suspended stage or free the disk; return a sentence about it, empty if there is neither."""
         if self._disk is not None and self._disk.is_full:
             self._disk.make_room()
             return "made room on the disk"
@@ -110,7 +110,7 @@ class DisturbSchedule:
         return f"resumed {name} (process {pid})"
 
     def is_over(self, elapsed_s: float, newest_window_ms: int) -> bool:
-        """Return True if there is nothing to do, and the loop has run for a pause since the last time."""
+        """Return True if nothing is left to do and the loop has recovered from the last disturbance."""
         return not self._waiting and not self._is_lasting and self._has_recovered(elapsed_s, newest_window_ms)
 
     @property
@@ -122,7 +122,7 @@ class DisturbSchedule:
 
     def _last(self) -> str:
         if self._disk is not None and self._disk.is_full:
-            self._disk.fill()  # What was freed meanwhile.
+            self._disk.fill()  # Fill the space that was freed meanwhile.
         return ""
 
     def _fill(self) -> str:
@@ -134,7 +134,7 @@ class DisturbSchedule:
         if due.kind is DisturbKind.KILL:
             os.kill(pid, signal.SIGKILL)
             return f"killed {due.whom} (process {pid}) with SIGKILL"
-        os.killpg(pid, signal.SIGSTOP)  # With its children: Spark's Java, for one.
+        os.killpg(pid, signal.SIGSTOP)  # With its children, such as Spark's Java.
         self._suspended = due.whom, pid
         return f"suspended {due.whom} (process {pid}) with SIGSTOP for {LASTS_S:g} s"
 

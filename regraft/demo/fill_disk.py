@@ -1,6 +1,6 @@
-"""Fill a disk that belongs to a run alone, to its last byte, and give the room back.
+"""Fill a disk that only this run uses, to its last byte, and free it again.
 
-In: a directory that is a separate file system. Out: one file that takes all room. Mounting is the caller's work.
+In: a directory that is a separate file system. Out: one file that takes all free space. The user mounts it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ BLOCK = bytes(4_096)
 
 
 class NotOwnDiskError(StackError):
-    """Reports why a disk is not filled."""
+    """The directory may not be filled; the message gives the reason and a remedy."""
 
 
 class OwnDisk:
-    """The file system of one directory; raises NotOwnDiskError where it is not one that may be filled."""
+    """The file system of one directory. Raises NotOwnDiskError if it is not a separate one, or too large to fill."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -39,30 +39,28 @@ class OwnDisk:
                 f"The file system of {directory} has {size_mb} MB, but at most {SIZE_MB_MAX} MB are filled: "
                 "mount a smaller one there, or leave demo.fill_disk out."
             )
-        self.make_room()  # That of a run that was killed meanwhile.
+        self.make_room()  # An earlier run may have been killed while the disk was full.
 
     @property
     def is_full(self) -> bool:
-        """Return True if it was filled and no room made since."""
+        """True if the disk was filled and not freed since."""
         return self._filler.exists()
 
     def fill(self) -> None:
-        """Take all the room that is left."""
+        """Take all free space."""
         descriptor = os.open(self._filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             free_bytes, size_bytes = shutil.disk_usage(self.directory).free, os.fstat(descriptor).st_size
             if free_bytes > len(BLOCK):
-                with suppress(
-                    OSError
-                ):  # Others write meanwhile: what could not be had at once is taken block by block.
+                with suppress(OSError):  # Others write meanwhile: the loop below takes the rest block by block.
                     os.posix_fallocate(descriptor, size_bytes, free_bytes)
             while os.write(descriptor, BLOCK):
                 pass
         except OSError:
-            pass  # It is full.
+            pass  # The disk is full.
         finally:
             os.close(descriptor)
 
     def make_room(self) -> None:
-        """Give the room back."""
+        """Free the space."""
         self._filler.unlink(missing_ok=True)

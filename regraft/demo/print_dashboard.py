@@ -1,4 +1,4 @@
-"""Print where the demo's dashboard is, with a token for orders that lasts as long as a demo may."""
+"""Print the address of the demo's dashboard, and a token for orders that outlasts the demo."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TOKEN_HOURS = 1.0
 
 
 def print_dashboard(settings: Settings, console: Console) -> None:
-    """Print where the dashboard is, and a token that lasts for the demo."""
+    """Print the address of the dashboard, and a token that outlasts the demo."""
     lines = [f"Dashboard: {dashboard_address(settings)}"]
     secret, dashboard = read_secret(settings.dashboard), settings.dashboard
     if secret is not None:

@@ -1,4 +1,4 @@
-"""Run the whole loop on this machine, show it, end it in order, and write down what happened.
+"""Run the whole loop on this machine, show it, stop it in order, and write the results.
 
 In: settings. Out: ``summary.json``, ``run.json`` and ``report.html`` in the output directory, and the summary. The
 servers belong to ``infra``, the stages to their packages, the figures to ``collect_run`` and ``summary``.
@@ -71,10 +71,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """What the command line adds to the settings: where results go, which services are killed, what is shown.
+    """Options that are not settings: where results go, and what is disturbed, shown, secured and recorded.
 
-    ``dashboard``: serve it, with a secret of this run where the settings have none. ``secure``: run the servers with
-    TLS, logins and access lists. ``recording``: the file into which all topics go at the end.
+    ``kills``: disturb services, brokers and links. ``dashboard``: serve it, with a secret made for this run if the
+    settings have none. ``secure``: run the servers with TLS, logins and access lists. ``recording``: the file to which
+    all topics are written at the end.
     """
 
     out_directory: Path = Path("out/demo")
@@ -88,7 +89,7 @@ class DemoOptions:
 def run_demo(flags: Flags, settings_file: Path | None, options: DemoOptions, console: Console) -> dict[str, Any]:
     """Run the demo and return its summary; everything it started has ended when this returns or raises.
 
-    Raises SettingsError before anything is started, StackError when something cannot run, KeyboardInterrupt on Ctrl-C.
+    Raises SettingsError before it starts anything, StackError if something cannot run, KeyboardInterrupt on Ctrl-C.
     """
     wanted = load_settings(flags, settings_file)
     flags = demo_flags(flags, wanted)
@@ -127,7 +128,7 @@ def _run(
             advance(START_STEPS[0], 0)
             stack = running.enter_context(_local_stack(load_settings(flags, settings_file), options, events))
             settings = load_settings(_stack_flags(flags, stack), settings_file)
-            if options.secure:  # Passwords are in files that it names: no URL holds any.
+            if options.secure:  # The file holds no passwords, only the names of files that do.
                 write_private(stack.run_dir / "security" / CLIENT_FILE, servers_text(settings).encode())
             inventory = ensure_inventory(settings)
             advance(START_STEPS[1], 1)
@@ -176,7 +177,7 @@ def _check_shift(settings: Settings) -> None:
 
 
 def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk | None) -> DisturbSchedule:
-    """Return the schedule of the disturbances that this run's seed draws, for as long as there are random outages."""
+    """Return a schedule of disturbances, drawn by this run's seed, that lasts as long as random outages do."""
     demo, rng = settings.demo, random.Random(f"disturbances {settings.run.seed}")
     kinds = disturbances(supervisor.rss_bytes_max, disk)
     until_s = settings.emulator.chaos_until_s or demo.running_s
@@ -184,19 +185,19 @@ def _disturb_schedule(settings: Settings, supervisor: Supervisor, disk: OwnDisk 
 
 
 def _stack_flags(flags: Flags, stack: LocalStack) -> Flags:
-    """Return the flags with the addresses and the directory of this stack, which no file or variable may override."""
+    """Return the flags with this stack's addresses and directory; as flags, no file or variable overrides them."""
     merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
     merged.setdefault("run", {})["directory"] = str(stack.run_dir)
     merged.setdefault("kafka", {}).update(bootstrap=stack.bootstrap, security=asdict(stack.kafka_security))
     merged.setdefault("redis", {}).update(url=stack.redis_url, security=asdict(stack.redis_security))
     if stack.environment().get(BOOTSTRAP_VARIABLE) and not (stack.run_dir / "kafka").exists():
-        # Somebody else's Kafka: an earlier run's windows and plans are there, and this run's must stay apart.
+        # An external Kafka may hold the windows and plans of earlier runs, from which this run's must stay separate.
         merged["kafka"]["namespace"] = f"regraft-demo-{int(time.time())}"
     return merged
 
 
 class _DemoRun:
-    """The part between "everything is up" and "everything has ended"."""
+    """The demo from the moment that all services run until the results are collected."""
 
     def __init__(
         self,
@@ -217,21 +218,21 @@ class _DemoRun:
         self._outages_shown = 0
         self._expects_shift = scenario_of(settings.demo.scenario).has_shift
         self._use: dict[str, ServiceUse] = {}
-        self._given_up: dict[str, str] = {}  # By service that has ended for good, how.
+        self._given_up: dict[str, str] = {}  # Service that has ended for good -> how it ended.
         self._started_s = time.time()
         self._running_s = settings.demo.running_s
         self._kills = kills
 
     def carry_out(self, screen: RunScreen) -> RunRecord:
-        """Let traffic run, end it, let the loop come to rest, and collect what is stored."""
-        # A service that ends for good ends the run: events until then are reported anyway.
+        """Let traffic run, stop the loop in order, and collect what it stored."""
+        # A service that ends for good ends the run.
         while not self._given_up and self._is_to_run() and self._supervisor.wait_end(EMULATOR, TICK_S) is None:
             if self._kills is not None and (text := self._kills.act(self._elapsed_s, self._newest_window_ms)):
                 screen.report(text, self._elapsed_s)
             self._show(screen, "running")
         if self._kills is not None and (text := self._kills.resume()):
             screen.report(text, self._elapsed_s)
-        # The controller goes first: it ends the transition under way, for which the brokers must still live.
+        # The controller stops first: it completes the transition in progress, which needs the brokers.
         self._show(screen, "finishing the plan under way")
         self._stop(CONTROLLER)
         traffic_end_ms = int(time.time() * 1000)
@@ -247,7 +248,7 @@ class _DemoRun:
         return self._record(stored, traffic_end_ms)
 
     def _is_to_run(self) -> bool:
-        """Return True while traffic lasts: as long as set, and within a bound until what was disturbed is over."""
+        """Return True while traffic continues: as long as set, then, within a bound, until the loop has recovered."""
         if self._elapsed_s < self._running_s:
             return True
         emulator = self._settings.emulator
@@ -271,7 +272,7 @@ class _DemoRun:
         return time.time() - self._started_s
 
     def _await_last_window(self, screen: RunScreen) -> None:
-        """Wait until the last window that the brokers' last batches can close is written; bounded."""
+        """Wait, within a bound, until the last window that the brokers' last batches can close is written."""
         streaming = self._settings.streaming
         closable_ms = int(time.time() * 1000) - streaming.grace_ms - int(self._settings.emulator.flush_ms)
         last_end_ms = closable_ms // streaming.window_ms * streaming.window_ms
@@ -282,7 +283,7 @@ class _DemoRun:
             self._show(screen, "closing the last window")
 
     def _stop(self, name: str) -> None:
-        self._measure()  # the supervisor forgets a service that it has stopped
+        self._measure()  # the supervisor forgets a service once it has stopped it
         self._supervisor.stop_service(name)
         self._observer.refresh()
 

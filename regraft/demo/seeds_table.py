@@ -42,7 +42,7 @@ AFTER_CHANGES = (
 
 
 def seeds_table(summaries: Sequence[dict[str, Any]]) -> str:
-    """Return the Markdown table of some runs of one scenario, by seed. A figure that a run does not have is a dash."""
+    """Return a Markdown table of runs of one scenario, by seed. A figure that a run lacks is a dash."""
     is_ring = any("users_moved" in summary for summary in summaries)
     columns = (*BEFORE_CHANGES, *(RING_CHANGES if is_ring else TREE_CHANGES), *AFTER_CHANGES)
     heads = [head for head, _, _ in columns]
@@ -69,7 +69,7 @@ def _cell(summary: dict[str, Any], name: str, form: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table of the named summary files; end with code 2 when one is not a summary."""
+    """Print the table of the given summary files; the exit code is 2 if one is not a summary."""
     parser = argparse.ArgumentParser(prog="python -m regraft.demo.seeds_table", description=main.__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="summary.json")
     summaries: list[dict[str, Any]] = []

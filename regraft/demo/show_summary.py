@@ -1,4 +1,7 @@
-"""Show the summary of a demo in the terminal. In: its figures. Out: a table in words; all figures are in a file."""
+"""Show the summary of a demo in the terminal.
+
+In: its figures. Out: the most important ones, in words; all of them are in a file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from rich.table import Table
 from regraft.stages.show_run import plans_text
 
 NOT_MEASURED = "not measured"
-NAME_WIDTH_MAX = 30  # Names of joined planners are longer than what is said of them has room beside.
+NAME_WIDTH_MAX = 30  # The names of joined planners are too long for a column next to their figures.
 CHANGES = {
     "links_exchanged": "links exchanged",
     "publishers_moved": "publishers moved",
@@ -24,7 +27,7 @@ CHANGES = {
 
 
 def show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
-    """Print the figures that were measured, and where the report and all other figures are."""
+    """Print the most important figures, and where the report and all other figures are."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(max_width=NAME_WIDTH_MAX, overflow="fold")
     table.add_column(overflow="fold")
@@ -36,7 +39,7 @@ def show_summary(summary: dict[str, Any], out: Path, console: Console) -> None:
 
 
 def summary_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return what a person wants to know first, each with its name."""
+    """Yield the most important results, each as a name and a text."""
     yield "run", f"{summary['duration_s']:g} s, seed {summary['seed']}, planner {summary['planner']}"
     withheld = summary.get("notifications_withheld", 0)
     busy = f", {withheld:,} withheld, as the machine was too busy" if withheld else ""
