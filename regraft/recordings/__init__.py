@@ -1,1 +1,1 @@
-"""Make a recording of a run, describe it, cut it into windows, and hold alert rules to it."""
+"""Record a run, describe a recording, aggregate it into windows, and test alert rules on it."""

@@ -1,9 +1,9 @@
-"""A recording -> its windows as files, on all cores: telemetry aggregated, with clients and plans.
+"""Aggregate the telemetry of a recording into windows, on all cores, and extract its clients and plans.
 
-In: a recording and a span of time. Out: files that ``read_windows_of`` yields records from, window by window. The rows
-are those of the Spark job for deliveries, round trips and changes of clients; queues, on which no planner rests, and
-common interest, which follows from the deliveries, are left out. Nothing is late here: everything a broker ever
-reported of a window counts. Planning does not belong here.
+In: a recording and a span of time. Out: files from which ``read_windows_of`` yields the windows. The rows are those of
+the Spark job for deliveries, round trips and changes of clients. Queues, which no planner uses, and common interest,
+which follows from the deliveries, are left out. No telemetry is late: everything that a broker ever reported about a
+window counts. Planning does not belong here.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from regraft.recordings.divide_work import divide_work
 from regraft.run_records.replay_register import ClientChange
 from regraft.streaming.streaming_settings import EventBounds
 
-SPAN_RECORDS = 150_000  # Telemetry of one task: some hundred MB while it is worked on.
+SPAN_RECORDS = 150_000  # Telemetry records of one task, which needs a few hundred MB for them.
 SMALL_BLOCKS = 150  # Less than two seconds of work.
-LAG_MS = 30_000  # Kafka's time after the event's, as long as no broker was cut off.
+LAG_MS = 30_000  # Kafka's time minus event time, unless a broker was cut off.
 LEAD_MS = 5_000
 
 
 @dataclass(frozen=True)
 class AggregatedRecording:
-    """Where the windows are: files in a folder, in the order of time.
+    """The files with the windows, in a folder, one file for each of ``spans`` in order of time.
 
-    ``records`` counts telemetry, what stands in two spans twice; ``refused`` is telemetry that was not used.
+    ``records`` counts telemetry records, twice if they belong to two spans; ``refused`` counts those not used.
     """
 
     folder: Path
@@ -59,10 +59,10 @@ def aggregate_recording(
     bounds: EventBounds,
     advance: ReportDone = lambda what, done: None,
 ) -> AggregatedRecording:
-    """Aggregate the windows that start from ``first_ms`` on and before ``end_ms``; files go to ``folder``.
+    """Aggregate the windows that start in [``first_ms``, ``end_ms``) and write them to files in ``folder``.
 
-    The result does not depend on how the work is divided: a task that finds events farther from Kafka's time than it
-    looked for blocks makes all of them look farther.
+    The result does not depend on how the work is divided: if event time and Kafka's time differ more than the tasks
+    allowed for when they selected blocks, all tasks are run again with a larger allowance.
     """
     opened_recording.cache_clear()  # The file may have grown since this process read it.
     lag_ms, lead_ms = LAG_MS, LEAD_MS
@@ -85,7 +85,7 @@ def aggregate_recording(
 
 
 def work_count(recording: Recording) -> int:
-    """Return the amount of work, in the unit of progress: blocks."""
+    """Return the amount of work, in blocks."""
     return len(recording.blocks())
 
 
@@ -152,7 +152,7 @@ def _tasks(
 
 
 def _cuts(recording: Recording, first_ms: int, end_ms: int, window_ms: int) -> list[int]:
-    """Return the starts of windows at which the work is divided, about SPAN_RECORDS apart, and the end."""
+    """Return the window starts at which the work is divided, about SPAN_RECORDS records apart, and the end."""
     cuts, since = [first_ms], 0
     for block in sorted(recording.blocks(), key=lambda block: block.span.first_ms):
         at_ms = block.span.first_ms - block.span.first_ms % window_ms

@@ -1,7 +1,7 @@
-"""One span of a recording -> its windows: the part of the aggregation that one process does at a time.
+"""Aggregate one span of a recording into windows: one task of the aggregation.
 
-In: a recording and a span of windows. Out: files with the windows, and with the records of clients and plans of its
-time. How a recording is divided into spans belongs to ``aggregate_recording``.
+In: a recording and a span of windows. Out: files with the windows, and with the clients and plans stored during the
+span. Dividing a recording into spans belongs to ``aggregate_recording``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from regraft.streaming.tabulate_batches import (
 )
 from regraft.streaming.unpack_cells import with_cells
 
-READ_BYTES_MIN = 8 << 20  # Of blocks that are read together.
+READ_BYTES_MIN = 8 << 20  # Bytes of blocks that are decoded together.
 WANTED = frozenset({*READ, "probes", "clients"})
 KEPT_TOPICS = (CLIENTS.suffix, PLANS.suffix)
 KINDS_KEPT = ("delivery", "rtt", "churn")
@@ -58,17 +58,17 @@ class RecordedWindow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RecordedPlan(msgspec.Struct, frozen=True, array_like=True):
-    """A version of a plan and when it was stored."""
+    """A version of a plan, and when it was stored."""
 
     time_ms: int
     plan: Plan
 
 
 class SpanTask(msgspec.Struct, frozen=True):
-    """Windows that start from ``first_ms`` on and before ``end_ms``, and the records in blocks of their time.
+    """The windows that start in [``first_ms``, ``end_ms``), and the clients and plans stored during the span.
 
-    Blocks are looked for from ``lead_ms`` before to ``lag_ms`` after, as Kafka's time is not the brokers'.
-    ``kept_from_ms``, ``kept_end_ms`` bound the block times from which clients and plans are kept.
+    Telemetry is read from blocks between ``lead_ms`` before and ``lag_ms`` after the windows, because Kafka's time
+    differs from the brokers'. Clients and plans are read from blocks that begin in [``kept_from_ms``, ``kept_end_ms``).
     """
 
     recording: str
@@ -88,12 +88,12 @@ class SpanTask(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Name the task."""
+        """The task's name."""
         return f"span-{self.number}"
 
 
 class SpanResult(msgspec.Struct, frozen=True):
-    """The outcome of a task; ``lag_ms`` and ``lead_ms`` are the greatest there were."""
+    """The outcome of a task; ``lag_ms`` and ``lead_ms`` are the largest seen."""
 
     windows: int
     records: int
@@ -105,13 +105,13 @@ class SpanResult(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=1)
 def opened_recording(path: str, bounds: ReadingBounds = DEFAULT_BOUNDS) -> Recording:
-    """Return the recording; it is opened once in each process, until the cache is cleared."""
+    """Return the recording, opened once per process until the cache is cleared."""
     return open_recording(Path(path), bounds)
 
 
 @lru_cache(maxsize=1)
 def _added_brokers(recording: Recording) -> frozenset[str]:
-    """Return the members added while it was recorded."""
+    """Return the brokers that joined during the recording."""
     return frozenset(member.broker for member in added_members(recording))
 
 
@@ -124,7 +124,7 @@ class _Kept:
         self.faults: Counter[str] = Counter()
 
     def add(self, topic: str, time_ms: int, key: bytes, value: bytes | None) -> None:
-        """Take a record; ``value`` is framed, None for a tombstone."""
+        """Decode and keep a record; ``value`` is framed, None for a tombstone."""
         try:
             if topic == CLIENTS.suffix:
                 client = None if value is None else decode(value, Client)
@@ -137,7 +137,7 @@ class _Kept:
 
 
 class _Telemetry:
-    """Telemetry on its way to parts of windows."""
+    """Decodes telemetry and tabulates it into parts of windows."""
 
     def __init__(self, task: SpanTask) -> None:
         self._task = task
@@ -150,7 +150,7 @@ class _Telemetry:
         self.lag_ms = self.lead_ms = 0
 
     def add(self, raw: bytes, starts: Longs, sizes: Longs, kafka_ms: Longs) -> None:
-        """Take bodies of the newest schema: where they stand, how large they are, and Kafka's time of each."""
+        """Add bodies of the newest schema in ``raw``, given the start, size and Kafka's time of each."""
         found = decode_columns(raw, starts, starts + sizes, self._schema, WANTED)
         kafka_ms = kafka_ms[found.places]
         known = is_of(found.rows, self._brokers)
@@ -170,7 +170,7 @@ class _Telemetry:
 
 
 def aggregate_span(task: SpanTask, report_work: ReportWork) -> SpanResult:
-    """Write the windows of a span, and the records of clients and plans of its time."""
+    """Write the windows of a span, and the clients and plans stored during it."""
     telemetry, kept = _Telemetry(task), _Kept()
     warnings: list[str] = []
     first_ms, end_ms = task.first_ms - task.lead_ms, task.end_ms + task.window_ms + task.lag_ms
@@ -215,9 +215,9 @@ def _recorded(window: WindowRows) -> RecordedWindow:
 
 
 class _BlockGroup:
-    """Blocks that are read together, as a call costs much and a record little.
+    """Blocks that are decoded together, because a call is expensive and a record cheap.
 
-    They are of one file's schemas and for the same readers. ``add`` and ``take`` return warnings.
+    They share their schemas and readers. ``add`` and ``take`` return warnings.
     """
 
     def __init__(self, telemetry: _Telemetry | None, kept: _Kept | None, ids: tuple[int | None, ...]) -> None:
@@ -226,11 +226,11 @@ class _BlockGroup:
         self._size = 0
 
     def is_like(self, other: _BlockGroup) -> bool:
-        """Return True if blocks of the other group could be in this one."""
+        """Return True if the other group's blocks could be in this one."""
         return (self._telemetry, self._kept, self._ids) == (other._telemetry, other._kept, other._ids)
 
     def add(self, block: RecordingBlock) -> list[str]:
-        """Take a block, and read the pending ones if they are many."""
+        """Add a block, and read all pending ones once they exceed READ_BYTES_MIN."""
         try:
             raw = block.raw()
         except FormError as fault:
@@ -240,7 +240,7 @@ class _BlockGroup:
         return self.take() if self._size >= READ_BYTES_MIN else []
 
     def take(self) -> list[str]:
-        """Read what is there; a fault in one block does not affect others."""
+        """Read the pending blocks; a fault in one block does not affect the others."""
         blocks, self._blocks, self._size = self._blocks, [], 0
         if not blocks:
             return []
@@ -259,7 +259,7 @@ class _BlockGroup:
         return warnings
 
     def _take(self, raw: bytes, found: BlockRecords) -> None:
-        """Hand telemetry and other records to their readers."""
+        """Pass telemetry and other records to their readers."""
         if self._telemetry is not None and found.start.size:
             newest = self._ids.index(latest_schema(TELEMETRY.record).schema_id) if self._has_newest else -1
             is_newest = found.branch == newest
@@ -279,7 +279,7 @@ class _BlockGroup:
         return latest_schema(TELEMETRY.record).schema_id in self._ids
 
     def _take_older(self, raw: bytes, found: BlockRecords, places: Longs) -> None:
-        """Bring telemetry of an older schema into the newest one, record by record."""
+        """Convert telemetry of older schemas to the newest one, record by record, and add it."""
         assert self._telemetry is not None
         bodies = [
             _newest_body(raw[start : start + size], self._ids, branch)
@@ -296,13 +296,13 @@ def _damage_text(block: RecordingBlock, fault: FormError) -> str:
 
 
 def _framed(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:
-    """Return a value as it stands in Kafka; of a branch without a schema, bytes that are not a record."""
+    """Return a value as it is in Kafka, schema id first; empty if the branch has no schema."""
     schema_id = ids[branch] if branch < len(ids) else None
     return b"" if schema_id is None else b"\x00" + schema_id.to_bytes(4, "big") + body
 
 
 def _newest_body(body: bytes, ids: Sequence[int | None], branch: int) -> bytes:
-    """Return a body of an older schema as one of the newest; empty if it is not telemetry."""
+    """Return the body converted to the newest schema; empty if it is not telemetry."""
     try:
         return encode(decode(_framed(body, ids, branch), TelemetryBatch))[CONFLUENT_HEADER_BYTES:]
     except UndecodableRecordError:

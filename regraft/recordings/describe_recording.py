@@ -1,6 +1,6 @@
 """Describe a recording for people and programs.
 
-In: a path. Out: plain values, and a table of them. Every record is stepped over once, none is decoded.
+In: a path. Out: plain values, and a table of them. Every record is visited once, none is decoded.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def recording_table(described: dict[str, Any]) -> Table:
 def _count_records(
     recording: Recording,
 ) -> tuple[Counter[str], Counter[str], set[int], Counter[str]]:
-    """Return records by topic, telemetry by broker, epochs, and values that were not records, by topic."""
+    """Return the counts of records by topic and of batches by broker, the epochs, and unreadable values by topic."""
     topics, brokers, unread = Counter[str](), Counter[str](), Counter[str]()
     epochs: set[int] = set()
     framing = header(TELEMETRY.record)
@@ -100,7 +100,7 @@ def _count_records(
 
 
 def _epoch_of(value: bytes) -> int:
-    """Return the epoch of a batch: its fifth field, behind broker, boot, sequence and time."""
+    """Return the epoch of a batch: its fifth field, after broker, boot, sequence and time."""
     size, at = read_varint(value, CONFLUENT_HEADER_BYTES)
     at += size
     for _ in range(4):

@@ -1,6 +1,6 @@
-"""Run tasks on all cores if that pays, else here: starting a process takes longer than a small task.
+"""Run tasks on all cores if that pays, else in this process: starting a process takes longer than a small task.
 
-In: tasks and what to do with one. Out: their results, in order. How processes are started and ended belongs to
+In: tasks and the function that runs one. Out: their results, in order. Starting and stopping processes belongs to
 ``experiments.run_tasks``.
 """
 
@@ -25,7 +25,9 @@ def divide_work(
     noun: str,
     small_work: int,
 ) -> list[ResultT]:
-    """Return the results of tasks; up to ``small_work`` of it, in the unit of their progress, is done in this process.
+    """Return the results of tasks, run in this process if their total work is at most ``small_work``.
+
+    Work is in the unit of ``Task.work_count``.
 
     ``advance(what, work_count)`` and ``noun`` are as in :func:`run_tasks`.
     """

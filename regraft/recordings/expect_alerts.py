@@ -1,7 +1,7 @@
-"""Expected alerts of a recording: read them from TOML, compare, write them down.
+"""Read the alerts expected of a recording from TOML, compare them with those found, and write such files.
 
 In: a file like ``[[alert]] rule = "broker_silent", subject = "b07", status = "raised", at_s = 35.0``. Out: sentences
-about what differs. Running the rules belongs to :mod:`regraft.recordings.rehearse_rules`.
+about the differences. Running the rules belongs to :mod:`regraft.recordings.rehearse_rules`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class ExpectedAlert:
     within_s: float = TOLERANCE_S
 
     def fits(self, change: RehearsedChange) -> bool:
-        """Return True if a change is the expected one."""
+        """Return True if a change meets this expectation."""
         alert = change.alert
         is_same = (alert.rule, alert.subject, alert.status) == (self.rule, self.subject, self.status)
         return is_same and abs(change.at_s - self.at_s) <= self.within_s
 
     @property
     def text(self) -> str:
-        """Return the expectation as text."""
+        """The expectation as text."""
         return f"{self.rule} {self.subject} {self.status} at {self.at_s:g} s"
 
 
@@ -71,7 +71,7 @@ def read_expected(path: Path) -> list[ExpectedAlert]:
 
 
 def differences(expected: Sequence[ExpectedAlert], changes: Sequence[RehearsedChange]) -> list[str]:
-    """Return what is missing and what is too much, one sentence each; each change answers one expectation."""
+    """Return what is missing and what was not expected, one sentence each; a change meets at most one expectation."""
     left = list(changes)
     found = []
     for each in expected:
@@ -88,7 +88,7 @@ def differences(expected: Sequence[ExpectedAlert], changes: Sequence[RehearsedCh
 
 
 def expected_text(changes: Sequence[RehearsedChange]) -> str:
-    """Return a file that expects just these changes."""
+    """Return the text of a file that expects exactly these changes."""
     parts = ["# Expected alerts, for `regraft alerts test RULES FILE --expect THIS`.\n"]
     for change in changes:
         alert = change.alert

@@ -1,7 +1,7 @@
-"""Find the telemetry in a block of a recording without the slow walk record by record.
+"""Find the telemetry in a block of a recording without a slow walk from record to record.
 
-In: a block's bytes. Out: where each batch stands, and the other records. Nothing is taken on trust: each record must
-end where the next one begins, from the block's first byte to its last, else the block is walked record by record.
+In: a block's bytes. Out: the position of each batch, and the other records. The result is verified: each record must
+end where the next one begins, from the block's first byte to its last; otherwise the block is walked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _START = re.compile(re.escape(bytes([len(_NAME) << 1]) + _NAME))
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BlockRecords:
-    """The batches of a block: Kafka's time, branch of the union, where the body begins and its size; and the rest."""
+    """A block's batches: of each Kafka's time, the union's branch, and the body's start and size; and other records."""
 
     time_ms: Longs
     branch: Longs
@@ -32,12 +32,12 @@ class BlockRecords:
 
 
 def find_telemetry(raw: bytes, count: int) -> BlockRecords:
-    """Return the records of a decompressed block. Raises FormError when it does not hold ``count`` records."""
+    """Return the records of a decompressed block. Raises FormError if it does not hold ``count`` records."""
     return _found(raw, count) or _walked(raw, count)
 
 
 def _found(raw: bytes, count: int) -> BlockRecords | None:
-    """Return the records by what batches begin with; None if that does not add up."""
+    """Find batches by their topic's name; return None if the records do not fill the block exactly."""
     begins = np.array([match.start() for match in _START.finditer(raw)], dtype=np.int64)
     everyone = np.arange(begins.size, dtype=np.int64)
     walk = ColumnWalk(raw, begins + 1 + len(_NAME), np.full(begins.size, len(raw), dtype=np.int64))
@@ -54,7 +54,7 @@ def _found(raw: bytes, count: int) -> BlockRecords | None:
     gaps_from = np.concatenate([[0], ends]).astype(np.int64)
     gaps_to = np.concatenate([begins, [len(raw)]]).astype(np.int64)
     if (gaps_from > gaps_to).any():
-        return None  # Something within a record looks like the begin of another.
+        return None  # Bytes within a record look like the start of another.
     for place in np.flatnonzero(gaps_from < gaps_to).tolist():
         between = _between(raw, int(gaps_from[place]), int(gaps_to[place]))
         if between is None:
@@ -66,7 +66,7 @@ def _found(raw: bytes, count: int) -> BlockRecords | None:
 
 
 def _between(raw: bytes, begin: int, end: int) -> list[RawRecord] | None:
-    """Return the records that stand between two batches; None where they do not fill the place."""
+    """Return the records between two batches; None if they do not fill that space exactly."""
     piece = raw[begin:end]
     found: list[RawRecord] = []
     try:

@@ -1,7 +1,7 @@
 """Record a run: Kafka's topics into files, with progress, until asked to stop.
 
-In: settings and options. Out: files, and a description of them. Reading Kafka and writing files belong to
-``producers``; a recording's description of its run is put together here.
+In: settings and options. Out: files, each with a description of the run, and what was recorded. Reading Kafka and
+writing files belong to ``producers``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from regraft.settings.run_settings import Settings
 from regraft.stages.run_stage import SETTINGS_FILE
 from regraft.stages.stop_on_signals import stop_on_signals
 
-RECORDED_SECTIONS = ("run", "demo", "emulator", "streaming", "controller")  # No secrets, nothing of this machine.
+RECORDED_SECTIONS = ("run", "demo", "emulator", "streaming", "controller")  # Without secrets and machine names.
 DEFAULT_TOPICS = (TELEMETRY, CLIENTS, ORDERS, MEMBERS)
 LINE_INTERVAL_S = 10.0
 
@@ -52,7 +52,7 @@ class RecordOptions:
 
 
 def record_run(settings: Settings, options: RecordOptions, console: Console) -> dict[str, Any]:
-    """Record until Ctrl-C, SIGTERM or the time is over; return what was recorded. Raises StackError."""
+    """Record until Ctrl-C, SIGTERM or the end of the set time; return what was recorded. Raises StackError."""
     use_registry(namespace=settings.kafka.namespace)
     topics = tuple(RECORD_TYPES) if options.is_all else DEFAULT_TOPICS
     writer = RecordingWriter(
@@ -88,7 +88,7 @@ def record_run(settings: Settings, options: RecordOptions, console: Console) -> 
 
 
 def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
-    """Return the run's description in the files: its inventory, and its controller's settings."""
+    """Return the description of the run for the files: its topics, settings, inventory and version."""
     file = settings.controller.inventory_path
     try:
         inventory = Inventory.load(file)
@@ -100,14 +100,14 @@ def recorded_run(settings: Settings, topics: tuple[Topic, ...]) -> RecordedRun:
         namespace=settings.kafka.namespace,
         topics=tuple(topic.suffix for topic in topics),
         settings=_run_settings(settings),
-        inventory=replace(inventory, agent_of={}).to_json(),  # Its topics hold what all agents said.
+        inventory=replace(inventory, agent_of={}).to_json(),  # The recording merges the topics of all agents.
         version=regraft.__version__,
         commit=find_commit(Path(__file__).parent) or "unknown",
     )
 
 
 def _run_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings of the run: those in its directory, else those given to the recorder."""
+    """Return the run's settings: those in its directory, else the recorder's."""
     file = settings.run.directory / SETTINGS_FILE
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -138,7 +138,7 @@ def _outcome(counts: RecordingCounts, recorder: TopicRecorder, out: Path, second
 
 
 class _RecordScreen:
-    """One live line on a terminal, elsewhere a plain line at a bounded rate."""
+    """One live line on a terminal, else a plain line every LINE_INTERVAL_S."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -1,8 +1,8 @@
-"""Run rules over a recording, on event time and without Kafka: what would be raised and cleared, and when.
+"""Run rules over a recording, in its own time and without Kafka: what would be raised and cleared, and when.
 
-In: a recording and rules. Out: the changes of alerts, in order, with whether they would have been reported. A recording
-without state is aggregated first, by the reference in plain Python. Comparing with what was expected belongs to
-:mod:`regraft.recordings.expect_alerts`.
+In: a recording and rules. Out: the changes of alerts, in order, and whether they would have been reported. A recording
+without state is first aggregated by the reference implementation in plain Python. Comparing with expected alerts
+belongs to :mod:`regraft.recordings.expect_alerts`.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ TYPES: dict[str, type[msgspec.Struct]] = {
     ORDERS.suffix: Order,
     DEAD_LETTERS.suffix: DeadLetter,
 }
-REGISTERS = (ORDERS.suffix, PLANS.suffix, MEMBERS.suffix)  # A recording begins with what stood in them, however old.
+REGISTERS = (ORDERS.suffix, PLANS.suffix, MEMBERS.suffix)  # A recording begins with their records from before it.
 
 
 @dataclass(frozen=True)
 class RehearsedChange:
-    """An alert that changed its status, this many seconds, to a tenth, after the start of the first window.
+    """An alert that changed its status; ``at_s`` is in seconds after the start of the first window, to a tenth.
 
-    ``silenced_by`` says why nobody would have been notified at that moment, empty if somebody would.
+    ``silenced_by`` is the reason why nobody would have been notified then, empty if somebody would.
     """
 
     at_s: float
@@ -58,9 +58,9 @@ class RehearsedChange:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """All changes in the order of time, and what the recording held.
+    """All changes in order of time, and what was read.
 
-    ``is_aggregated`` says that its state was made from its telemetry; ``undecodable`` counts invalid records.
+    ``is_aggregated``: the state was aggregated from telemetry. ``undecodable`` counts invalid records.
     """
 
     changes: tuple[RehearsedChange, ...]
@@ -74,7 +74,7 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class RehearsalSettings:
-    """Settings of the stages: windows, grace and bounds for telemetry, quiet hours and the exempt severity."""
+    """Settings of the stages: windows, grace and bounds of telemetry; quiet hours and the severity exempt from them."""
 
     window_ms: int
     grace_ms: int
@@ -107,7 +107,7 @@ class _Rehearser:
         self._changes: list[RehearsedChange] = []
 
     def run(self, report_done: Callable[[int], None]) -> Rehearsal:
-        """Take the whole recording."""
+        """Process the whole recording."""
         wanted = set(TYPES) - {STATE.suffix, WINDOWS.suffix} | {TELEMETRY.suffix} if self._is_aggregated else set(TYPES)
         for message in self._recording.messages(wanted):
             self._messages += 1
@@ -141,7 +141,7 @@ class _Rehearser:
         self._judge(records, message.time_ms)
 
     def _begin(self, message: RecordedMessage, records: list[msgspec.Struct]) -> None:
-        """Begin with the first message that is none of a register; seconds count from the begin of its window."""
+        """Begin at the first message that is not from a register; seconds count from the start of its window."""
         time_ms = self._begin_ms = self._now_ms = self._ticked_ms = message.time_ms
         first = records[0] if records else None
         if isinstance(first, (StateRow, WindowClosed)):
@@ -157,7 +157,7 @@ class _Rehearser:
             self._engine.take(record, written_ms, time_ms, is_known=True)
 
     def _records(self, message: RecordedMessage) -> Iterator[msgspec.Struct]:
-        """Yield what a message brings: itself, or the windows that its telemetry closes."""
+        """Yield the records that a message leads to: its own, or those of the windows that its telemetry closes."""
         if message.value is None or (message.topic == STATE.suffix and QUEUE_KEY not in message.key):
             return
         try:
@@ -168,7 +168,7 @@ class _Rehearser:
         except UndecodableRecordError:
             self._undecodable += 1
             return
-        # Rules need queues and which brokers report; deliveries do not matter to them and take most of the time.
+        # Rules need queues and which brokers report, but not the deliveries, which take most of the time.
         bare = msgspec.structs.replace(batch, deliveries=(), seconds=())
         self._aggregator.take(msgspec.to_builtins(bare), message.time_ms)
         for window in self._aggregator.advance():
@@ -176,7 +176,7 @@ class _Rehearser:
             yield window.marker
 
     def _judge(self, records: list[msgspec.Struct] | tuple[msgspec.Struct, ...], written_ms: int) -> None:
-        """Process records, or the clock alone if there are none, and note the changes."""
+        """Process records, or if there are none advance the clock, and collect the changes."""
         engine, desk = self._engine, self._desk
         assert engine is not None
         assert desk is not None

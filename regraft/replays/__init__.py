@@ -1,1 +1,1 @@
-"""Play a recording back to Kafka, and decide again on it."""
+"""Play recordings back to Kafka, and let the control loop decide on them again."""

@@ -1,8 +1,8 @@
-"""Simulate the brokers of an overlay that never existed: they obey at once, and telemetry looks as if they had.
+"""Simulate brokers of an overlay that never existed: they execute each command at once, and windows reflect it.
 
-In: commands, and real windows. Out: answers, and the windows as they would have been. What a broker delivers depends
-neither on links nor on where publishers are, so only epochs, places of publication, and users' homes differ.
-Queues and delays stay the recorded ones.
+In: commands, and recorded windows. Out: answers, and the windows that the simulated brokers would have led to. What a
+broker delivers depends neither on links nor on publishers' homes, so only epochs, places of publication and users'
+homes differ. Queues and delays remain as recorded.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcom
 from regraft.schemas.plan_life import answers_to
 from regraft.schemas.state import PublisherDelivery, StateRow, WindowClosed
 
-MARKERS_PER_BROKER = 2  # What a drain sends at least: a marker over each link in both directions.
+MARKERS_PER_BROKER = 2  # The least that a drain sends: a marker over each link in both directions.
 WORD = 1 << 64
 SIGN = 1 << 63
 
 
 class ImaginedBrokers:
-    """Brokers that hold the overlay that the plans lead to; ``epoch`` is the one they begin with."""
+    """Simulated brokers, whose overlay is the one that the plans lead to; ``epoch`` is the first one."""
 
     def __init__(self, epoch: int) -> None:
-        self._epochs: list[tuple[int, int]] = [(-(1 << 62), epoch)]  # From when on which epoch is stamped.
+        self._epochs: list[tuple[int, int]] = [(-(1 << 62), epoch)]  # Time, and the epoch stamped from then on.
         self._homes: dict[str, str] = {}
-        self._moves: dict[str, dict[str, tuple[str, str]]] = {}  # By plan: client -> home before, home after.
-        self._users: dict[str, tuple[str, str]] = {}  # Where a user really was when it was moved, and where it is here.
+        self._moves: dict[str, dict[str, tuple[str, str]]] = {}  # Plan -> client -> home before, home after.
+        self._users: dict[str, tuple[str, str]] = {}  # User -> recorded home when it was moved, home here.
 
     def obey(self, command: Command, now_ms: int) -> list[CommandResult]:
-        """Return the answers to a command, given at once."""
+        """Execute a command and return the answers, stamped ``now_ms``."""
         if command.phase is CommandPhase.PREPARE:
             moves = self._moves.setdefault(command.plan, {})
             moves.update({move.client: (move.home_from, move.home_to) for move in command.moves})
@@ -40,7 +40,7 @@ class ImaginedBrokers:
             for client, (home_from, home_to) in self._moves.pop(command.plan, {}).items():
                 self._homes[client] = home_to
                 self._users[client] = (self._users.get(client, (home_from, ""))[0], home_to)
-        is_install = command.phase is CommandPhase.INSTALL  # Without a plan, so it answers no phase of one.
+        is_install = command.phase is CommandPhase.INSTALL  # It belongs to no plan.
         outcomes = (Outcome.INSTALLED,) if is_install else answers_to(command.phase)
         return [
             CommandResult(
@@ -59,7 +59,7 @@ class ImaginedBrokers:
         ]
 
     def placed(self, client: Client) -> Client:
-        """Return a client of the register as it is here: where a plan moved it, unless it has moved since."""
+        """Return a registered client with its home here: where a plan moved it, unless it has moved by itself since."""
         moved = self._users.get(client.client)
         if moved is None:
             return client
@@ -69,7 +69,7 @@ class ImaginedBrokers:
         return msgspec.structs.replace(client, home=moved[1])
 
     def seen(self, rows: Sequence[StateRow], marker: WindowClosed) -> tuple[tuple[StateRow, ...], WindowClosed]:
-        """Return a window as it would have been."""
+        """Return the rows and marker of a window as these brokers would have led to."""
         before, after = self._epoch_at(marker.window_start_ms), self._epoch_at(marker.window_end_ms)
         brokers = tuple(msgspec.structs.replace(one, epoch_min=before, epoch_max=after) for one in marker.brokers)
         others = [row for row in rows if row.delivery is None]
@@ -84,7 +84,7 @@ class ImaginedBrokers:
         return next(epoch for since_ms, epoch in reversed(self._epochs) if since_ms <= time_ms)
 
     def _published_here(self, rows: Sequence[StateRow]) -> list[StateRow]:
-        """Return delivery rows in which each publisher publishes at its home here; its first one is where it was."""
+        """Return delivery rows in which publishers publish at their homes here, at first the recorded ones."""
         found: list[StateRow] = []
         groups: dict[str, list[StateRow]] = {}
         for row in rows:
@@ -92,7 +92,7 @@ class ImaginedBrokers:
             groups.setdefault(row.delivery.publisher, []).append(row)
         for publisher, own in groups.items():
             if any(row.delivery is not None and not row.delivery.published for row in own):
-                found += own  # A record of version 1 does not say where it was published.
+                found += own  # Version 1 of the schema does not hold the place of publication.
                 continue
             homes = [row.delivery.broker for row in own if row.delivery is not None and any(row.delivery.published)]
             home = self._homes.setdefault(publisher, homes[-1]) if homes else ""
@@ -101,7 +101,7 @@ class ImaginedBrokers:
 
 
 def _moved(rows: Sequence[StateRow], home: str) -> list[StateRow]:
-    """Return the rows of one publisher with all that it published at ``home``."""
+    """Return one publisher's rows with all its publications moved to ``home``."""
     published: dict[int, int] = {}
     delivered: dict[str, dict[int, int]] = {}
     bodies: dict[str, StateRow] = {}

@@ -1,4 +1,4 @@
-"""Read from a recording what a controller knew besides the state rows, and its settings.
+"""Read from a recording what its controller knew in addition to the state rows, and its settings.
 
 In: a recording. Out: DecisionInputs, and settings. Deciding on them belongs to :mod:`regraft.replays.replay_decisions`.
 """
@@ -30,7 +30,7 @@ from regraft.settings.run_settings import Flags, Settings, load_settings, sectio
 from regraft.settings.settings_model import SettingsModel
 
 TAKEN_SECTIONS = ("streaming", "controller")
-# Settings of the recorded machine, which do not affect decisions.
+# Settings that belong to the recorded machine and do not affect decisions.
 LEFT_OUT = ("metrics_port", "metrics_host", "telemetry_topic", "status_file")
 INPUT_TOPICS = (CLIENTS, RESULTS, ORDERS, PLANS, WINDOWS, MEMBERS)
 
@@ -40,9 +40,9 @@ log = structlog.get_logger(__name__)
 
 
 def recorded_settings(recording: Recording, flags: Flags, file: Path | None) -> tuple[Settings, list[str]]:
-    """Return the settings of the recorded run with the flags over them, and the names that are no longer settings.
+    """Return the settings of the recorded run, overridden by the flags, and recorded names that are no longer settings.
 
-    With a settings file, nothing is taken from the recording. Raises SettingsError.
+    If a settings file is given, it replaces the recorded settings. Raises SettingsError.
     """
     tables: dict[str, dict[str, Any]] = {}
     unknown: list[str] = []
@@ -89,9 +89,9 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def read_inputs(recording: Recording, from_ms: int | None = None, to_ms: int | None = None) -> DecisionInputs:
-    """Return what the controller knew in a span of the recording; what was stored before it is known from the start.
+    """Return what the controller knew in a span of the recording; what was stored earlier is known from the start.
 
-    Raises StackError when the recording's Kafka times are not its event times.
+    Raises StackError if the recorded run had another clock speed than 1: Kafka's times are then not its event times.
     """
     speed = recording.info.settings.get("run", {}).get("clock_speed", 1.0)
     if speed != 1.0:
@@ -122,7 +122,7 @@ class _InputReader:
         self.faults: Counter[str] = Counter()
 
     def take(self, message: RecordedMessage) -> None:
-        """Process one message; one that does not decode is counted."""
+        """Process one message; count it in ``faults`` if it does not decode."""
         topic, time_ms = message.topic, message.time_ms
         if topic == CLIENTS.suffix:
             client = self._decoded(message, Client)
@@ -144,7 +144,7 @@ class _InputReader:
             self._markers_ms.setdefault(marker.window_end_ms, time_ms)
 
     def inputs(self, *, is_answered: bool) -> DecisionInputs:
-        """Return the inputs."""
+        """Return the inputs read so far; ``is_answered``: the recording holds the brokers' answers."""
         return DecisionInputs(
             clients=self._clients,
             results=self._results if is_answered else None,
@@ -156,12 +156,12 @@ class _InputReader:
         )
 
     def _to_join(self) -> list[Member]:
-        """Return the members added and in service, for a loop that begins with the first overlay."""
+        """Return added members that are in service as joining, for a loop that starts from the bootstrap overlay."""
         added = [member for member in self._members.values() if member.facts is not None and member.state.is_serving]
         return [msgspec.structs.replace(member, state=MemberState.JOINING, since_ms=0) for member in added]
 
     def _meant(self, order: Order) -> Order:
-        """Return an order with its plan's digest; those of earlier versions only named the plan."""
+        """Return an order with its plan's digest; in earlier versions orders held only the plan's name."""
         plan = None if order.plan_digest else self._recorded.get(order.subject)
         return order if plan is None else msgspec.structs.replace(order, plan_digest=plan.approval_digest)
 

@@ -1,4 +1,4 @@
-"""Decide again on state rows: the real control loop on the virtual clock, fed each input when it became known.
+"""Decide on state rows again: run the real control loop on the virtual clock, with each input when it became known.
 
 In: rows and markers, and the controller's other inputs, each with its time. Out: the plans. The same input gives the
 same plans, byte for byte. Where the rows come from (Spark, the reference aggregator) and reading recordings do not
@@ -26,10 +26,10 @@ from regraft.schemas.plan import Plan
 from regraft.schemas.state import BODIES, StateRow, WindowClosed
 from regraft.schemas.unpack_state import unpack_window
 
-CLOSING_MS = 1_000  # From the end of a window's grace until its marker is read, where nobody recorded when that was.
-END_MS_MAX = 60_000  # How long after the last input a transition under way may take.
+CLOSING_MS = 1_000  # From the end of a window's grace until its marker is read, if that was not recorded.
+END_MS_MAX = 60_000  # How long a transition may continue after the last input.
 COST_DECIMALS = 6
-QUIET_STATUS_MS = 1 << 40  # Nobody looks at the status.
+QUIET_STATUS_MS = 1 << 40  # Never: nothing reads the status.
 
 StateRecord = StateRow | WindowClosed
 Advance = Callable[[int, int], None]  # Event time and plans so far.
@@ -38,12 +38,12 @@ Question = tuple[str, str, str]  # Plan, phase and broker of a command.
 
 @dataclass(frozen=True)
 class DecisionInputs:
-    """The controller's inputs besides the state rows, each with the time at which it knew them (ms since 1970).
+    """The controller's inputs in addition to the state rows, each with the time at which it was known (ms since 1970).
 
-    ``clients``: name and record, None for one that left. ``results``: answers of brokers; None if they were not
-    recorded; then simulated brokers obey at once. ``recorded``: the newest version of each recorded plan, by name.
-    ``plans_known``, ``members_known``: plans and members from before; members added later come by orders.
-    ``markers_ms``: when each window's marker was there, by the window's end.
+    ``clients``: name and record, None for a client that left. ``results``: answers of brokers; None if they were not
+    recorded, in which case brokers are simulated. ``recorded``: the newest version of each recorded plan, by name.
+    ``plans_known``, ``members_known``: plans and members from before the span; members added later come by orders.
+    ``markers_ms``: when each window's marker was stored, by the window's end.
     """
 
     clients: Sequence[tuple[int, str, Client | None]] = ()
@@ -57,9 +57,9 @@ class DecisionInputs:
 
 @dataclass(frozen=True)
 class Decided:
-    """The plans that were made, by epoch, and since when simulated brokers obeyed (0: always, None: never).
+    """The plans that were made, by epoch, and from when on brokers were simulated (0: always, None: never).
 
-    ``windows`` were decided on; ``windows_cut`` were left out, as the recording began in them.
+    ``windows`` counts those decided on; ``windows_cut`` those left out because the recording began in them.
     """
 
     plans: tuple[Plan, ...]
@@ -76,7 +76,7 @@ def replay_decisions(
     grace_ms: int,
     advance: Advance | None = None,
 ) -> list[Plan]:
-    """Return the plans that the controller makes of these rows; see :func:`decide_again`."""
+    """Return the plans that the controller makes from these rows; see :func:`decide_again`."""
     return list(decide_again(records, inputs, inventory, settings, grace_ms, advance).plans)
 
 
@@ -88,11 +88,11 @@ def decide_again(
     grace_ms: int,
     advance: Advance | None = None,
 ) -> Decided:
-    """Run the control loop over rows and markers, in any order and any number of times.
+    """Run the control loop over rows and markers, which may come in any order and repeatedly.
 
-    A window is known when its marker was, or ``grace_ms`` and CLOSING_MS after its end. The window in which the
-    recording began is left out. Where brokers' answers were recorded they are taken as long as the plans are the
-    recorded ones; from the first different plan on, and if none were recorded, brokers are simulated.
+    A window is known when its marker was stored or, if that is unknown, ``grace_ms`` and CLOSING_MS after its end. The
+    window in which the recording began is left out. Recorded answers of brokers are used as long as the plans are the
+    recorded ones; from the first different plan on, or if no answers were recorded, brokers are simulated.
     """
     windows = list(_windows(records))
     whole = _without_begun(windows)
@@ -105,9 +105,9 @@ def decide_again(
 
 
 def plans_json(plans: Iterable[Plan]) -> bytes:
-    """Return plans as JSON that is the same for the same plans: keys in order, two spaces, one line end.
+    """Return plans as canonical JSON: keys sorted, indented by two spaces, one newline at the end.
 
-    Costs have COST_DECIMALS decimals: the last bits of a sum depend on the processor that adds it up.
+    Numbers are rounded to COST_DECIMALS decimals because the last bits of a sum depend on the processor.
     """
     plain = _rounded(msgspec.to_builtins(list(plans)))
     return msgspec.json.format(msgspec.json.encode(plain, order="sorted"), indent=2) + b"\n"
@@ -115,19 +115,19 @@ def plans_json(plans: Iterable[Plan]) -> bytes:
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
-        return round(value, COST_DECIMALS) + 0.0  # No zero is negative.
+        return round(value, COST_DECIMALS) + 0.0  # Turns -0.0 into 0.0.
     if isinstance(value, dict):
         return {name: _rounded(each) for name, each in value.items()}
     return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def is_same_decision(plan: Plan, other: Plan) -> bool:
-    """Return True if two plans change the same on the same window; times and observed costs may differ."""
+    """Return True if two plans make the same changes on the same window; times and observed costs may differ."""
     return not plan_difference(plan, other)
 
 
 def plan_difference(plan: Plan, other: Plan) -> str:
-    """Describe the first difference of two plans; empty if they decide the same."""
+    """Describe the first difference between two plans; empty if they make the same changes."""
     links, clients = ("links_removed", "links_added"), ("moves", "subscribers_moved", "id_moves")
     for name in ("window_end_ms", "epoch_from", "epoch_to", *links, *clients):
         mine, theirs = getattr(plan, name), getattr(other, name)
@@ -150,7 +150,7 @@ class _Window:
 
 
 def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
-    """Yield the closed windows in order, each row once and in a fixed order, whatever order they came in."""
+    """Yield the closed windows in order, with each row once and rows in a fixed order."""
     rows: dict[int, dict[tuple[str, str], StateRow]] = {}
     markers: dict[int, WindowClosed] = {}
     for record in records:
@@ -164,9 +164,9 @@ def _windows(records: Iterable[StateRecord]) -> Iterator[_Window]:
 
 
 def _without_begun(windows: list[_Window]) -> list[_Window]:
-    """Leave out the first window when brokers had sent batches in it before anybody recorded them, and those before.
+    """Leave out windows without batches at the start, and the first with batches if the recording misses some of them.
 
-    A window without a recorded batch holds what batches of the next one reported of it.
+    A window without a batch holds only what batches of the next one reported about it.
     """
     for place, window in enumerate(windows):
         if window.marker.brokers:
@@ -176,7 +176,7 @@ def _without_begun(windows: list[_Window]) -> list[_Window]:
 
 
 def _with_known(inputs: DecisionInputs, first_ms: int) -> DecisionInputs:
-    """Return the inputs, with plans based on missing windows taken as known."""
+    """Return the inputs with all plans made before the first whole window counted as known."""
     known = {plan.plan: plan for plan in inputs.plans_known}
     known |= {
         name: plan for name, plan in inputs.recorded.items() if plan.window_end_ms <= first_ms and name not in known
@@ -194,11 +194,11 @@ def _timed(windows: Iterable[_Window], inputs: DecisionInputs, grace_ms: int) ->
 
 
 class _DecisionRun:
-    """One control loop on its virtual clock."""
+    """One control loop on a virtual clock."""
 
     def __init__(self, inputs: DecisionInputs, inventory: Inventory, settings: ControllerSettings) -> None:
         self._inputs = inputs
-        # If a person approved each plan, the approvals were recorded like its brokers' answers.
+        # Approvals are recorded if answers are; without them no plan would be executed.
         dry_run = settings.dry_run and inputs.results is not None
         self._settings = replace(settings, dry_run=dry_run, shadow_planners=(), status_ms=QUIET_STATUS_MS)
         self._ports = MemoryPorts()
@@ -229,11 +229,11 @@ class _DecisionRun:
         return tuple(sorted(self._plans.values(), key=lambda plan: plan.epoch_to))
 
     def run(self, timed: Sequence[tuple[int, Any]], advance: Advance | None) -> None:
-        """Feed everything at its time, tick by tick; then let a transition under way come to its end."""
+        """Feed each input at its time, tick by tick; then let a transition in progress end, within END_MS_MAX."""
         if not any(isinstance(item, _Window) for _, item in timed):
             return
         tick_ms = self._settings.tick_ms
-        # Registers reach back to before the first decision: older records are known at the first tick.
+        # Registers hold records from before the first window: they are fed at the first tick.
         first_ms = next(time_ms for time_ms, item in timed if isinstance(item, _Window))
         now_ms = first_ms // tick_ms * tick_ms
         end_ms = timed[-1][0]
@@ -268,7 +268,7 @@ class _DecisionRun:
                 ports.clients.put(client if brokers is None else brokers.placed(client))
 
     def _take_result(self, result: CommandResult) -> None:
-        """Take a recorded answer, but not before this loop has sent the command, maybe some milliseconds later."""
+        """Pass on a recorded answer once this loop has sent the command, which may be some milliseconds later."""
         question = (result.plan, result.phase, result.broker)
         asked = self._asked.get(question)
         if asked is not None:
@@ -288,7 +288,10 @@ class _DecisionRun:
             self._obey(self._ports.commands.sent.popleft(), now_ms)
 
     def _obey(self, command: Command, now_ms: int) -> None:
-        """Recorded answers come by themselves; simulated brokers answer at once."""
+        """Let simulated brokers answer a command; otherwise wait for the recorded answers.
+
+        Brokers are simulated from the first plan on that differs from the recorded one.
+        """
         if self._brokers is None and command.phase is CommandPhase.PREPARE:
             recorded, own = self._inputs.recorded.get(command.plan), self._plans.get(command.plan)
             if own is not None and (recorded is None or not is_same_decision(own, recorded)):
@@ -303,7 +306,7 @@ class _DecisionRun:
             self._epoch = command.epoch_to
 
     def _watch_recorded(self, now_ms: int) -> None:
-        """Drop the recorded answers if a recorded plan was not made here: its epoch means nothing to this loop."""
+        """Switch to simulated brokers if a recorded plan was not made here: this loop does not have its epoch."""
         while self._brokers is None and self._expected and self._expected[0][0] + self._patience_ms <= now_ms:
             _, name = self._expected.pop(0)
             if name not in self._plans:
@@ -320,12 +323,12 @@ class _DecisionRun:
 
 
 def _answer_to(command: Command, recorded: CommandResult) -> CommandResult:
-    """Return a recorded answer as one to this loop's command, which is of another leader than the recorded one."""
+    """Return a recorded answer with the term and digest of this loop's command."""
     return msgspec.structs.replace(recorded, term=command.term, digest=command.digest)
 
 
 def first_difference(plans: Sequence[Plan], recorded: Sequence[Plan]) -> tuple[int, str]:
-    """Return how many plans are the recorded ones, and what differs first; empty when nothing does."""
+    """Return how many plans equal the recorded ones, and the first difference, empty if there is none."""
     same, text = 0, ""
     theirs = {plan.plan: plan for plan in recorded}
     for plan in plans:

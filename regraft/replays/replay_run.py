@@ -1,7 +1,7 @@
-"""Replay a recording: play it to Kafka and, on request, let Spark and the control loop work on it again.
+"""Replay a recording: play it to Kafka and, on request, aggregate it with Spark and decide on it again.
 
-In: a file, settings and options. Out: topics, ``plans.json`` and ``replay.json``, and the outcome. Putting
-messages on Kafka belongs to ``producers``, deciding to :mod:`regraft.replays.replay_decisions`.
+In: a file, settings and options. Out: topics, ``plans.json`` and ``replay.json``, and the outcome. Sending
+messages to Kafka belongs to ``producers``, deciding to :mod:`regraft.replays.replay_decisions`.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from regraft.stages.loop_services import STREAMING, loop_service
 from regraft.stages.run_loop import require_kafka
 from regraft.stages.stop_on_signals import stop_on_signals
 
-TAIL_MS_MAX = 500  # Sent last, after everything before it is aggregated: it moves the watermark past the last windows.
+TAIL_MS_MAX = 500  # Held back until the rest is aggregated, to move the watermark past the last windows.
 RECORDS_PER_TRIGGER_MIN = 100
 READ_S_MAX = 120.0
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Options beyond the settings; ``speed`` None is as fast as possible, times are ms since 1970.
+    """Options that are not settings; ``speed`` None is as fast as possible, times are ms since 1970.
 
-    ``is_all``: also the topics derived from telemetry. ``is_run``: let Spark and the control loop work on it again.
+    ``is_all``: also play topics derived from telemetry. ``is_run``: aggregate with Spark and decide again.
     """
 
     file: Path
@@ -76,7 +76,7 @@ class ReplayOptions:
 
 @dataclass
 class ReplayOutcome:
-    """The outcome of a replay; ``document`` is for programs, ``plans`` for people, ``faults`` make it end with 1."""
+    """The outcome of a replay; ``document`` is for programs, ``plans`` for people, ``faults`` lead to exit code 1."""
 
     document: dict[str, Any]
     plans: list[dict[str, Any]] = field(default_factory=list)
@@ -84,7 +84,7 @@ class ReplayOutcome:
 
 
 def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions, console: Console) -> ReplayOutcome:
-    """Replay and return the outcome. Raises StackError and SettingsError, and KeyboardInterrupt on Ctrl-C."""
+    """Replay and return the outcome. Raises StackError, SettingsError, and KeyboardInterrupt on Ctrl-C."""
     recording = open_recording(options.file, reading_bounds(flags, settings_file))
     given, unknown = recorded_settings(recording, flags, settings_file)
     namespace = options.namespace or f"replay-{secrets.token_hex(4)}"
@@ -119,7 +119,7 @@ def replay_run(flags: Flags, settings_file: Path | None, options: ReplayOptions,
 
 
 class _ReplayRun:
-    """One replay, its topics made and its place checked."""
+    """One replay, whose namespace has been checked and whose topics exist."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class _ReplayRun:
         self._options, self._namespace, self._console = options, namespace, console
 
     def put_only(self, stop: threading.Event) -> ReplayOutcome:
-        """Put everything on Kafka."""
+        """Play everything to Kafka."""
         began_s = time.monotonic()
         self._put(stop, 0)
         return ReplayOutcome(self._document(time.monotonic() - began_s, stop))
@@ -143,8 +143,8 @@ class _ReplayRun:
     ) -> ReplayOutcome:
         """Play everything to Kafka, aggregate it with Spark, and decide on the state rows again.
 
-        Spark reads what is there with the wide grace of a backlog, so that no row is late however unevenly partitions
-        are read; then the last messages come and move the watermark to where a live run has it at that time.
+        Spark reads the backlog with a wide grace, so that no row is late even if partitions are read unevenly. The last
+        messages follow, and move the watermark to where it is in a live run.
         """
         options = self._options
         inputs = read_inputs(self._recording, options.from_ms, options.to_ms)
@@ -157,7 +157,7 @@ class _ReplayRun:
         settings = self._streaming_settings(flags, settings_file, given, len(tail))
         closable_ms = last_closable_ms(self._recording, settings.streaming, options.to_ms)
         run_directory = settings.run.directory
-        recorded_inventory(self._recording).save(run_directory / "inventory.json")  # The job accepts no other brokers.
+        recorded_inventory(self._recording).save(run_directory / "inventory.json")  # The job accepts only its brokers.
         with Supervisor(patience=settings.run.patience) as supervisor:
             supervisor.start(loop_service(STREAMING, settings))
             streamed = StreamedReplay(supervisor, run_directory, stop)
@@ -202,7 +202,7 @@ class _ReplayRun:
         merged: dict[str, dict[str, Any]] = {section: dict(values) for section, values in flags.items()}
         merged.setdefault("run", {})["directory"] = str(run_directory)
         merged.setdefault("kafka", {})["namespace"] = self._namespace
-        # The records are more than one micro-batch, so that the job treats them as a backlog; the tail is not.
+        # The replay must exceed one micro-batch, so that the job treats it as a backlog; the tail must not.
         half = self._replayer.done.records["telemetry"] // 2
         least = max(RECORDS_PER_TRIGGER_MIN, tail_count)
         merged["streaming"] = {
@@ -244,7 +244,7 @@ class _ReplayRun:
 
 
 def _compared(decided: Decided, inputs: DecisionInputs, document: dict[str, Any]) -> ReplayOutcome:
-    """Return the outcome with the plans next to the recorded ones."""
+    """Return the outcome, with each plan compared to the recorded one."""
     known = {plan.plan for plan in inputs.plans_known}
     recorded = sorted(
         (plan for plan in inputs.recorded.values() if plan.plan not in known), key=lambda plan: plan.epoch_to
@@ -286,6 +286,6 @@ def _difference_text(name: str, plan: Any, inputs: DecisionInputs) -> str:
 
 
 def require_span(from_ms: int | None, to_ms: int | None) -> None:
-    """Raise StackError when the span of time has no length."""
+    """Raise StackError if the span of time is empty."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise StackError("--from must be earlier than --to.")

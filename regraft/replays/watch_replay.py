@@ -1,6 +1,6 @@
-"""Wait for the Spark job of a replay: until it has read what is there, and until the last window is closed.
+"""Wait for the Spark job of a replay: until it has read everything, and until the last window has closed.
 
-In: its status file. Out: progress, and an error in one sentence if it makes none. Starting it does not belong here.
+In: its status file. Out: progress, and a one-sentence error if there is none. Starting the job does not belong here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def last_closable_ms(recording: Recording, settings: StreamingSettings, to_ms: i
     latest_ms = 0
     if span_ms is not None:
         end_ms = span_ms[1] + 1 if to_ms is None else min(span_ms[1] + 1, to_ms)
-        # The latest event time is among the latest messages: a batch is under way for less than a window.
+        # A batch is in transit for less than a window, so the latest event time is among the latest messages.
         latest_ms = max(
             (batch["time_ms"] for batch in recording.batches(end_ms - settings.window_ms, end_ms)), default=0
         )
@@ -56,7 +56,7 @@ class StreamedReplay:
         return int(self._status.get("late_rows", 0))
 
     def wait_read(self, put: Mapping[str, int], grace_ms: int, advance: Advance, first_ms: int) -> None:
-        """Wait until the job has read all telemetry that was put, and its query with the usual grace has begun."""
+        """Wait until the job has read all replayed telemetry, and runs its query with the usual grace."""
         wanted = put.get(TELEMETRY.suffix, 0)
 
         def is_read(status: Mapping[str, Any]) -> bool:
