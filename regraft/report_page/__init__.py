@@ -1,1 +1,1 @@
-"""The report: one page about one run."""
+"""The report on a run: one HTML page."""

@@ -27,7 +27,7 @@ from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE, committed_ms
 from regraft.schemas.write_figures import figure as figure_text
 
-# Okabe-Ito: distinct with any colour vision, and by line style besides.
+# Okabe-Ito: distinguishable with any colour vision; lines differ in style as well.
 PRESENT_COLOUR = "#0072b2"
 BOOTSTRAP_COLOUR = "#d55e00"
 PLAN_COLOUR = "#009e73"
@@ -50,7 +50,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def draw_cost_curve(record: RunRecord) -> str:
-    """Return the cost of each window over time, with plans, the regime change and what was found of it marked."""
+    """Return the cost of each window over time, with marks for plans, the shift of interests and detected changes."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(9.6, 4.4), layout="constrained")
         axes = figure.add_subplot()
@@ -61,10 +61,10 @@ def draw_cost_curve(record: RunRecord) -> str:
         axes.yaxis.set_major_formatter(lambda value, _: figure_text(value))
         axes.grid(axis="y", color=LINE, linewidth=0.6)
         axes.set_axisbelow(True)
-        # Two columns: names of joined planners are long, and a browser's font may be wider than the one measured here.
+        # Two columns, as names of joined planners are long and a browser's font may be wider than the one measured.
         legend = figure.legend(loc="outside upper center", ncols=2, frameon=False)
         lines = sum(text.get_text().count("\n") + 1 for text in legend.get_texts())
-        figure.set_figheight(4.4 + LINE_INCHES * max(lines - LEGEND_LINES, 0) / 2)  # The curves keep their room.
+        figure.set_figheight(4.4 + LINE_INCHES * max(lines - LEGEND_LINES, 0) / 2)  # Keeps the curves' height.
         return _svg(figure, "cost", "Overlay cost per second in each window; the numbers are in the table below")
 
 
@@ -73,13 +73,13 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
         return (time_ms - record.started_ms) / 1000
 
     complete = [window for window in record.windows if window.complete]
-    # A point is the end of a window: the cost holds for the window before it.
+    # Points are at the ends of windows.
     steps: dict[str, Any] = {"drawstyle": "steps-pre"}
     ends = [seconds(window.end_ms) for window in complete]
     bootstrap = [window.cost_bootstrap_per_s for window in complete]
     axes.plot(ends, bootstrap, color=BOOTSTRAP_COLOUR, linestyle="--", label="bootstrap overlay", **steps)
     for (colour, line), shadow in zip(cycle(SHADOW_STYLES), record.shadows, strict=False):
-        costs = [window.shadows_per_s.get(shadow.planner, np.nan) for window in complete]  # A gap where it is unknown.
+        costs = [window.shadows_per_s.get(shadow.planner, np.nan) for window in complete]  # A gap if unknown.
         axes.plot(ends, costs, color=colour, linestyle=line, label=_in_lines(f"shadow: {shadow.planner}"), **steps)
     present = [window.cost_per_s for window in complete]
     axes.plot(ends, present, color=PRESENT_COLOUR, linewidth=2, label=_present_label(record), **steps)
@@ -108,7 +108,7 @@ def _plot_costs(axes: mpl.axes.Axes, record: RunRecord) -> None:
 
 
 def _plot_changes(axes: mpl.axes.Axes, found_s: list[float]) -> None:
-    """Mark since when traffic was another, as the controller found it."""
+    """Mark when traffic changed, as detected by the controller."""
     if found_s:
         span = axes.get_xaxis_transform()
         axes.vlines(found_s, 0, 1, transform=span, color=SOFT, linestyle="-.", label="change found")
@@ -119,7 +119,7 @@ def _present_label(record: RunRecord) -> str:
 
 
 def _in_lines(label: str) -> str:
-    """Return a label in lines that two columns have room for, broken before the names of joined planners."""
+    """Wrap a label to the width of two columns, before the names of joined planners."""
     first, *others = label.split("+")
     lines = [first]
     for name in others:
@@ -131,7 +131,7 @@ def _in_lines(label: str) -> str:
 
 
 def plan_time_ms(plan: Plan) -> int | None:
-    """Return when a plan was committed, or else aborted; None while it is neither."""
+    """Return when a plan was aborted, else committed; None if it is neither."""
     aborted_ms = [change.time_ms for change in plan.history if LIFE[change.phase].is_aborted]
     return aborted_ms[-1] if aborted_ms else committed_ms(plan)
 
@@ -139,9 +139,9 @@ def plan_time_ms(plan: Plan) -> int | None:
 def draw_overlay(
     breakdown: CostBreakdown, inventory: Inventory, positions: NDArray[np.float64], load_per_s_max: float, name: str
 ) -> str:
-    """Return one overlay, each link as wide and strong as the notifications per second that cross it.
+    """Return a drawing of one overlay; links are wider and darker the more notifications per second cross them.
 
-    ``positions`` and ``load_per_s_max`` are shared between pictures, so that they can be compared.
+    Give the same ``positions`` and ``load_per_s_max`` for all drawings that are to be compared.
     """
     links = sorted(breakdown.link_notifications_per_s)
     loads = np.array([breakdown.link_notifications_per_s[link] for link in links])
@@ -151,7 +151,7 @@ def draw_overlay(
         axes = figure.add_subplot()
         ends = [[positions[inventory.index[a]], positions[inventory.index[b]]] for a, b in links]
         widths = LINE_WIDTH_MIN + (LINE_WIDTH_MAX - LINE_WIDTH_MIN) * np.sqrt(scale(loads))
-        # One colour, let through by idle links: that reads on white and on black.
+        # One colour, more transparent the less load: this is readable on light and dark pages.
         opacities = LINK_OPACITY_MIN + (1 - LINK_OPACITY_MIN) * np.asarray(scale(loads))
         axes.add_collection(
             LineCollection(ends, linewidths=widths, colors=LOAD, alpha=opacities, capstyle="round", zorder=1)
@@ -171,10 +171,10 @@ def draw_overlay(
 
 
 def place_brokers(inventory: Inventory) -> NDArray[np.float64]:
-    """Return a position for each broker, shape (brokers, 2), so that distances follow link costs as well as they can.
+    """Return a position for each broker, shape (brokers, 2), so that distances approximate roots of link costs.
 
-    Classical scaling of the square roots of the costs, so that near hosts do not lie on each other, then stress
-    majorisation (SMACOF). The same inventory gives the same positions.
+    Classical scaling, then stress majorisation (SMACOF). Square roots keep near hosts from overlapping. The same
+    inventory gives the same positions.
     """
     distances = np.sqrt(inventory.link_cost)
     count = len(distances)
@@ -190,7 +190,7 @@ def place_brokers(inventory: Inventory) -> NDArray[np.float64]:
 
 
 def _svg(figure: Figure, prefix: str, description: str) -> str:
-    """Return the figure as an element that stands in a page next to others: unique ids, a description for readers."""
+    """Return the figure as an ``<svg>`` element for a page with others: unique ids, and a description as label."""
     buffer = io.StringIO()
     FigureCanvasSVG(figure)
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})

@@ -1,6 +1,6 @@
 """Numbers and tables as HTML, for the sections of the report.
 
-In: values. Out: HTML text, escaped unless it is Markup already. What a table says does not belong here.
+In: values. Out: HTML text, escaped unless it is Markup. The content of tables does not belong here.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from html import escape
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text: int = 1, numbers: int = 0) -> str:
-    """Return a table: the first ``text`` columns are text and the rest numbers, or the first ``numbers`` numbers."""
+    """Return a table; the first ``text`` columns hold text, the rest numbers. ``numbers``: only the first ones do."""
 
     def css(column: int) -> str:
         is_number = column < numbers if numbers else column >= text
@@ -31,12 +31,12 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text: int
 
 
 def known_text(cost_per_s: float | None) -> str:
-    """Return a cost with one digit, nothing where it is not known."""
+    """Return a cost with one decimal, empty if unknown."""
     return "" if cost_per_s is None else number_text(cost_per_s, 1)
 
 
 def number_text(value: float, digits: int = 0) -> str:
-    """Return a number with a comma between thousands."""
+    """Return a number with ``digits`` decimals and commas between thousands."""
     return f"{value:,.{digits}f}"
 
 

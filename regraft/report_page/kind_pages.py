@@ -1,4 +1,4 @@
-"""What the report says otherwise for each kind of overlay: what its cost is, who moved, which changes are counted.
+"""The parts of the report that depend on the kind of overlay: what its cost is, who moved, which changes count.
 
 In: a RunRecord. Out: texts and HTML. What is the same for all kinds belongs to ``report``.
 """
@@ -20,7 +20,7 @@ from regraft.schemas.plan import Plan, Proposal
 
 @dataclass(frozen=True)
 class CountedChange:
-    """A column of the planners' table: its head, and the count of some plans and of a shadow planner."""
+    """A column of the planners' table: its head, and how to count changes of plans and of a shadow planner."""
 
     head: str
     of_plans: Callable[[Sequence[Plan]], int]
@@ -31,8 +31,8 @@ class CountedChange:
 class KindPage:
     """The texts and sections of one kind of overlay.
 
-    ``cost_text`` says what its cost is, ``exact_text`` why a shadow planner's is exact. ``move_lines`` are the lines
-    that a plan's moves add to the table of plans.
+    ``cost_text`` defines its cost, ``exact_text`` explains why a shadow planner's is exact. ``move_lines`` returns the
+    lines that a plan's moves add to the table of plans.
     """
 
     cost_text: str
@@ -44,12 +44,12 @@ class KindPage:
 
 
 def page_of(record: RunRecord) -> KindPage:
-    """Return what the report says of the kind of the run's overlay."""
+    """Return the texts and sections for the kind of the run's overlay."""
     return KIND_PAGES[record.inventory.bootstrap.KIND]
 
 
 def _ring_part(record: RunRecord) -> str:
-    """Return the table of what each proposal of a ring changed, with what it was to save and what it saves."""
+    """Return the table of a ring's proposals: changes, predicted and observed gain."""
     if not record.plans:
         return "<p>No user was moved: the refusals below say why.</p>"
     heads = ("plan", "planner", "users moved", "IDs reassigned", "gain/s predicted", "observed", "phase")
@@ -89,7 +89,7 @@ def _user_text(record: RunRecord) -> str:
 
 
 def _bill_part(record: RunRecord) -> str:
-    """Return the table of what traffic comes to in money before and after, empty where it is not charged."""
+    """Return the table of the bill for traffic before and after, empty if traffic is not charged."""
     if record.bills is None:
         return ""
     before, after = record.bills
@@ -111,7 +111,7 @@ def _bill_part(record: RunRecord) -> str:
 
 
 def _move_part(record: RunRecord) -> str:
-    """Return the table of publishers that were moved: from where to where, why, predicted and observed gain."""
+    """Return the tables of moved publishers, by reason: from where to where, predicted and observed gain."""
     moving = [(plan, one) for plan in record.plans for one in plan.proposals if one.moves]
     bill = _bill_part(record)
     if not moving:
@@ -130,7 +130,7 @@ def _move_part(record: RunRecord) -> str:
 
 
 def _moves_table(moves: Sequence[tuple[Plan, Proposal, str]]) -> str:
-    """Return the table of the moves that were made for one reason."""
+    """Return the table of moves with the same reason."""
     heads = ("plan", "publisher", "from", "to", "details", "phase", "gain/s predicted", "observed")
     rows = [
         (
@@ -159,7 +159,7 @@ def _moves_in(plans: Sequence[Plan]) -> int:
 
 
 def _burst_part(record: RunRecord) -> str:
-    """Return what bursts took without and with detours around congested links, and the publishers that moved."""
+    """Return delays and durations of bursts with static routing and with detours, and the publishers that moved."""
     bursts = record.bursts
     if bursts is None:
         return _move_part(record)

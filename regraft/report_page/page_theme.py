@@ -1,7 +1,7 @@
 """The colours of a page in light and dark, and drawings that follow them.
 
-In: SVG text in the colours below. Out: CSS, and the same drawing in the page's colours. What is drawn belongs to the
-drawings, the rest of a page to its template.
+In: SVG text in the colours below. Out: CSS, and the same drawing in the page's colours. Drawings and templates of pages
+do not belong here.
 """
 
 INK = "#000000"
@@ -20,7 +20,7 @@ svg { width: 100%; height: auto; } svg text { fill: var(--ink); }"""
 
 
 def follow_theme(svg: str) -> str:
-    """Return a drawing whose ink and paper are those of the page that it stands in; other colours stay."""
+    """Return a drawing that takes its ink and paper colours from the page; other colours stay."""
     for colour, variable in _VARIABLES.items():
         svg = svg.replace(colour, variable)
     return svg

@@ -65,7 +65,7 @@ $body
 
 
 def build_report(record: RunRecord) -> str:
-    """Return the report of a run as one HTML page; runs without windows or plans have one, too."""
+    """Return the report of a run as one HTML page; the run may lack windows and plans."""
     summary = summarise(record)
     sections = [
         _verdict(summary),
@@ -186,7 +186,7 @@ def _overlay_part(record: RunRecord) -> str:
 
 
 def _bound_text(comparison: OverlayComparison) -> str:
-    """Describe how far the final overlay is from the best possible at most."""
+    """Describe how far at most the final overlay is from the best possible one."""
     least_per_s, final_per_s = comparison.least_per_s, comparison.after.total_per_s
     if least_per_s is None or final_per_s <= 0:
         return ""
@@ -245,7 +245,7 @@ def _plan_row(plan: Plan, record: RunRecord) -> tuple[str, ...]:
 
 
 def _link_lines(proposals: Iterable[Proposal]) -> list[str]:
-    """Return a line for each reason, with all links that were exchanged for it."""
+    """Return a line for each reason, with all links exchanged for that reason."""
     lines = []
     for group in group_changes(proposals):
         changes = (

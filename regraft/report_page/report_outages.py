@@ -1,4 +1,4 @@
-"""The report's part about outages: the story line by line, and what the deaths of brokers cost."""
+"""The report's section on outages: the story line by line, and what the deaths of brokers cost."""
 
 from __future__ import annotations
 

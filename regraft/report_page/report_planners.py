@@ -1,4 +1,4 @@
-"""The report's section on planners: what the acting one did next to what each shadow planner would have done.
+"""The report's section on planners: the acting planner compared with the shadow planners.
 
 In: a RunRecord. Out: HTML text. The curves belong to ``draw_figures``, the rest of the page to ``report``.
 """
@@ -17,7 +17,7 @@ from regraft.schemas.plan import PlanPhase
 
 
 def planner_part(record: RunRecord) -> str:
-    """Return the section: one row for each planner, and what a reader must know of them."""
+    """Return the section: one row for each planner, and notes on how to read them."""
     if not record.shadows:
         return "<p>There was no shadow planner in this run: add some with --shadow.</p>"
     comparison, page = record.comparison, page_of(record)
@@ -76,7 +76,7 @@ def _planner_row(
 
 
 def _mean_costs(record: RunRecord) -> dict[str, float | None]:
-    """Return the mean cost of all complete windows that every planner was there for."""
+    """Return mean costs over the complete windows that all planners have; None for each if there are none."""
     names = [shadow.planner for shadow in record.shadows]
     windows = [window for window in record.windows if window.complete and set(names) <= window.shadows_per_s.keys()]
     if not windows:

@@ -1,1 +1,1 @@
-"""The papers' evaluations repeated, with ours for comparison."""
+"""Repeat the evaluations of the papers, with our planner for comparison."""

@@ -1,4 +1,4 @@
-"""Repeat the evaluation of Zhao13, with ours for comparison, and write the results.
+"""Repeat the evaluation of Zhao13, with our planner for comparison, and write the results.
 
 In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
 to ``experiments``.
@@ -32,7 +32,7 @@ from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptio
 
 @dataclass(frozen=True, slots=True)
 class DynatopsOptions(ReproduceOptions):
-    """The options of `regraft reproduce dynatops`; ``data`` is the folder of check-ins, None without one."""
+    """The options of `regraft reproduce dynatops`; ``data`` is a folder of check-ins, None for the shipped sample."""
 
     data: Path | None = None
 
@@ -41,8 +41,8 @@ def reproduce_dynatops(options: DynatopsOptions, console: Console) -> list[tuple
     """Run the evaluation of Zhao13 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
-    figures, on any number of cores, but for the times that placements and reassignments take. Raises ReproduceError
-    before anything is run.
+    figures, on any number of cores, except how long placements and reassignments take. Raises ReproduceError before it
+    runs anything.
     """
     size = QUICK if options.quick else FULL
     _check(options)
@@ -50,7 +50,7 @@ def reproduce_dynatops(options: DynatopsOptions, console: Console) -> list[tuple
     parts = options.out / "parts" / size.name
     with show_progress("dynatops", sum(task.work_count for task in tasks), console) as advance:
         results = run_tasks(tasks, run_task, TaskResult, parts, advance, "settings")
-    # Timed after everything else, so that nothing else runs next to it.
+    # Timed last, when nothing else runs.
     with show_progress("times", len(size.timed_sizes), console) as advance:
         timed = _times(size, options.seed, advance)
     figures = mean_figures(results) + timed
@@ -72,7 +72,7 @@ def _settings(size: Size, options: DynatopsOptions) -> dict[str, Any]:
 
 
 def _check(options: DynatopsOptions) -> None:
-    """Check in advance what would fail after minutes of work."""
+    """Raise ReproduceError now for what would otherwise fail after minutes of work."""
     if options.data is not None:
         try:
             recorded_movements(options.data)

@@ -24,17 +24,17 @@ from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptio
 
 @dataclass(frozen=True, slots=True)
 class MincostOptions(ReproduceOptions):
-    """The options; ``data`` is the folder with the round trips of WonderProxy, ``draws`` how many networks."""
+    """The options; ``data`` is the folder with WonderProxy's round trips, ``draws`` the networks per point."""
 
     data: Path | None = None
     draws: int | None = None
 
 
 def reproduce_mincost(options: MincostOptions, console: Console) -> list[tuple[str, Judgement]]:
-    """Run the evaluation of Zhao and Wu and return the verdict on each claim.
+    """Run the evaluation of Zhao11 and return the verdict on each claim.
 
-    Writes figures.json, claims.md and the drawings to ``options.out``. The same seed gives the same figures but for
-    times, on any number of cores. Raises ReproduceError before anything is run.
+    Writes figures.json, claims.md and the drawings to ``options.out``. The same seed gives the same figures, on any
+    number of cores, except durations. Raises ReproduceError before it runs anything.
     """
     size = QUICK if options.quick else FULL
     if options.draws is not None and options.draws < 1:

@@ -37,7 +37,7 @@ def reproduce_octopia(options: OctopiaOptions, console: Console) -> list[tuple[s
     """Run the evaluation of Shafique and return the verdict on each claim.
 
     Writes figures.json and claims.md to ``options.out``. The same seed gives the same figures, on any number of cores.
-    Raises ReproduceError before anything is run.
+    Raises ReproduceError before it runs anything.
     """
     size = QUICK if options.quick else FULL
     prepare_out(options)
@@ -55,7 +55,7 @@ def reproduce_octopia(options: OctopiaOptions, console: Console) -> list[tuple[s
 
 
 def _real_files(options: OctopiaOptions) -> tuple[str, str]:
-    """Return the files of quotes and delays, empty for the shipped samples. Raises ReproduceError."""
+    """Return the files of quotes and delays, empty for the shipped samples. Raises ReproduceError if one is missing."""
     quotes, delays = (str(path.resolve()) if path else "" for path in (options.quotes, options.delays))
     try:
         check_files(quotes, delays, len(paper_overlay().brokers()))

@@ -1,4 +1,4 @@
-"""What all reproductions of papers share: options, output, showing verdicts.
+"""What all reproductions share: options, output, and how verdicts are shown.
 
 In: options of the command line, figures, drawings, tables. Out: files in a folder, lines on the terminal. Running,
 counting and judging belong to ``experiments``.
@@ -25,7 +25,7 @@ class ReproduceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ReproduceOptions:
-    """The options of `regraft reproduce`; ``json_file`` gets the figures besides ``out``."""
+    """The options of `regraft reproduce`; ``json_file`` gets a copy of the figures."""
 
     out: Path
     quick: bool = False
@@ -34,7 +34,7 @@ class ReproduceOptions:
 
 
 def prepare_out(options: ReproduceOptions) -> None:
-    """Make the folder of results; raise ReproduceError before anything is run if it or the seed is unusable."""
+    """Make the folder of results. Raises ReproduceError if it cannot be made or the seed is invalid."""
     if options.seed < 0:
         raise ReproduceError(f"--seed is {options.seed}: at least 0")
     try:

@@ -1,4 +1,4 @@
-"""Repeat the evaluation of Cheung09, with ours for comparison, and write the results.
+"""Repeat the evaluation of Cheung09, with our planner for comparison, and write the results.
 
 In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
 to ``experiments``.
@@ -31,7 +31,7 @@ def reproduce_pop_grape(options: ReproduceOptions, console: Console) -> list[tup
     """Run the evaluation of Cheung09 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
-    figures, on any number of cores, but for the times of selections. Raises ReproduceError before anything is run.
+    figures, on any number of cores, except how long selections take. Raises ReproduceError before it runs anything.
     """
     size = QUICK if options.quick else FULL
     prepare_out(options)
@@ -39,7 +39,7 @@ def reproduce_pop_grape(options: ReproduceOptions, console: Console) -> list[tup
     parts = options.out / "parts" / size.name
     with show_progress("pop-grape", sum(task.work_count for task in tasks), console) as advance:
         results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, advance, "workloads"), strict=True))
-    # Timed after everything else, so that nothing else runs next to it.
+    # Timed last, when nothing else runs.
     with show_progress("selections", len(size.selection_brokers), console) as advance:
         timed = selection_figures(size.selection_brokers, options.seed, advance)
     figures = relocation_figures(results) + timed

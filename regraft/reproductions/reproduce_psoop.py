@@ -1,4 +1,4 @@
-"""Repeat the evaluation of Jaeger07, with ours for comparison, and write the results.
+"""Repeat the evaluation of Jaeger07, with our planner for comparison, and write the results.
 
 In: options of the command line. Out: figures, drawings and verdicts in a folder. Running, counting and judging belong
 to ``experiments``.
@@ -32,7 +32,7 @@ from regraft.reproductions.reproduce_parts import ReproduceError, ReproduceOptio
 
 @dataclass(frozen=True, slots=True)
 class PsoopOptions(ReproduceOptions):
-    """The options of `regraft reproduce psoop`; ``data`` is the folder of recorded networks, None without one."""
+    """The options of `regraft reproduce psoop`; ``data`` is a folder of recorded networks, None for none."""
 
     data: Path | None = None
 
@@ -41,7 +41,7 @@ def reproduce_psoop(options: PsoopOptions, console: Console) -> list[tuple[str, 
     """Run the evaluation of Jaeger07 and return the verdict on each claim.
 
     Writes figures.json, claims.md and one SVG for each drawing to ``options.out``. The same seed gives the same
-    figures, on any number of cores, but for the times of decisions. Raises ReproduceError before anything is run.
+    figures, on any number of cores, except how long decisions take. Raises ReproduceError before it runs anything.
     """
     size = QUICK if options.quick else FULL
     _check(options, size)
@@ -49,7 +49,7 @@ def reproduce_psoop(options: PsoopOptions, console: Console) -> list[tuple[str, 
     parts = options.out / "parts" / size.name
     with show_progress("psoop", sum(task.work_count for task in tasks), console) as advance:
         results = list(zip(tasks, run_tasks(tasks, run_task, TaskResult, parts, advance), strict=True))
-    # Timed after everything else, so that nothing else runs next to it.
+    # Timed last, when nothing else runs.
     with show_progress("decisions", len(size.decision_brokers) * len(PLANNERS_TIMED) * len(STARTS), console) as advance:
         timed = decision_figures(size.decision_brokers, size.decisions, options.seed, advance)
     figures = evaluation_figures(results) + timed
@@ -66,7 +66,7 @@ def _settings(size: Size, options: PsoopOptions) -> dict[str, Any]:
 
 
 def _check(options: PsoopOptions, size: Size) -> None:
-    """Check in advance what would fail after an hour of work."""
+    """Raise ReproduceError now for what would otherwise fail after an hour of work."""
     if options.data is not None:
         try:
             topologies.zoo_costs(options.data, size.broker_count, np.random.default_rng(0))
