@@ -1,6 +1,7 @@
 """Planners: pure functions (state, settings, context, rng) -> proposals, one file for each algorithm. No clock, no I/O.
 
-Each file ends with its ``SPEC``. Which of them are ours stands here; :mod:`controller.decide.find_planners` finds them.
+Each file ends with its ``SPEC``. ``BUILT_IN`` lists the built-in ones; :mod:`controller.decide.find_planners` loads
+them.
 """
 
 BUILT_IN = (

@@ -1,6 +1,6 @@
-"""Exchange places of brokers on a structured cyclic overlay, by the one cost: who shares a cluster, who a region.
+"""Exchange places of brokers on a structured cyclic overlay by its cost: who shares a cluster, who a region.
 
-In: the state over a horizon. Out: a proposal for each exchange of two brokers, each costed on top of those before. The
+In: the state over a horizon. Out: a proposal for each exchange of two brokers, each costed after the earlier ones. The
 search is in :mod:`controller.planners.steps.search_places`.
 """
 
@@ -25,19 +25,19 @@ PLANNER = "exchange_places_scot"
 
 @dataclass(frozen=True)
 class PlaceSettings(ExchangeSettings):
-    """How far the search for exchanges of places goes: its looks take less than two seconds at 40 brokers."""
+    """How far to search for exchanges of places: the default takes less than two seconds at 40 brokers."""
 
 
 def exchange_places_scot(
     state: ScotState, settings: PlaceSettings, context: PlannerContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return exchanges of places, best first, each saving its share on top of those before it.
+    """Return exchanges of places, best first, each saving its share after the earlier ones.
 
-    Two brokers exchange region and cluster, with all places where one stands in for others; publishers stay at their
-    brokers, and so come to other places with them. Source: none, Shafique keeps the clusters that an overlay is made
-    with; the cost is Jaeger07, Eq. 1-2, on the trees that static routing makes of the overlay. Cost: an exchange prices
-    two clusters again, O(brokers * columns) on words. Guarantee: with budget enough nothing is returned only when no
-    exchange saves its share; none of the optimum, as a quadratic assignment hides in it.
+    Two brokers exchange region and cluster, including all places at which one stands in for others. Publishers stay at
+    their brokers, and so come to other places with them. Source: none, Shafique keeps the clusters that an overlay is
+    made with; the cost is Jaeger07, Eq. 1-2, on the trees that static routing makes of the overlay. Cost: pricing an
+    exchange evaluates two clusters, O(brokers * columns) on words. Guarantee: given enough budget, it returns nothing
+    only if no exchange saves its share; none of the optimum, because the problem contains quadratic assignment.
     """
     if not state.can_move_publishers:
         return []

@@ -1,7 +1,7 @@
-"""Link regions of a structured cyclic overlay otherwise, by the one cost: the tree that all of its clusters have.
+"""Exchange links between regions of a structured cyclic overlay by its cost: the tree that all clusters share.
 
-In: the state over a horizon. Out: a proposal for each link between regions that is better exchanged for another, each
-costed on top of those before. Places of brokers are :mod:`controller.planners.exchange_places_scot`'s.
+In: the state over a horizon. Out: a proposal for each link between regions that is worth exchanging, each costed after
+the earlier ones. Places of brokers belong to :mod:`controller.planners.exchange_places_scot`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RegionLink = tuple[int, int]
 
 @dataclass(frozen=True)
 class RegionLinkSettings(ExchangeSettings):
-    """How far the search for other links between regions goes: each look prices all clusters."""
+    """How far to search for other links between regions: each evaluation prices all clusters."""
 
     exchanges_max: int = 2
     looks_max: int = 1_000
@@ -40,12 +40,12 @@ class RegionLinkSettings(ExchangeSettings):
 def link_regions_scot(
     state: ScotState, settings: RegionLinkSettings, context: PlannerContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return exchanges of links between regions, best first, each saving its share on top of the others.
+    """Return exchanges of links between regions, best first, each saving its share after the earlier ones.
 
-    Each link is taken away in turn, and all links that join the two parts again are priced, in random order as far as
-    the budget reaches. Source: none, Shafique keeps the tree; the cost is Jaeger07, Eq. 1-2, on the trees that static
-    routing makes of the overlay. Cost O(regions^3) evaluations, each pricing all clusters, O(brokers * columns) on
-    words. Guarantee: with budget enough, and exchanges, no single exchange is left that saves its share.
+    Each link is removed in turn, and all links that reconnect the two parts are priced, in random order within the
+    budget. Source: none, Shafique keeps the tree; the cost is Jaeger07, Eq. 1-2, on the trees that static routing makes
+    of the overlay. Cost O(regions^3) evaluations, each pricing all clusters, O(brokers * columns) on words. Guarantee:
+    given enough budget and exchanges, no single exchange is left that saves its share.
     """
     if not state.can_move_publishers:
         return []
@@ -68,7 +68,7 @@ def link_regions_scot(
 
 
 def _exchanges(overlay: ScotConfiguration, links: RegionLinks) -> Iterator[RegionLinks]:
-    """Yield the links between regions after each exchange of one link that keeps an overlay of this kind."""
+    """Yield the links between regions after each exchange of one link that leaves a valid overlay."""
     for removed in links:
         tree: nx.Graph[int] = nx.Graph(links)
         tree.remove_edge(*removed)
@@ -81,7 +81,7 @@ def _exchanges(overlay: ScotConfiguration, links: RegionLinks) -> Iterator[Regio
 
 
 def _is_overlay(overlay: ScotConfiguration, links: RegionLinks) -> bool:
-    """Return True if who stands in for others still has its places next to each other."""
+    """Return True if the overlay stays valid: the places of a broker that stands in for others must stay adjacent."""
     try:
         ScotConfiguration(overlay.epoch, overlay.regions, links)
     except OverlayShapeError:

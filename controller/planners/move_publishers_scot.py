@@ -1,6 +1,6 @@
 """Move publishers of a structured cyclic overlay to their cheapest homes, priced by static routing.
 
-In: the state over a horizon. Out: a proposal for each publisher whose cheapest broker is not its home, the best first.
+In: the state over a horizon. Out: a proposal for each publisher whose cheapest broker is not its home, best first.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def move_publishers_scot(
 ) -> list[Proposal]:
     """Return a move for each publisher that costs less elsewhere.
 
-    Source: none, Shafique moves nobody; the cost is Jaeger07, Eq. 1-2, on the tree that static routing makes of the
-    overlay. Cost O(brokers) for each publisher, once the state is priced. Guarantee: each publisher is where it costs
-    least, as publishers do not influence each other's cost.
+    Source: none, Shafique moves no publishers; the cost is Jaeger07, Eq. 1-2, on the tree that static routing makes of
+    the overlay. Cost O(brokers) for each publisher, once the state is priced. Guarantee: each publisher is where it
+    costs least, because publishers do not influence each other's cost.
     """
     if not state.can_move_publishers:
         return []

@@ -1,8 +1,8 @@
-"""Pack the users of a tree onto fewer and cheaper brokers: close brokers while that saves, then search links and homes.
+"""Pack the users of a tree onto fewer and cheaper brokers: empty brokers while that saves, then search links and homes.
 
-In: the state of a tree with what traffic costs, and how many subscribers each broker has. Out: a sequence of proposals,
-each costed on the overlay that the earlier ones leave. Whether a gain is worth its price does not belong here. The same
-idea on an instance of the paper, with a bound, is :mod:`controller.planners.steps.pack_drop`.
+In: the state of a tree with the cost of its traffic, and how many subscribers each broker has. Out: a sequence of
+proposals, each costed on the overlay after the earlier ones. Whether a gain is worth its price does not belong here.
+:mod:`controller.planners.steps.pack_drop` applies the same idea to an instance of the paper, with a bound.
 """
 
 from __future__ import annotations
@@ -27,24 +27,23 @@ from regraft.schemas.plan import HomeMove, Proposal
 from regraft.schemas.write_figures import figure
 
 PLANNER = "pack_drop"
-TIE_SHARE = 1e-9  # What saves no more of the cost than this is rounding of floats.
-MOVES_TRIED_MAX = 12  # Moves held against the caps in one look: each takes the loads of a whole tree.
+TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
+MOVES_TRIED_MAX = 12  # Moves checked against the caps in one evaluation: each needs the loads of a whole tree.
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class PackingSettings(PlannerSettings):
-    """How far users may be moved, and how much is looked at.
+    """How far users may move, and how much is evaluated.
 
-    ``detour_ms_max``: the longest delay between the broker that subscribers leave and the one they go to. Default
-    40 ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call,
-    once for each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less
-    than this share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``:
-    single subscribers moved in one call, of those that brokers report separately (``emulator.subscribers_told``).
-    Default 8.
-    ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which looks at links and publishers
-    afterwards. Default half of what it has.
+    ``detour_ms_max``: the longest delay between the broker that subscribers leave and the one they go to. Default 40
+    ms: across a continent, not an ocean. ``looks_max``: how often all pairs of brokers are priced in one call, once for
+    each move found. Default 24, at 100 brokers some seconds. ``saving_share_min``: a move that saves less than this
+    share of the cost is not proposed. Default 0.0005, as the judge's ``change_share_min``. ``single_max``: single
+    subscribers moved in one call, of those that brokers report separately (``emulator.subscribers_told``). Default 8.
+    ``search_words_max`` and ``escape_words_max``: as for search_overlay_cost, which searches links and publishers'
+    homes afterwards. Default half of its defaults.
     """
 
     detour_ms_max: float = 40.0
@@ -68,18 +67,18 @@ class PackingSettings(PlannerSettings):
 
 
 def pack_drop(state: TreeState, settings: PackingSettings, context: TreeContext, rng: random.Random) -> list[Proposal]:
-    """Return moves of all subscribers of brokers, best first, of single ones, then swaps and moves of publishers.
+    """Return moves of brokers' subscribers, best first, then of single ones, then swaps and moves of publishers.
 
-    Subscribers of a broker above its cap go first, to the cheapest place at any cost. Then
-    the move of all subscribers of one broker to another that saves most is taken, and all are priced again, until none
-    saves, ``subscribers_max`` are used up or ``looks_max`` looks taken. Then single subscribers go one by one, of those
-    whose deliveries windows report. A move is priced by the links on its way, what handing over costs at either broker,
-    and the delay between the two for each hand-over. No broker passes more than its cap by it. Links and publishers'
-    homes are searched on what is reached. Source: drop heuristics of facility location for the problem of Zhao11, on
-    the one cost of the tree that is there. Departures: most users of a broker move together, as windows do not report
-    what each takes; access is priced by broker, not by user and broker; all traffic shares one tree. Cost O(brokers^2 *
-    degree * words) for a look. Guarantee: each proposal but those for a cap lowers the cost of the links and of access;
-    none of the optimum. Deterministic but for kicks drawn from ``rng``.
+    First, subscribers of a broker above its cap go to the cheapest place, at any cost. Then the move of all subscribers
+    of one broker to another that saves most is made, and all are priced again, until none saves or ``subscribers_max``
+    or ``looks_max`` is reached. Then single subscribers move one by one, if windows report their deliveries. The price
+    of a move is that of the links on its way, of handing over at either broker, and of the delay between the two for
+    each hand-over. No move puts a broker above its cap. Links and publishers' homes are then searched on the resulting
+    overlay. Source: drop heuristics of facility location for the problem of Zhao11, on the cost of the present tree.
+    Departures: most users of a broker move together, because windows do not report what each receives; access is priced
+    by broker, not by user and broker; all traffic shares one tree. Cost O(brokers^2 * degree * words) for an
+    evaluation. Guarantee: each proposal except those for a cap lowers the cost of the links and of access; none of the
+    optimum. Deterministic except for kicks drawn from ``rng``.
     """
     if not state.can_move_publishers:
         return []
@@ -141,7 +140,7 @@ class _Look:
         self._cost_per_s = state.tree_costs.cost_per_s + float(state.access_by_span_per_s.mean())
 
     def best(self) -> tuple[int, int] | None:
-        """Return the move that saves most without putting a broker above its cap, None where none saves."""
+        """Return the move (from, to) that saves most without putting a broker above its cap, or None if none saves."""
         for place in np.argsort(self.changes_per_s, axis=None, kind="stable").tolist()[:MOVES_TRIED_MAX]:
             start, end = divmod(place, len(self._names))
             if self.changes_per_s[start, end] >= -self._saving_min_per_s:
@@ -151,7 +150,7 @@ class _Look:
         return None
 
     def relief(self) -> tuple[int, int] | None:
-        """Return the cheapest move off a broker above its cap that lowers what is above caps, None without one."""
+        """Return the cheapest move (from, to) off a broker above its cap that reduces the total excess, or None."""
         caps = self._caps
         if caps is None or not (over := np.flatnonzero(self.state.tree_costs.loads_per_s > self._limit(caps))).size:
             return None
@@ -192,7 +191,7 @@ class _Look:
 
     @property
     def _limits_per_s(self) -> Floats:
-        """What each broker may pass after a move: its cap, or what it passes now where that is more."""
+        """The highest load of each broker after a move: its cap, or its present load if that is higher."""
         assert self._caps is not None
         return self._limit(np.maximum(self._caps, self.state.tree_costs.loads_per_s))
 

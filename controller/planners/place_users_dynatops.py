@@ -1,4 +1,4 @@
-"""Place users where others want the same (Zhao13, section 4, Algorithm 1), the best moves first.
+"""Place users at brokers whose users have similar interests (Zhao13, section 4, Algorithm 1), the best moves first.
 
 In: the state of a ring. Out: a proposal for each cluster of brokers in which users would be better placed. Utility and
 the answer to one user belong to :mod:`controller.planners.steps.place_users`.
@@ -30,9 +30,9 @@ from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "place_users_dynatops"
-# Brokers of a cluster per user that is answered by the same states.
+# Brokers of a cluster for each user answered on the same states.
 BROKERS_PER_ASKING_USER = 10
-ASKING_MIN = 1_000  # Users that ask before it is looked how many moved; fewer take as long, by array steps.
+ASKING_MIN = 1_000  # Users that ask before moves are counted; fewer take as long in array steps.
 
 Ints = NDArray[np.integer]
 Floats = NDArray[np.float64]
@@ -42,10 +42,10 @@ Floats = NDArray[np.float64]
 class PlacementSettings(PlannerSettings):
     """Which broker suits a user.
 
-    ``user_load_weight``: w_l of Zhao13, what a broker's load weighs against likeness of interests.
-    ``user_cluster_brokers``: c, how many brokers share what their users want; the paper's 10.
-    ``user_utility_min``: by how much a move must better a user's utility.
-    ``users_moved_max``: users that move at once, at most controller.decision.users_per_plan_max.
+    ``user_load_weight``: w_l of Zhao13, the weight of a broker's load against similar interests.
+    ``user_cluster_brokers``: c, how many brokers share what their users want; the paper's 10. ``user_utility_min``: by
+    how much a move must raise a user's utility. ``users_moved_max``: users that move at once, at most
+    controller.decision.users_per_plan_max.
     """
 
     user_load_weight: float = 1.0
@@ -71,14 +71,15 @@ def place_users_dynatops(
 ) -> list[Proposal]:
     """Return the moves of users by Algorithm 1, all of one cluster as one proposal.
 
-    All users are scored at once; those that would gain utility then ask again one after the other, the one that would
-    gain most first, each answered as the earlier ones left the brokers, until ``users_moved_max`` have moved, or the
-    plan is full. Clusters are ``user_cluster_brokers`` brokers that follow each other by name, the same at each call.
-    At most ``proposals_max`` proposals, by the utility that their users gain. Source: Zhao13, section 4. Cost
+    All users are scored at once. Those that would gain utility then ask again one by one, the largest gain first, each
+    answered on the brokers as earlier users left them, until ``users_moved_max`` have moved or the plan is full.
+    Clusters are ``user_cluster_brokers`` brokers, consecutive by name, the same at each call. At most ``proposals_max``
+    proposals are returned, ordered by the utility that their users gain. Source: Zhao13, section 4. Cost
     O(subscriptions * brokers of a cluster), and the ring's cost for each proposal. Guarantee: with ``user_load_weight``
     0 and clusters of fewer than 20 brokers, each move lowers the number of topics that brokers subscribe to; none for
-    the one cost, which utility does not know (the judge does). Departures: users are asked after a window instead of at
-    each change of theirs; the readings of :mod:`controller.planners.steps.place_users`. Nothing is drawn from ``rng``.
+    the overlay's cost, which utility does not consider (the judge does). Departures: users are asked after a window
+    instead of at each change of their topics; the readings of :mod:`controller.planners.steps.place_users`. Nothing is
+    drawn from ``rng``.
     """
     ring = state.traffic
     if ring is None or not ring.interests.subscription_count:
@@ -89,7 +90,7 @@ def place_users_dynatops(
 
 @dataclass(frozen=True, eq=False)
 class _Placement:
-    """Users that move, where to, what each gains, and the clusters; ``cluster_of`` (users,) is that of both homes."""
+    """Users that move, their targets and gains, and the clusters; ``cluster_of`` (users,) is that of both homes."""
 
     clusters: UserClusters
     users: Ints
@@ -115,7 +116,7 @@ def _placed(interests: UserInterests, settings: PlacementSettings, context: Ring
     while left and first < len(order):
         asking = order[first : first + max(left, ASKING_MIN)]
         chosen, gains = place_in_turn(states, everybody.ordered(asking), rules, at_once)
-        moves = np.flatnonzero(chosen != homes[asking])[:left]  # Nobody's answer rests on those who ask later.
+        moves = np.flatnonzero(chosen != homes[asking])[:left]  # No answer depends on users that ask later.
         found_users.append(asking[moves])
         found_homes.append(chosen[moves])
         found_gains.append(gains[moves])
@@ -126,7 +127,7 @@ def _placed(interests: UserInterests, settings: PlacementSettings, context: Ring
 
 
 def _proposals(ring: RingTraffic, context: RingContext, placement: _Placement) -> Iterator[Proposal]:
-    """Yield a proposal for each cluster that users move in, each costed after the earlier ones."""
+    """Yield a proposal for each cluster in which users move, each costed after the earlier ones."""
     gained = np.bincount(placement.cluster_of, placement.gains, placement.clusters.count)
     used = np.unique(placement.cluster_of)
     ranked = used[np.argsort(-gained[used], kind="stable")][: context.proposals_max]

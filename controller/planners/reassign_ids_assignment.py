@@ -1,7 +1,7 @@
-"""Reassign ring IDs by linear assignment and swaps that mind the move price: ours, in the place of DYNATOPS-Greedy.
+"""Reassign ring IDs by linear assignment and swaps that consider the move price: ours, in place of DYNATOPS-Greedy.
 
 In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
-:mod:`controller.planners.steps.assign_ring_ids`, what is proposed of them to
+:mod:`controller.planners.steps.assign_ring_ids`, making a proposal of them to
 :mod:`controller.planners.steps.propose_ring_ids`.
 """
 
@@ -23,13 +23,13 @@ PLANNER = "reassign_ids_assignment"
 def reassign_ids_assignment(
     state: RingState, settings: ReassignmentSettings, context: RingContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return IDs from a linear assignment of brokers to positions, bettered by swaps, with the move price in both.
+    """Return IDs from a linear assignment of brokers to positions, improved by swaps, with the move price in both.
 
-    Source: the problem, Bft, Cst and the tests around the search are Zhao13's (section 5, Algorithm 2), with
+    Source: the problem, Bft, Cst and the tests around the search are those of Zhao13 (section 5, Algorithm 2), with
     ``delay_weight`` (w_d), ``ring_free_s`` (T_free) and ``ring_demand_share_min`` (beta); hops count as delay. The
     paper notes that with delay alone the problem can be solved; the rest is ours. Cost O(brokers^3) for the assignment
-    and O(topics * brokers^2) for a look at all swaps. Guarantee: Bft - Cst is never below that of DYNATOPS-Greedy on
-    the same state, which is computed too; none of the optimum, which is NP-hard. Nothing is drawn from ``rng``.
+    and O(topics * brokers^2) for evaluating all swaps. Guarantee: Bft - Cst is never below that of DYNATOPS-Greedy on
+    the same state, which is computed, too; none of the optimum, which is NP-hard. Nothing is drawn from ``rng``.
     """
     return reassigning_proposals(PLANNER, state, settings, context, assign_ids)
 

@@ -1,7 +1,7 @@
 """Reassign ring IDs as DYNATOPS does: DYNATOPS-Greedy of Zhao13.
 
 In: the state of a ring. Out: one proposal with all IDs that change, or none. The steps belong to
-:mod:`controller.planners.steps.search_ring_ids`, what is proposed of them to
+:mod:`controller.planners.steps.search_ring_ids`, making a proposal of them to
 :mod:`controller.planners.steps.propose_ring_ids`.
 """
 
@@ -28,8 +28,8 @@ def reassign_ids_ssbr(
     Source: Zhao13, section 5.1, Algorithms 2 to 4, with ``delay_weight`` (w_d), ``ring_free_s`` (T_free) and
     ``ring_demand_share_min`` (beta); hops count as delay. Cost: for each swap O(topics + subscriptions), and O(depth)
     for each number that it changes; the paper's bound is O(topics^2 * brokers^2 * log brokers). Guarantee: none,
-    heuristic. Departures: none known; where the text is damaged or open, :func:`improve_greedily` and
-    :meth:`RingProblem.reassignment_cost` say how it is read. Nothing is drawn from ``rng``.
+    heuristic. Departures: none known; :func:`improve_greedily` and :meth:`RingProblem.reassignment_cost` state the
+    readings where the text is damaged or ambiguous. Nothing is drawn from ``rng``.
     """
     return reassigning_proposals(
         PLANNER, state, settings, context, lambda problem: best_on_path(problem, improve_greedily(swaps_of(problem)))

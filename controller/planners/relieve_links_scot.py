@@ -1,7 +1,7 @@
 """Move publishers off links of a structured cyclic overlay that have been congested for long.
 
-In: the state over a horizon. Out: moves of the publishers that load such a link most. Congestion for moments is left to
-the brokers, which send notifications around it.
+In: the state over a horizon. Out: moves of the publishers that load such a link most. Short congestion is left to the
+brokers, which send notifications around it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ReliefSettings(PlannerSettings):
     """When a link is a persistent hot spot.
 
     ``congested_windows``: when it has been congested (controller.decision.link_congestion_max) in this many windows in
-    a row, the newest among them; with windows of 5 s half a minute, as shorter congestion is left to the brokers.
-    ``relief_share_min``: what share of its load on such links a publisher must take away by its move.
+    a row, up to the newest. With windows of 5 s, the default is half a minute: shorter congestion is left to the
+    brokers. ``relief_share_min``: the share of its load on such links that a publisher's move must remove.
     """
 
     congested_windows: int = 6
@@ -48,20 +48,20 @@ class ReliefSettings(PlannerSettings):
 def relieve_links_scot(
     state: ScotState, settings: ReliefSettings, context: PlannerContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return moves that take half of the load off links that have been congested for long, as far as moves can.
+    """Return moves that take half of the load off links that have been congested for long, if moves can.
 
-    Publishers go by how much they load such links with static routing; each goes where it loads them least, of several
-    such homes to the cheapest, and where no link that is congested now gets more of it. A link is looked at in the
-    direction in which its queue waits. Source: none, Shafique moves nobody. Cost O(brokers * links) for each publisher
-    on such a link. Guarantee: none, heuristic; what is wanted on both sides of a link within a cluster crosses it
-    wherever it is published. The judge asks neither a gain
-    of these moves, as the cost knows no queues, nor whether congested links carry more, as it knows no directions.
+    Publishers are tried in the order of their load on such links under static routing. Each goes to the home at which
+    it loads them least, the cheapest of several, unless a link that is congested now would get more load. A link is
+    considered in the direction in which its queue waits. Source: none, Shafique moves no publishers. Cost O(brokers *
+    links) for each publisher on such a link. Guarantee: none, heuristic; a notification wanted on both sides of a link
+    within a cluster crosses it wherever it is published. The judge requires no gain of these moves, because the cost
+    ignores queues, and does not check whether congested links carry more, because it ignores directions.
     """
     hot = _ends(state, context.hot, 1)
     persistent = _ends(state, context.hot, settings.congested_windows)
     if not persistent or not state.can_move_publishers:
         return []
-    # Of what is delivered behind a congested link the windows in which it is congested know little.
+    # Deliveries behind a congested link are mostly missing from the windows in which it is congested.
     windows = state.windows[:-1] or state.windows
     sets = DeliverySets.joined([window.sets for window in windows[-settings.congested_windows :]])
     relief = _Relief(state, persistent, hot, sets)
@@ -93,14 +93,14 @@ def _named(directed: frozenset[LinkEnd]) -> str:
 
 
 def _ends(state: ScotState, hot: HotSpots, window_count: int) -> frozenset[LinkEnd]:
-    """Return the link ends that have been congested in all of this many newest windows."""
+    """Return the link ends that have been congested in each of the newest ``window_count`` windows."""
     here = state.configuration.neighbours
     return frozenset(end for end, count in hot.ends.items() if count >= window_count and end[1] in here.get(end[0], ()))
 
 
 @dataclass(frozen=True, eq=False)
 class _Relief:
-    """What publishers send over links at each home: over those congested for long, and those congested now."""
+    """The load of publishers at each home on links that have been congested for long, and on those congested now."""
 
     state: ScotState
     persistent: frozenset[LinkEnd]
@@ -108,7 +108,7 @@ class _Relief:
     sets: DeliverySets
 
     def load_per_s(self, publisher: str, home: str) -> float:
-        """Return what a publisher at a home sends over all links together that have been congested for long."""
+        """Return the notifications per second of a publisher at a home over all links congested for long."""
         loads = self._loads_per_s(publisher, home)
         return sum(loads.get(pair, 0.0) for pair in self.persistent)
 
@@ -124,7 +124,7 @@ class _Relief:
         }
 
     def best_home(self, publisher: str) -> tuple[str, float]:
-        """Return where a publisher loads them least, of several such homes the cheapest, and how much."""
+        """Return the home at which a publisher loads these links least (the cheapest of several), and that load."""
         overlay = self.state.configuration
         now, found = self._loads_per_s(publisher, overlay.home_of[publisher]), []
         for home in overlay.brokers:
@@ -132,7 +132,7 @@ class _Relief:
             if all(loads.get(pair, 0.0) <= now.get(pair, 0.0) for pair in self.hot):
                 load_per_s = sum(loads.get(pair, 0.0) for pair in self.persistent)
                 found.append((load_per_s, self.state.costs.at_home(publisher, home), home))
-        load_per_s, _, best = min(found)  # It may stay: there it loads nothing more.
+        load_per_s, _, best = min(found)  # Never empty: at its present home it adds no load.
         return best, load_per_s
 
 

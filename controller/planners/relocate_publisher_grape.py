@@ -1,7 +1,7 @@
-"""Move publishers by GRAPE (Cheung09, section 4): least message rate, least delivery delay, or some of both.
+"""Move publishers by GRAPE (Cheung09, section 4): least message rate, least delivery delay, or a mix of both.
 
-In: the state over a horizon. Out: a proposal for each publisher whose best broker is not its home. Gathering what was
-traced belongs to :mod:`controller.planners.steps.trace_publishers`, the selection to
+In: the state over a horizon. Out: a proposal for each publisher whose best broker is not its home. Collecting traces
+belongs to :mod:`controller.planners.steps.trace_publishers`, the selection to
 :mod:`controller.planners.steps.select_home_grape`.
 """
 
@@ -42,15 +42,16 @@ class PrioritySettings(SessionSettings, OrderSettings):
 def relocate_publisher_grape(
     state: TreeState, settings: PrioritySettings, context: TreeContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return a move for each publisher that GRAPE wants elsewhere, each publisher for itself.
+    """Return a move for each publisher that GRAPE wants elsewhere, independently of the others.
 
     ``grape_priority`` and ``grape_weight`` are its metric and weight; a trace session is the newest
-    ``grape_notifications_min`` notifications, and a publisher with fewer in the horizon is left alone.
-    Source: Cheung09, sections 4.1 and 4.2, Algorithms 1-3. Cost O(brokers) for each publisher, where the paper's is
-    O(brokers^2). Guarantee: none of the one cost, which GRAPE does not know; with priority load and weight 100 the
-    message rate of each publisher alone is least. Departures: the session is cut out of the windows instead of being
-    asked for; the present broker is a candidate, too; delays of links count when ``link_delays`` is set; the ping from
-    the publisher is left out, since where a publisher is is not known. Caps of load are not kept, as in the paper.
+    ``grape_notifications_min`` notifications, and a publisher with fewer in the horizon is skipped. Source: Cheung09,
+    sections 4.1 and 4.2, Algorithms 1-3. Cost O(brokers) for each publisher, where the paper's is O(brokers^2).
+    Guarantee: none for the overlay's cost, which GRAPE does not consider; with priority load and weight 100 the message
+    rate of each publisher by itself is least. Departures: the session is cut out of the windows instead of being
+    requested; the present broker is a candidate, too; delays of links count if ``link_delays`` is set; the ping from
+    the publisher is left out, because the location of a publisher is unknown. Caps of load are not enforced, as in the
+    paper.
     """
     if not state.can_move_publishers:
         return []

@@ -26,7 +26,7 @@ from regraft.schemas.write_figures import figure
 
 PLANNER = "relocate_publisher_pop"
 NEWEST_SHARE = 0.25  # "a weight of 0.25 to the newest value and 0.75 to the last average value" (3.1).
-TIE_SHARE = 1e-9  # Sides that differ by less than this share are the same but for the rounding of floats.
+TIE_SHARE = 1e-9  # Sides that differ by less than this share are equal up to the rounding of floats.
 
 Floats = NDArray[np.float64]
 Part = tuple[ClosedWindow, list[int]]
@@ -61,11 +61,12 @@ def relocate_publisher_pop(
     """Return a move to the closest broker for each publisher with enough traced notifications.
 
     Source: Cheung09, sections 3.1 (tracing, running average) and 3.2 (the walk of the relocation request). Cost
-    O(brokers) for each traced notification and publisher. Guarantee: the broker it ends at is a median of the traced
-    subscribers, so the mean number of hops to them is least; none of the one cost, which POP does not know.
-    Departures: a notification of the windows is traced with the paper's probability drawn from ``rng`` instead of being
-    tagged; how many subscribers of a broker got it is the mean of its window; a traced notification counts 0 where it
-    did not go, so that all counts are averages over the same notifications, which the paper leaves open.
+    O(brokers) for each traced notification and publisher. Guarantee: the broker at which the walk ends is a median of
+    the traced subscribers, so the mean number of hops to them is least; none for the overlay's cost, which POP does not
+    consider. Departures: a notification of the windows is traced with the paper's probability drawn from ``rng``
+    instead of being tagged; the number of a broker's subscribers that received it is the mean of its window; a traced
+    notification counts 0 at brokers it did not reach, so that all counts are averages over the same notifications,
+    which the paper leaves open.
     """
     if not state.can_move_publishers:
         return []
@@ -92,7 +93,7 @@ def relocate_publisher_pop(
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """How many notifications were traced, and the running average of the subscribers that got them, by broker."""
+    """The number of traced notifications, and the running average of the subscribers that received them, by broker."""
 
     count: int
     subscribers: Floats
@@ -107,20 +108,20 @@ class ProbeWalk:
 
 
 def trace_probability(traced_in_window: int, traces_max: int) -> float:
-    """Return P_trace = 1 - T / N (3.1): T notifications of this window are traced already, N may be."""
+    """Return P_trace = 1 - T / N (3.1), after T of at most N traced notifications of this window."""
     return max(1 - traced_in_window / traces_max, 0.0)
 
 
 def running_average(last: Floats | None, newest: Floats) -> Floats:
-    """Return the paper's running average after one more value; the first value is taken as it is."""
+    """Return the paper's running average after one more value; the first value is the first average."""
     return newest if last is None else NEWEST_SHARE * newest + (1 - NEWEST_SHARE) * last
 
 
 def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: random.Random) -> Traced | None:
     """Trace a publisher's notifications, oldest window first, at most ``pop_traces_max`` in ``pop_window_s``.
 
-    ``parts`` are the windows in which it published, with its columns. A window's notifications are taken to be spread
-    evenly over it. None when nothing was traced.
+    ``parts`` are the windows in which it published, with its columns. A window's notifications are assumed to be spread
+    evenly over it. Return None if nothing was traced.
     """
     average: Floats | None = None
     count, now, traced_now = 0, -1, 0
@@ -142,9 +143,9 @@ def trace(parts: Sequence[Part], publisher: str, settings: TraceSettings, rng: r
 
 
 def probe_walk(configuration: Configuration, tree: HungTree, subscribers: Floats, home: int) -> ProbeWalk:
-    """Follow the link with more subscribers behind it than all others and the broker itself have, until there is none.
+    """Follow the link with more subscribers behind it than all other links and the broker have, while there is one.
 
-    Source: Cheung09, section 3.2. What the request carries of the side it comes from is what is not in front of it.
+    Source: Cheung09, section 3.2. The request's count of the side it comes from is the total less what lies ahead.
     """
     below = tree.summed_below(subscribers)
     total = float(below[0])
@@ -175,7 +176,7 @@ def _notifications(window: ClosedWindow, columns: list[int]) -> Iterator[tuple[i
 def _subscribers(
     window: ClosedWindow, publisher: str, columns: list[int], chosen: list[tuple[int, int]]
 ) -> Iterator[Floats]:
-    """Yield for each of the chosen notifications how many subscribers got it, by broker."""
+    """Yield for each chosen notification how many subscribers received it, by broker."""
     delivered = window.sets.delivered
     assert delivered is not None, "publishers are priced only where this is known"
     mean = subscribers_mean(window, publisher, delivered[:, columns])

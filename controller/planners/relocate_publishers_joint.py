@@ -1,7 +1,7 @@
-"""Move all publishers at once by true cost, under caps of load: ours, in the place of POP and GRAPE of Cheung09.
+"""Move all publishers together by true cost, under caps of load: ours, in place of POP and GRAPE of Cheung09.
 
-In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off and keeps the caps. The
-search itself belongs to :mod:`controller.planners.steps.search_homes`, the order of its moves to
+In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off and keeps the caps. The search
+itself belongs to :mod:`controller.planners.steps.search_homes`, the order of its moves to
 :mod:`controller.planners.steps.order_moves`.
 """
 
@@ -29,8 +29,8 @@ from regraft.overlay.trace_sessions import SessionMetrics
 from regraft.schemas.plan import ClientMove, Proposal
 
 PLANNER = "relocate_publishers_joint"
-HOMES_LOOKED_AT_MAX = 20_000_000  # Of publishers, by all descents of one call: half a second, when caps bind hard.
-STARTS_MAX = 4  # From which a descent is made, the best ones.
+HOMES_LOOKED_AT_MAX = 20_000_000  # Homes evaluated by all descents of one call: half a second if caps are tight.
+STARTS_MAX = 4  # How many of the best starts a descent is made from.
 GRAPE_WEIGHTS = (100, 75, 50, 25, 1)
 
 Floats = NDArray[np.float64]
@@ -38,10 +38,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class JointSettings(SessionSettings):
-    """What is minimised, and which of GRAPE's choices it is held against under caps of load.
+    """What is minimised, and which of GRAPE's choices it is compared with under caps of load.
 
-    ``delay_weight``: share of the mean delivery delay, 0 to 1, in what is minimised; the rest is the one cost. Default
-    0: cost alone.
+    ``delay_weight``: the weight of the mean delivery delay, 0 to 1, in what is minimised; the rest is the overlay's
+    cost. Default 0: cost alone.
     """
 
     delay_weight: float = 0.0
@@ -57,18 +57,18 @@ class JointSettings(SessionSettings):
 def relocate_publishers_joint(
     state: TreeState, settings: JointSettings, context: TreeContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return moves of publishers in the order of what they save, those that only together keep the caps as one.
+    """Return moves of publishers ordered by what they save; moves that keep the caps only together are one proposal.
 
-    Without caps of load (``inventory.load_max_per_s``) each publisher goes to its cheapest home, since publishers do
+    Without caps of load (``inventory.load_max_per_s``) each publisher goes to its cheapest home, because publishers do
     not influence each other's cost. With caps, single moves and chains of moves descend from the present homes and from
-    those that GRAPE with any priority and weight would give, one publisher at a time as far as the caps allow.
-    ``delay_weight`` lets the mean delivery delay count next to the cost, both as shares of the present ones.
-    Source: the cost is Eq. 1-2 of Jaeger07, the problem that of Cheung09. Cost O(brokers * publishers) for a look at
-    all moves, one look for each few moves or step of a chain. Guarantee: without caps the optimum; with caps none of
-    the optimum, but with ``delay_weight`` 0 all proposals together lead to no more cost than GRAPE's of these settings
-    or with any of ``GRAPE_WEIGHTS``, one at a time under the caps. The caps are kept after every proposal, where a
-    broker above its cap may stay so but not get more. Deterministic: the budget is counted in homes looked at,
-    and nothing is drawn from ``rng``.
+    those that GRAPE with any priority and weight would give, one publisher at a time within the caps. With
+    ``delay_weight``, the mean delivery delay counts next to the cost, both as shares of the present ones. Source: the
+    cost is Eq. 1-2 of Jaeger07, the problem that of Cheung09. Cost O(brokers * publishers) for an evaluation of all
+    moves, one for every few moves or step of a chain. Guarantee: without caps the optimum; with caps none of the
+    optimum, but with ``delay_weight`` 0 all proposals together lead to no higher cost than GRAPE with these settings or
+    with any of ``GRAPE_WEIGHTS``, applied one at a time under the caps. The caps are kept after every proposal, except
+    that a broker above its cap may stay there but gets no more load. Deterministic: the budget is counted in homes
+    evaluated, and nothing is drawn from ``rng``.
     """
     if not state.can_move_publishers:
         return []
@@ -103,7 +103,7 @@ def relocate_publishers_joint(
 
 
 def _values(state: TreeState, settings: JointSettings, rows: Sequence[int], present: PublisherPlacement) -> Floats:
-    """Return what is minimised, by publisher and home: the cost, or shares of cost and delay that add up to 1 now."""
+    """Return what is minimised, by publisher and home: the cost, or shares of cost and delay that now add up to 1."""
     costs = state.publisher_costs.costs_per_s[rows]
     if settings.delay_weight == 0:
         return np.asarray(costs)
@@ -121,7 +121,7 @@ def _values(state: TreeState, settings: JointSettings, rows: Sequence[int], pres
 
 
 def _best(search: HomeSearch, starts: Sequence[PublisherPlacement]) -> PublisherPlacement:
-    """Return the best placement that descents from the best of the starts end at."""
+    """Return the best placement that descents from the best starts lead to."""
     by_value = {tuple(start.homes.tolist()): start for start in sorted(starts, key=search.value)}
     chosen = list(by_value.values())[:STARTS_MAX]
     budget = search.homes_left // len(chosen)
@@ -134,9 +134,9 @@ def _best(search: HomeSearch, starts: Sequence[PublisherPlacement]) -> Publisher
 def _starts_of_grape(
     state: TreeState, settings: JointSettings, publishers: Sequence[str], present: PublisherPlacement
 ) -> Iterator[PublisherPlacement]:
-    """Yield what GRAPE's choices lead to, made one at a time in the order of what they save.
+    """Yield the placements that GRAPE's choices lead to, made one at a time in the order of what they save.
 
-    Once with all choices that the caps allow, as the paper's brokers act, and once with those that save something.
+    One placement makes all choices that the caps allow, like the paper's brokers, the other only those that save.
     """
     selection = GrapeSelection(state, settings)
     place_of = {publisher: place for place, publisher in enumerate(publishers)}

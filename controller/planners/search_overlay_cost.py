@@ -1,7 +1,7 @@
-"""Search links and publishers' homes together by true cost: ours, in the place of one planner after the other.
+"""Search links and publishers' homes together by true cost: ours, in place of one planner after the other.
 
-In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off. Whether a gain is worth
-its price does not belong here.
+In: the state over a horizon. Out: a sequence of proposals; any prefix of it pays off. Whether a gain is worth its price
+does not belong here.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ PLANNER = "search_overlay_cost"
 
 @dataclass(frozen=True)
 class OverlaySearchSettings(PlannerSettings):
-    """How much is looked at, in 64-bit words of delivery sets.
+    """How much is evaluated, in 64-bit words of delivery sets.
 
     ``search_words_max``: bounds the descents from all starts, in 64-bit words of delivery sets. Default 1e9, about a
-    second.
-    ``escape_words_max``: the same for kicks after them. Default 1e8, some 300 ms.
+    second. ``escape_words_max``: the same for kicks after them. Default 1e8, some 300 ms.
     """
 
     search_words_max: int = 1_000_000_000
@@ -43,18 +42,19 @@ class OverlaySearchSettings(PlannerSettings):
 def search_overlay_cost(
     state: TreeState, settings: OverlaySearchSettings, context: TreeContext, rng: random.Random
 ) -> list[Proposal]:
-    """Return swaps of links and moves of publishers in the order of what they save, some only together.
+    """Return swaps of links and moves of publishers ordered by what they save, grouped if they save only together.
 
-    Descents move publishers to their best homes and swap links, in turn until neither helps: from the present overlay,
-    from where links alone and where homes alone lead first, then from kicks of the best found. All stay within what one
-    plan may change (``links_max``, ``moves_max``) and within the caps of degree and load. The best result is put in
-    order, each change priced on the overlay that the earlier ones leave; what counts against it if a single death cuts
-    off more (``context.frailty_weight``) is taken from its gain. ``proposals_max`` bounds links and moves each, as it
-    does for two planners in turn. Source: the cost is Eq. 1-2 of Jaeger07. Cost O(brokers^2 * words) for a look at all
-    links of up to some 300 brokers, O(brokers * words) for one at all homes; a larger overlay is looked at where it
-    costs most first. Guarantee: with links alone, then homes alone, or the other way round, within the same limits, no
-    lower value is reached; none of the optimum. Deterministic: budgets are counted in words looked at, kicks drawn from
-    ``rng``. Any-time: what was found when a budget ends is returned.
+    Descents alternate between moving publishers to their best homes and swapping links until neither helps. They start
+    at the present overlay and at where links alone and homes alone lead, then at kicks of the best overlay found. All
+    stay within what one plan may change (``links_max``, ``moves_max``) and within the caps of degree and load. The best
+    result is split into ordered changes, each priced on the overlay after the earlier ones; the penalty for a single
+    death cutting off more (``context.frailty_weight``) is subtracted from their gain. ``proposals_max`` bounds links
+    and moves separately, as it does for two planners in turn. Source: the cost is Eq. 1-2 of Jaeger07. Cost O(brokers^2
+    * words) for an evaluation of all links of up to some 300 brokers, O(brokers * words) for one of all homes; in a
+    larger overlay the most expensive links are evaluated first. Guarantee: links alone followed by homes alone, or the
+    other way round, reach no lower value within the same limits; none of the optimum. Deterministic: budgets are
+    counted in words evaluated, kicks drawn from ``rng``. Any-time: when a budget ends, the best found so far is
+    returned.
     """
     return overlay_proposals(PLANNER, state, context, rng, settings.search_words_max, settings.escape_words_max)
 

@@ -1,7 +1,7 @@
 """Swap links of the tree by Cost and Interest: Jaeger07, section 4, Eq. 3-10.
 
-In: the state over a horizon, read as the caches of all brokers. Out: proposals. What a swap truly costs and whether it
-is worth its price do not belong here.
+In: the state over a horizon, read as the caches of all brokers. Out: proposals. The true cost of a swap, and whether it
+is worth its price, do not belong here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from regraft.schemas.plan import Proposal
 from regraft.schemas.write_figures import figure
 
 PLANNER = "swap_links_ci"
-TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: sums of floats differ in their last digits by order alone.
+TIE_SHARE = 1e-9  # Cycle costs closer than this are equal: the order of summation changes the last digits of floats.
 
 Costs = NDArray[np.float64]
 
@@ -47,7 +47,7 @@ class LocalKnowledge:
     caches: InterestCaches | None = None
 
     def path_interest(self, i: NDArray[np.intp], k: NDArray[np.intp], j: NDArray[np.intp]) -> Costs | NDArray[np.int64]:
-        """Return I_ikj as broker i takes it to be: min(phi, I_ij, I_ik), or counted."""
+        """Return broker i's value of I_ikj: min(phi, I_ij, I_ik), or counted."""
         if self.caches is not None:
             return self.caches.common(i, k, j)
         return np.minimum(self.phi[i], np.minimum(self.interest[i, j], self.interest[i, k]))
@@ -57,12 +57,12 @@ class LocalKnowledge:
 class InterestSettings(HorizonSettings):
     """What brokers know of common interest.
 
-    ``cache_ids_max``: of how many notifications a broker remembers that it had them, the newest; the paper's 8,192.
-    Default none, all of the horizon.
-    ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters that they exchange, the paper's 100,000 and
-    5. Default none bits, which compares exactly: here the controller knows all delivery sets anyway.
-    ``path_interest``: what three brokers have in common, the paper's "estimate" by the mean over the neighbourhood, or
-    counted as a "conjunction" of what two of them sent the third, which the paper leaves to future work.
+    ``cache_ids_max``: how many notifications a broker remembers having received, the newest; the paper's 8,192. Default
+    none, all of the horizon. ``bloom_bits``, ``bloom_hashes``: shape of the Bloom filters that they exchange, the
+    paper's 100,000 and 5. Default none bits, which compares exactly: here the controller knows all delivery sets
+    anyway. ``path_interest``: common interest of three brokers, the paper's "estimate" by the mean over the
+    neighbourhood, or counted as a "conjunction" of what two of them sent the third, which the paper leaves to future
+    work.
     """
 
     cache_ids_max: int | None = None
@@ -97,13 +97,13 @@ def swap_links_ci(
     Source: Jaeger07, section 4.1 (evaluation) and 4.2 (consensus). Readings where the text is open: B_i belongs to its
     own neighbourhood in Eq. 6, Eq. 7 runs along the path from B_i with B_i's own estimates, a pair without common
     interest adds 0 to Eq. 8, a tie keeps the present topology. Cost O(pairs within eta * eta^3) in array operations.
-    Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree more expensive, so
-    ``cost_before_per_s`` and ``cost_after_per_s`` carry the true cost (``overlay.cost``), on which all planners are
+    Guarantee: none, heuristic. The estimate of I_ikj can approve a swap that makes the tree more expensive. So
+    ``cost_before_per_s`` and ``cost_after_per_s`` hold the true cost (``overlay.cost``), by which all planners are
     compared; the decision itself uses the paper's local criterion only. Departures, each with a setting that reverts
     it: interests are exact counts over the whole horizon (``cache_ids_max``, ``bloom_bits``); swaps are ordered by true
     gain (``order``); with ``degree_max`` set, only removals that keep the cap are compared. Beyond the paper:
     ``path_interest`` "conjunction" (its section 6). Swaps of one call are independent of each other
-    (:mod:`controller.planners.steps.rank_swaps`). ``rng`` gives the order of arrival, if that is asked for.
+    (:mod:`controller.planners.steps.rank_swaps`). ``rng`` draws the order of arrival, if that is chosen.
     """
     paths = paths_within(state.configuration, settings.horizon_hops)
     known = local_knowledge(state, settings, paths)
@@ -120,7 +120,7 @@ def swap_links_ci(
 def local_knowledge(state: TreeState, settings: InterestSettings, paths: Mapping[int, Paths]) -> LocalKnowledge:
     """Return what the brokers know from their caches, in the form that the settings choose.
 
-    ``paths`` as from ``overlay.horizon_paths`` for the settings' horizon.
+    ``paths`` is from ``overlay.horizon_paths`` for the settings' horizon.
     """
     counted = settings.path_interest == "conjunction"
     caches = None
@@ -205,7 +205,7 @@ def _line_cost(line: Paths, known: LocalKnowledge) -> Costs:
 def _agreed_swaps(
     paths: Paths, known: LocalKnowledge, degrees: NDArray[np.int64], degree_max: int | None, brokers: tuple[str, ...]
 ) -> dict[LinkSwap, str]:
-    """Return, with its reason, the swap of each cycle on which consensus removes another link than the new one."""
+    """Return the swap of each cycle if consensus removes another link than the new one, with its reason."""
     costs = cycle_costs(paths, known)
     staying = costs[:, -1]
     removals = costs[:, :-1].copy()

@@ -1,7 +1,7 @@
-"""Swap links of the tree by true cost: ours, in the place of the local estimate of Jaeger07.
+"""Swap links of the tree by true cost: ours, in place of the local estimate of Jaeger07.
 
 In: the state over a horizon. Out: a sequence of proposals, each costed on the tree after the earlier ones, so that any
-prefix is worth doing. Whether a gain is worth its price does not belong here.
+prefix is worth making. Whether a gain is worth its price does not belong here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLANNER = "swap_links_cost"
 
 @dataclass(frozen=True)
 class SearchSettings(PlannerSettings):
-    """How much is looked at, in 64-bit words of delivery sets.
+    """How much is evaluated, in 64-bit words of delivery sets.
 
     ``search_words_max``: bounds the search for swaps in 64-bit words of delivery sets. Default 4e9, some seconds.
     ``escape_words_max``: the same once no single swap helps. Default 3e7, some 100 ms.
@@ -46,16 +46,17 @@ def swap_links_cost(
 ) -> list[Proposal]:
     """Return swaps in the order of a steepest descent on the true cost, under the caps of degree and load.
 
-    Each evaluation prices every swap of the tree at once (:mod:`overlay.walk_cuts`) and takes the best for each link
-    that could go; they are then made best first, each repriced first, until the rest is worth a new evaluation. Where
-    no single swap helps, random kicks with a descent after each look for a better tree within what one plan may
-    exchange; the whole way to it is one proposal, since no part of it need pay. From a gain is taken what it counts
-    that the worst single death cuts off more (``context.frailty_weight``); what kicks find is asked for that as a
-    whole. Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
-    Cost O(brokers^2 * words) for a look, about one look for each few swaps. Guarantee: each proposal lowers the true
-    cost over the horizon; without one left and the budget not used up, the tree is optimal among all trees one swap
-    away, under a cap of load among those that are the best for a link. Deterministic: the budgets are counted in words
-    looked at, not in time, and kicks are drawn from ``rng``. Any-time: what was found when a budget ends is returned.
+    Each evaluation prices every swap of the tree at once (:mod:`overlay.walk_cuts`) and finds the best one for each
+    link to remove. They are made best first, each repriced first, until the rest warrants a new evaluation. If no
+    single swap helps, random kicks, each followed by a descent, look for a better tree within what one plan may
+    exchange; all swaps to it form one proposal, because no part of them need pay. The penalty for the worst single
+    death cutting off more (``context.frailty_weight``) is subtracted from each gain, and from that of a kick's tree as
+    a whole. Source: the cost is Eq. 1-2 of Jaeger07; the neighbourhood is all link swaps, not those within a horizon.
+    Cost O(brokers^2 * words) for an evaluation, about one for every few swaps. Guarantee: each proposal lowers the true
+    cost over the horizon; if none is left and the budget is not used up, the tree is optimal among all trees one swap
+    away (with a cap of load, among the best swaps of each link). Deterministic: the budgets are counted in words
+    evaluated, not in time, and kicks are drawn from ``rng``. Any-time: when a budget ends, the best found so far is
+    returned.
     """
     costs = state.tree_costs.copy()
     degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max

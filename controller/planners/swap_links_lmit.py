@@ -21,11 +21,11 @@ def swap_links_lmit(
     """Return swaps of the link with the least common interest of a path for a direct one with more, within eta hops.
 
     Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
-    Guarantee: each swap raises the sum of common interest over the links; none for the overlay's cost, which
-    the proposals carry. Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` gives the order of
-    arrival, if that is asked for.
+    Guarantee: each swap raises the sum of common interest over the links; none for the overlay's cost, which the
+    proposals hold. Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` draws the order of
+    arrival, if that is chosen.
     """
-    # The least interest is the heaviest weight of its negative.
+    # The link with the least interest is the heaviest one by negated interest.
     reasons = {
         found.swap: f"its ends share {-found.weight_added} notifications, the least of its path {-found.weight_removed}"
         for found in lighter_swaps(state, settings.horizon_hops, -state.interest)

@@ -22,9 +22,9 @@ def swap_links_lmst(
     """Return swaps of the most expensive link of a path for a cheaper direct one between brokers within eta hops.
 
     Source: Jaeger07, sections 3.1.2 and 5, which describe it without a formula. Cost O(pairs within eta * eta).
-    Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which
-    the proposals carry. Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` gives the order of
-    arrival, if that is asked for.
+    Guarantee: each swap lowers the sum of link costs; none for the overlay's cost, which the proposals hold.
+    Departures: those of :mod:`controller.planners.steps.rank_swaps`. ``rng`` draws the order of arrival, if that is
+    chosen.
     """
     reasons = {
         found.swap: (

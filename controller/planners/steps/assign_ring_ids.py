@@ -1,6 +1,6 @@
-"""Reassign ring IDs by linear assignment, then by swaps that mind the move price: ours, for the problem of Zhao13.
+"""Reassign ring IDs by linear assignment, then by swaps that consider the move price: ours, for the problem of Zhao13.
 
-In: a problem. Out: a reassignment. Whether it is proposed is the planner's affair.
+In: a problem. Out: a reassignment. Whether to propose it belongs to the planner.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from regraft.overlay.ring_swaps import RingSwaps
 
 
 def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guarded: bool = True) -> Reassignment:
-    """Return the better of a linear assignment followed by swaps and of DYNATOPS-Greedy, by Bft - Cst.
+    """Return a linear assignment followed by swaps or DYNATOPS-Greedy, whichever has the higher Bft - Cst.
 
-    ``is_guarded`` False leaves DYNATOPS-Greedy out, and with it the guarantee: Bft - Cst is neither below 0 nor below
-    that of Algorithm 4. None of the optimum: the problem is NP-hard. Cost O(positions^3) for the assignment, next to
-    the swaps. With hop delays no swaps follow the assignment. ``swaps`` are those of the present mapping, priced by
-    :func:`swaps_of` when None, which with hop delays takes long beyond some ten brokers.
+    ``is_guarded`` False skips DYNATOPS-Greedy and with it the guarantee that Bft - Cst is not below that of Algorithm
+    4; it is never below 0. None of the optimum: the problem is NP-hard. Cost O(positions^3) for the assignment, plus
+    the swaps. With hop delays no swaps follow the assignment. ``swaps`` are those of the present mapping, by default
+    priced by :func:`swaps_of`, which with hop delays takes long beyond some ten brokers.
     """
     swaps = swaps_of(problem) if swaps is None else swaps
     cost = swaps.cost
@@ -42,14 +42,14 @@ def assign_ids(problem: RingProblem, swaps: SwapPrices | None = None, *, is_guar
 
 
 def assigned_mapping(problem: RingProblem, cost: float) -> Mapping:
-    """Return the mapping of least C + Cst were every relay saved along with the hops, as far as all hops are saved.
+    """Return the mapping with the least C + Cst if relays were saved in proportion to hops.
 
-    ``cost`` is C at present. What the hops of a broker's topics cost at a position depends on no other broker: a linear
-    assignment. Relays depend on where all the others are; they are taken to fall in proportion to hops, so what hops
-    cost is raised to the whole of C. A broker that stays saves the move price. As ``w_d`` is the same for all topics,
-    without a move price the assignment is the exact optimum of the delay in hops.
+    ``cost`` is C at present. What the hops of a broker's topics cost at a position depends on no other broker, so this
+    is a linear assignment. Relays depend on where all the others are; they are assumed to fall in proportion to hops,
+    so the cost of hops is scaled up to all of C. A broker that stays saves the move price. As ``w_d`` is the same for
+    all topics, without a move price the assignment is the exact optimum of the delay in hops.
     """
-    from scipy.optimize import linear_sum_assignment  # Half a second to load, which no other command needs to wait for.
+    from scipy.optimize import linear_sum_assignment  # Half a second to load, only needed here.
 
     hops = problem.interest @ (problem.relay_weights[:, None] * problem.arcs.depths)  # (brokers, positions)
     present = float(hops.trace())
@@ -57,7 +57,7 @@ def assigned_mapping(problem: RingProblem, cost: float) -> Mapping:
         return problem.present
     values = hops * (cost / present)
     np.fill_diagonal(values, values.diagonal() - problem.move_price)
-    # The solver's own prices begin at 0: from these it has half as far to go, and to the same end.
+    # The solver's own prices begin at 0; starting from these halves its work and gives the same result.
     values -= values.min(axis=0)
     values -= values.min(axis=1, keepdims=True)
     _, positions = linear_sum_assignment(values)

@@ -1,4 +1,4 @@
-"""What no packing of users can cost less than.
+"""Compute a lower bound of the cost of all packings of users.
 
 In: an instance (:mod:`overlay.packed_users`). Out: a bound per second. Finding packings does not belong here.
 """
@@ -9,16 +9,16 @@ import numpy as np
 
 from regraft.overlay.packed_users import PackingInstance, tree_prices
 
-STEPS = 300  # Of the ascent: within 1 % of the linear program where that was solved.
+STEPS = 300  # Of the ascent: they get within 1 % of the linear program if that can be solved.
 
 
 def least_packing_cost_per_s(instance: PackingInstance) -> float:
-    """Return a cost that every packing has at least: of its access links and of its trees, each bounded by itself.
+    """Return a lower bound of every packing's cost: of its access links plus that of its trees.
 
-    Access: the Lagrangian dual of assigning users to brokers with room, which is at its best the linear program where
-    a user may be split. Trees: subscribers of a sub-channel need room, so they are at no fewer brokers than the
-    roomiest that hold them together; a tree over k brokers has k - 1 links without a cycle, and the cheapest k - 1 such
-    are the first that Kruskal takes of all brokers (matroid). Cost O(steps * users * brokers).
+    Access: the Lagrangian dual of assigning users to brokers with room; at its best it equals the linear program in
+    which a user may be split. Trees: subscribers of a sub-channel need room, so they are at no fewer brokers than the
+    roomiest ones that hold them together; a tree over k brokers has k - 1 links without a cycle, and the cheapest k - 1
+    such links are the first that Kruskal takes of all brokers (matroid). Cost O(steps * users * brokers).
     """
     return _least_access_per_s(instance) + _least_core_per_s(instance)
 

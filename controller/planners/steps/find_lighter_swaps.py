@@ -1,6 +1,6 @@
-"""Weights of all pairs -> swaps that put a lighter link in the place of the heaviest of a path. Pure.
+"""Find swaps that replace the heaviest link of a path by a lighter direct one, from the weights of all pairs. Pure.
 
-What weighs (cost, interest that is missing) the planner says; which of the swaps are proposed, ``rank_swaps``.
+The planner defines the weight (cost, lack of interest); ``rank_swaps`` chooses which swaps to propose.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regraft.overlay.tree_costs import LinkSwap
 
 @dataclass(frozen=True, slots=True)
 class PathSwap:
-    """A direct link for the heaviest link of the path between its ends, with the weights of both."""
+    """A direct link instead of the heaviest link of the path between its ends, with the weights of both."""
 
     swap: LinkSwap
     weight_removed: float

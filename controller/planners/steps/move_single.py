@@ -1,8 +1,8 @@
-"""Single subscribers to where they cost least, of those whose own deliveries windows report.
+"""Move single subscribers to where they cost least, if windows report their deliveries separately.
 
 In: the state of a tree, how many may move and how far. Out: proposals, each with the state after it. Which subscribers
-are reported separately is the brokers' choice (:mod:`schemas.part_blocks`); moving all of a broker belongs to the
-planner.
+are reported separately is the brokers' choice (:mod:`schemas.part_blocks`); moving all of a broker's subscribers
+belongs to the planner.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Floats = NDArray[np.float64]
 def single_moves(
     planner: str, state: TreeState, count_max: int, detour_ms_max: float, saving_share_min: float
 ) -> Iterator[tuple[Proposal, TreeState]]:
-    """Yield the move of a single subscriber that saves most, priced exactly, and again on what that leaves.
+    """Yield the move of a single subscriber that saves most, priced exactly, then the next on the state after it.
 
-    Until none saves ``saving_share_min`` of the cost or ``count_max`` have moved, each once. No broker passes more than
-    its cap by a move. Cost O(subscribers reported separately * brokers * degree * words) for each.
+    It ends when none saves ``saving_share_min`` of the cost or ``count_max`` have moved, each once. No move puts a
+    broker above its cap. Cost O(subscribers reported separately * brokers * degree * words) for each.
     """
     moved: set[str] = set()
     while len(moved) < count_max:
@@ -48,7 +48,7 @@ def single_moves(
 
 
 def _changes_per_s(state: TreeState, names: list[str], detour_ms_max: float) -> Floats:
-    """Return what each move changes, shape (names, brokers), infinite where it is none or too far."""
+    """Return the cost change of each move, shape (names, brokers); infinite to the present home or too far away."""
     inventory, apart = state.inventory, [state.taken_apart(name) for name in names]
     homes = [state.single[name] for name in names]
     parts = [(home, going, staying) for home, (going, staying, _) in zip(homes, apart, strict=True)]
@@ -67,7 +67,7 @@ def _changes_per_s(state: TreeState, names: list[str], detour_ms_max: float) -> 
 def _best(
     state: TreeState, names: list[str], changes: Floats, change_max_per_s: float
 ) -> tuple[ClientMove, float, TreeState] | None:
-    """Return the move that saves most and keeps the caps, with what it changes and the state after it."""
+    """Return the move that saves most and keeps the caps, its cost change and the state after it; None if none does."""
     caps, brokers = state.inventory.load_max_per_s, state.inventory.brokers
     for place in np.argsort(changes, axis=None, kind="stable").tolist():
         row, end = divmod(place, len(brokers))

@@ -1,7 +1,7 @@
-"""Swaps and moves that are good together -> steps, each helping by itself and keeping the caps.
+"""Order swaps and moves that are good together into steps that each help and keep the caps.
 
-In: the present overlay and a better one. Out: groups of changes in an order, so that any first ones are worth doing.
-Finding the better one does not belong here.
+In: the present overlay and a better one. Out: groups of changes, ordered so that any prefix is worth making. Finding
+the better overlay does not belong here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Step:
 
 
 class ChangeOrder:
-    """The way from one overlay to another; ``reached`` is where the steps so far lead."""
+    """The steps from one overlay to another; ``reached`` is the overlay after the steps so far."""
 
     def __init__(
         self, present: OverlayCosts, target: OverlayCosts, search: Search, frailty: OverlayFrailty | None
@@ -53,9 +53,9 @@ class ChangeOrder:
         }
 
     def steps(self) -> Iterator[Step]:
-        """Yield steps, best first, each the best single change that helps, or the smallest group found that does.
+        """Yield steps, best first: each the best single change that helps, or the smallest group found that does.
 
-        Changes that help in no group are left out. ``reached`` has a step when it is yielded.
+        Changes that help in no group are left out. ``reached`` includes a step when it is yielded.
         """
         stale = [(-gain_per_s, change) for gain_per_s, change in self._all()]
         while True:
@@ -77,7 +77,7 @@ class ChangeOrder:
             stale = [(gain, one) for gain, one in stale if self._is_left(one)]
 
     def _best_single(self, stale: list[tuple[float, Change]]) -> tuple[Change | None, list[tuple[float, Change]]]:
-        """Return the change that saves most alone, from what each saved before, and what the others save."""
+        """Return the best single change, or None, from outdated gains (negated), and the other changes with theirs."""
         queue = [(gain, _key(one), one) for gain, one in stale]
         heapq.heapify(queue)
         found: Change | None = None
@@ -95,7 +95,7 @@ class ChangeOrder:
         return found, [(gain, change) for gain, _, change in queue]
 
     def _group(self) -> list[Change]:
-        """Return changes that help only together, the best of what is left first; none where all of them do not."""
+        """Return changes that help only together, collected best first; empty if not even all of them help."""
         trial, group = self._twin(), []
         before_per_s = trial.reached.cost_per_s
         while changes := trial._all():
@@ -131,7 +131,7 @@ class ChangeOrder:
         return change[0] in self._moving
 
     def _gain_per_s(self, change: Change) -> float:
-        """Return what a change saves on the overlay reached, nothing when it cannot be made."""
+        """Return what a change saves on the overlay reached, -inf if it cannot be made."""
         if isinstance(change, LinkSwap):
             try:
                 return self.reached.tree.gain_per_s(change)
@@ -151,7 +151,7 @@ class ChangeOrder:
             del self._moving[change[0]]
 
     def _is_sound(self, group: list[Change], saved_per_s: float) -> bool:
-        """Return True if the caps are kept after the changes, and they save more than what is frailer counts."""
+        """Return True if the changes keep the caps and save more than the added frailty costs."""
         first = group[0]
         if len(group) == 1 and isinstance(first, LinkSwap) and not keeps_caps(self.reached.tree, self._search, first):
             return False
@@ -175,12 +175,12 @@ class ChangeOrder:
 
 
 def _limits(caps_per_s: Floats, loads_per_s: Floats) -> Floats:
-    """Return what brokers may bear that bear this now: their cap, or no more than now."""
+    """Return the load limits of brokers with these present loads: their cap, or the present load if that is higher."""
     return np.asarray(np.maximum(caps_per_s, loads_per_s) * (1 + ROUNDING_SHARE))
 
 
 def _key(change: Change) -> tuple[str, ...]:
-    """Return what orders changes that save the same."""
+    """Return the sort key of changes that save the same."""
     if isinstance(change, LinkSwap):
         return ("", *change.removed, *change.added)
     return (f"{change[0]:09d}", f"{change[1]:09d}")

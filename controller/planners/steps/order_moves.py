@@ -1,6 +1,6 @@
-"""Moves of publishers that are good together -> steps, each helping by itself and keeping the caps of load.
+"""Order moves of publishers that are good together into steps that each help and keep the caps of load.
 
-In: where publishers are and where each is to go. Out: groups of them in an order. Finding homes does not belong here.
+In: the publishers' homes and where each is to go. Out: ordered groups of them. Finding homes does not belong here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.publisher_placement import PublisherPlacement
 
-GROUP_TRIALS_MAX = 3_000  # Groups tried for one step, smallest first, before all that is left becomes one.
+GROUP_TRIALS_MAX = 3_000  # Groups tried for one step, smallest first, before all remaining moves become one.
 
 Floats = NDArray[np.float64]
 Homes = NDArray[np.intp]
@@ -23,9 +23,9 @@ Step = tuple[int, ...]
 def steps_to(present: PublisherPlacement, homes: Homes, gains: Floats, least: float) -> list[Step]:
     """Return steps from ``present`` to ``homes``, each the publishers (by position) that move in it.
 
-    Single moves come first, best first, as long as one saves more than ``least`` and breaks no cap; then the smallest
-    group that does both together, and so on. What saves nothing any more is left out. A broker that is above its cap
-    may stay so in a step, but not get more. All moves together must keep the limits of ``present``.
+    Single moves come first, best first, while one saves more than ``least`` and breaks no cap; then the smallest group
+    that does both, and so on. Moves that no longer save are left out. In a step, a broker above its cap may stay there
+    but gets no more load. All moves together must keep the limits of ``present``.
     """
     reached = present.copy()
     steps: list[Step] = []
@@ -35,7 +35,7 @@ def steps_to(present: PublisherPlacement, homes: Homes, gains: Floats, least: fl
         if step is None and _sum(gains, left) <= least:
             break
         while step is None:
-            # What earlier steps have taken off a broker above its cap is missing now: make them part of this one.
+            # Earlier steps have used room that these moves need: merge them into this step.
             undone = steps.pop() if steps else ()
             for place in undone:
                 reached.move(place, int(present.homes[place]))
@@ -51,7 +51,7 @@ def steps_to(present: PublisherPlacement, homes: Homes, gains: Floats, least: fl
 def _next_step(
     reached: PublisherPlacement, homes: Homes, gains: Floats, left: Sequence[int], least: float
 ) -> Step | None:
-    """Return the best single move that can be made and is worth it, else the smallest such group, None without one."""
+    """Return the best single move that fits and saves enough, else the smallest group that does, else None."""
     for place in sorted(left, key=lambda place: (-gains[place], place)):
         if gains[place] > least and _keeps(reached, homes, (place,)):
             return (place,)

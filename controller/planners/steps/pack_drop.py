@@ -1,6 +1,6 @@
-"""Pack users by the whole cost: ours, in the place of the three ways of Zhao and Wu.
+"""Pack users by the whole cost: ours, in place of the three algorithms of Zhao11.
 
-In: an instance, a generator, how much may be looked at. Out: a home for each user, within what brokers have room for.
+In: an instance, a generator, a budget of evaluations. Out: a home for each user, within the room of brokers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from regraft.controller.planners.steps.pack_mixing import pack_mixing
 from regraft.controller.planners.steps.pack_users import ROUNDING, pack_clustering, pack_greedy
 from regraft.overlay.packed_users import Floats, Homes, PackingCosts, PackingError, PackingInstance
 
-TIE_SHARE = 1e-9  # A change that saves less of the cost than this is rounding of floats.
+TIE_SHARE = 1e-9  # A saving below this share of the cost is rounding of floats.
 LOOKS_MAX = 20_000  # Full or partial evaluations, some 2 ms each at 100 brokers.
 
 
@@ -24,7 +24,7 @@ class Budget:
     looks_left: int = LOOKS_MAX
 
     def take(self) -> bool:
-        """Use up one; return True if there was one."""
+        """Use one evaluation; return True if there was one left."""
         self.looks_left -= 1
         return self.looks_left >= 0
 
@@ -32,11 +32,11 @@ class Budget:
 def pack_drop(instance: PackingInstance, rng: np.random.Generator, looks_max: int = LOOKS_MAX) -> Homes:
     """Return the cheapest packing that closing brokers and moving single users lead to.
 
-    Starts are the paper's three. From each, brokers are closed one by one while that lowers the whole cost, their users
-    going where their access link is cheapest; then single users move while that lowers it, and so on in turn.
+    It starts from each of the paper's three packings. Brokers are closed one by one while that lowers the whole cost;
+    their users go where their access link is cheapest. Then single users move while that lowers it, and both repeat.
     Source: drop heuristics of facility location; the cost is that of :mod:`overlay.packed_users`. Guarantee: never more
     expensive than the paper's three, nor than greedy packing with brokers closed. Any-time: ends at a local optimum or
-    after ``looks_max`` evaluations from each start. Cost of an evaluation: see there.
+    after ``looks_max`` evaluations from each start. :mod:`overlay.packed_users` states the cost of an evaluation.
     """
     starts = [pack_greedy(instance), pack_clustering(instance), pack_mixing(instance, rng)]
     found = [descend_packing(PackingCosts(instance, homes), Budget(looks_max)) for homes in starts]
@@ -44,7 +44,7 @@ def pack_drop(instance: PackingInstance, rng: np.random.Generator, looks_max: in
 
 
 def descend_packing(costs: PackingCosts, budget: Budget) -> PackingCosts:
-    """Return the packing at which neither closing a broker nor moving a user helps, or the budget ended."""
+    """Return a packing that neither closing a broker nor moving a user improves, or the last one within the budget."""
     while True:
         before_per_s = costs.cost_per_s
         costs = close_brokers(costs, budget)
@@ -54,7 +54,7 @@ def descend_packing(costs: PackingCosts, budget: Budget) -> PackingCosts:
 
 
 def close_brokers(costs: PackingCosts, budget: Budget) -> PackingCosts:
-    """Close brokers while one can be closed at a saving, those with the least traffic first."""
+    """Close brokers while closing one saves, those with the least traffic first."""
     is_closing = True
     while is_closing:
         is_closing = False
@@ -71,9 +71,9 @@ def close_brokers(costs: PackingCosts, budget: Budget) -> PackingCosts:
 
 
 def _without(instance: PackingInstance, homes: Homes, broker: int) -> Homes | None:
-    """Return the homes with a broker closed, None where the others have no room: each user where its link is cheapest.
+    """Return the homes after closing a broker, each user where its link is cheapest; None if the others lack room.
 
-    Those with the most traffic choose first. Brokers without users stay closed.
+    Users with the most traffic choose first. Brokers without users stay closed.
     """
     loads = instance.loads_per_s(homes)
     is_open = np.bincount(homes, minlength=instance.broker_count) > 0
@@ -92,9 +92,9 @@ def _without(instance: PackingInstance, homes: Homes, broker: int) -> Homes | No
 
 
 def move_users(costs: PackingCosts, budget: Budget) -> int:
-    """Move single users where that lowers the cost until none helps; return how many moves were made.
+    """Move single users while that lowers the cost; return how many moves were made.
 
-    Moves are found by what they are likely to save, all at once, and made by what they do save.
+    Moves are found by their likely savings, all at once, and made by their actual ones.
     """
     instance, made = costs.instance, 0
     while True:
@@ -119,9 +119,9 @@ def move_users(costs: PackingCosts, budget: Budget) -> int:
 
 
 def likely_changes_per_s(costs: PackingCosts) -> Floats:
-    """Return about what each move would change, shape (users, brokers); at its home a user changes nothing.
+    """Return the approximate cost change of each move, shape (users, brokers); 0 at a user's home.
 
-    Exact where at most one broker joins or leaves each tree, and nobody publishes from outside of it.
+    Exact if at most one broker joins or leaves each tree, and nobody publishes from outside of it.
     """
     instance = costs.instance
     there = costs.subscribers > 0

@@ -1,6 +1,6 @@
-"""Steiner-tree mixing of Zhao and Wu: a home drawn by what trees of all publishers and sub-channels send over it.
+"""Steiner-tree mixing of Zhao11: draw homes by the traffic that the trees of all publishers and sub-channels send.
 
-In: an instance, a generator. Out: a home for each user, within what brokers have room for.
+In: an instance, a generator. Out: a home for each user, within the room of brokers.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from regraft.overlay.packed_users import Floats, Homes, PackingInstance
 def pack_mixing(instance: PackingInstance, rng: np.random.Generator) -> Homes:
     """Return each user at a broker drawn by the traffic that approximate Steiner trees send over its access links.
 
-    Phase 1 grows a tree for each publisher and sub-channel (:func:`_grown`), phase 2 draws each user's broker with the
-    traffic on its access links in these trees as weights, from the brokers with room.
-    Source: section IV.B and Algorithm 3, which is garbled; read as Prim from the publisher: the next user is the one
-    with the least price of a way to a broker and its access link, and it stays at that broker. Departures: once
-    the publisher is at its first broker, its tree is that of any other publisher there, so one is grown for each
-    sub-channel and first broker, and a publisher is not left out of the receivers of its own tree. A user that no tree
-    reaches goes to the cheapest broker with room.
-    Cost O(channels * brokers * brokers that join * users * brokers).
+    Phase 1 grows a tree for each publisher and sub-channel (:func:`_grown`); phase 2 draws each user's broker among
+    those with room, weighted by the traffic on its access links in these trees. Source: section IV.B and Algorithm 3,
+    which is garbled; read as Prim from the publisher: the next user is the one with the cheapest path to a broker plus
+    access link, and it stays at that broker. Departures: once the publisher is at its first broker, its tree is that of
+    any other publisher there, so one is grown for each sub-channel and first broker, and a publisher is not excluded
+    from the receivers of its own tree. A user that no tree reaches goes to the cheapest broker with room. Cost
+    O(channels * brokers * brokers that join * users * brokers).
     """
     weights = np.zeros_like(instance.access_price)
     for channel in range(instance.rates.shape[1]):
@@ -41,7 +40,7 @@ def pack_mixing(instance: PackingInstance, rng: np.random.Generator) -> Homes:
 
 
 def _first_brokers(access_price: Floats, receivers: Homes, senders: Homes) -> Homes:
-    """Return the broker over which each sender reaches its nearest receiver, itself left out."""
+    """Return the broker through which each sender reaches its nearest receiver other than itself."""
     prices = access_price[receivers]
     nearest = prices.min(axis=0)
     ways = access_price[senders] + nearest
@@ -57,17 +56,17 @@ def _first_brokers(access_price: Floats, receivers: Homes, senders: Homes) -> Ho
 
 
 def _grown(access_price: Floats, core_price: Floats, start: int) -> Homes:
-    """Return where each receiver is attached in the tree from a broker, shape (receivers,).
+    """Return where each receiver is attached in the tree grown from a broker, shape (receivers,).
 
-    A receiver goes to a broker of the tree unless the way to another one and its link there are cheaper when its turn
-    comes. So between two brokers that join the tree all receivers whose turn is earlier are attached at once.
+    In its turn, a receiver goes to a broker of the tree, unless the path to another broker plus its link there is
+    cheaper. So between two brokers that join the tree, all receivers with an earlier turn are attached at once.
     """
     homes = np.full(len(access_price), start, dtype=np.intp)
     near, apart = core_price[start].copy(), np.arange(len(core_price)) != start
     inside = access_price[:, start].copy()  # From a broker of the tree to the receiver.
-    # Through one that would join for it. It is not undone when that one joins for another: then ``inside`` is less.
+    # Through a broker that would join for it. Stays as it is if that one joins for another: then ``inside`` is less.
     outside = np.where(apart, near + access_price, np.inf).min(axis=1)
-    first = int(inside.argmin())  # The publisher chose its broker for the way to this one.
+    first = int(inside.argmin())  # The receiver for which the publisher chose this broker.
     free = np.delete(np.arange(len(access_price), dtype=np.intp), first)
     while True:
         joining = free[outside[free] < inside[free]]

@@ -1,7 +1,7 @@
-"""The three ways of Zhao and Wu to pack users onto brokers, and brokers drawn at random to compare with.
+"""The three algorithms of Zhao11 that pack users onto brokers, and random placement as their baseline.
 
-In: an instance (:mod:`overlay.packed_users`). Out: a home for each user. All keep to what brokers have room for, and
-raise PackingError when a user fits nowhere. Improving a packing belongs to :mod:`controller.planners.steps.pack_drop`.
+In: an instance (:mod:`overlay.packed_users`). Out: a home for each user. All respect the room of brokers and raise
+PackingError if a user fits nowhere. Improving a packing belongs to :mod:`controller.planners.steps.pack_drop`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROUNDING = 1e-9
 
 
 class Room:
-    """What brokers still have room for, while users come."""
+    """The room that brokers have left while users are placed."""
 
     def __init__(self, instance: PackingInstance) -> None:
         self.left_per_s = instance.room_per_s.copy()
@@ -23,7 +23,7 @@ class Room:
         self._demand_per_s = instance.demand_per_s
 
     def fits(self, user: int) -> Homes:
-        """Return the brokers with room for a user. Raises PackingError when there is none."""
+        """Return the brokers with room for a user. Raises PackingError if there is none."""
         found = np.flatnonzero(self.left_per_s + self._slack_per_s >= self._demand_per_s[user])
         if not len(found):
             raise PackingError(
@@ -33,12 +33,12 @@ class Room:
         return found
 
     def take(self, user: int, broker: int) -> None:
-        """Give a user a place."""
+        """Place a user at a broker."""
         self.left_per_s[broker] -= self._demand_per_s[user]
 
 
 def pack_random(instance: PackingInstance, rng: np.random.Generator) -> Homes:
-    """Return each user at a broker drawn from those with room: what the paper compares with (section VI.B)."""
+    """Return each user at a broker drawn from those with room: the paper's baseline (section VI.B)."""
     room, homes = Room(instance), np.zeros(instance.user_count, dtype=np.intp)
     for user in range(instance.user_count):
         homes[user] = rng.choice(room.fits(user))
@@ -49,7 +49,7 @@ def pack_random(instance: PackingInstance, rng: np.random.Generator) -> Homes:
 def pack_greedy(instance: PackingInstance) -> Homes:
     """Return each user, in their order, at the broker with room whose access link is cheapest.
 
-    Source: Algorithm 1, whose comments on U and B are swapped. Cost O(users * brokers). Looks at access alone.
+    Source: Algorithm 1, whose comments on U and B are swapped. Cost O(users * brokers). Considers access alone.
     """
     room, homes = Room(instance), np.zeros(instance.user_count, dtype=np.intp)
     for user in range(instance.user_count):
@@ -62,11 +62,11 @@ def pack_greedy(instance: PackingInstance) -> Homes:
 def pack_clustering(instance: PackingInstance) -> Homes:
     """Return users with much traffic between them at one broker, by the largest ratio of bandwidth to cost (BCR).
 
-    Each broker first gets the pair of free users with the largest b_ij / (c_i + c_j), then each user in their order
-    goes to the broker with room where its traffic with the users there is largest for the price of its access link.
-    Source: Algorithm 2, with argmax in the place of its argmin, as the text says "maximum". b_ij counts both ways.
-    Departure: a pair must fit into its broker. Cost O(pairs looked at + users * brokers * channels); a pair is looked
-    at only where its first user could do better than the best pair found.
+    Each broker first gets the pair of free users with the largest b_ij / (c_i + c_j). Then each user in their order
+    goes to the broker with room at which its traffic with the users there is largest relative to the price of its
+    access link. Source: Algorithm 2, with argmax in place of its argmin, as the text says "maximum". b_ij counts both
+    ways. Departure: a pair must fit into its broker. Cost O(pairs evaluated + users * brokers * channels); a pair is
+    evaluated only if its first user could do better than the best pair found.
     """
     room, homes = Room(instance), np.full(instance.user_count, -1, dtype=np.intp)
     most = _largest_between(instance)
@@ -89,12 +89,12 @@ def pack_clustering(instance: PackingInstance) -> Homes:
 
 
 def _ratio(bandwidth: Floats, price: Floats) -> Floats:
-    """Return b / c; what costs nothing is best, by what it carries."""
+    """Return b / c, with c bounded below: links that cost nothing rank first, by their traffic."""
     return np.asarray(bandwidth / np.maximum(price, 1e-12))
 
 
 def _largest_between(instance: PackingInstance) -> Floats:
-    """Return the most traffic that each user has with one other, shape (users,). O(users^2 * channels)."""
+    """Return the most traffic that each user has with any other one, shape (users,). O(users^2 * channels)."""
     most = np.zeros(instance.user_count)
     wants = instance.wants.astype(np.float32)
     rates = instance.rates.astype(np.float32)
@@ -109,7 +109,7 @@ def _largest_between(instance: PackingInstance) -> Floats:
 def _best_pair(
     instance: PackingInstance, broker: int, free: Homes, most: Floats, room: Room
 ) -> tuple[int, int] | tuple[()]:
-    """Return the free users with the largest ratio at a broker that both fit into, none where there are no two."""
+    """Return the free users with the largest ratio that fit into a broker together, or () if no two do."""
     if len(free) < 2:
         return ()
     price, demand = instance.access_price[free, broker], instance.demand_per_s[free]

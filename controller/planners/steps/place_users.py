@@ -1,20 +1,20 @@
-"""Which broker a user should be at: utility of brokers, the answer to users that ask, and all users one by one.
+"""Choose a broker for each user: the utility of brokers, the answer to users that ask, and all users one by one.
 
-In: what the brokers of a cluster exchanged, and users with their topics. Out: a home for each. When users ask,
-what their moves cost and how they are executed does not belong here.
+In: what the brokers of a cluster exchanged, and users with their topics. Out: a home for each. When users ask, what
+their moves cost and how they are executed does not belong here.
 
 Source: Zhao13, section 4 and Algorithm 1: utility = |S_b & s_u| / |s_u| - w_l * L_b. Readings:
 
 - L_b is the broker's share of the subscriptions of its cluster, in [0, 1], and w_l counts for each broker: the share
   weighs w_l times the brokers of the cluster, so that a user loses w_l at a broker of mean load, however many there
-  are. If the share weighed w_l alone, a broker with all users of ten would lose a tenth of that, and where interests
-  are skewed (Zipf) a few brokers would take nearly everybody.
-- S_b has what the user itself wants at its home, as the text says. Then |s_u| (1 - similarity) is the number of topics
-  that the broker would begin to subscribe to, which is what a change of the user's topics costs at each broker. To
-  users that want what they wanted before, their home is always perfect; for these leave them out (:class:`OwnPart`).
-  Then a rise in similarity, times |s_u|, is the number of topics that brokers subscribe to less.
+  are. If the share weighed w_l alone, a broker with all users of ten would lose a tenth of that, and with skewed
+  interests (Zipf) a few brokers would attract nearly all users.
+- S_b includes what the user itself wants at its home, as the text says. Then |s_u| (1 - similarity) is the number of
+  topics that the broker would begin to subscribe to, which is what a change of the user's topics costs at each broker.
+  To users whose topics have not changed, their home is always perfect; for these, exclude their own part
+  (:class:`OwnPart`). Then a rise in similarity, times |s_u|, is the decrease in topics that brokers subscribe to.
 - The asked broker, too, uses what it last sent, so that each broker of a cluster gives the same answer.
-- Among equals the present home stays; else the asked broker is taken, then those that follow it in the cluster.
+- Among equals the present home stays; else the asked broker is chosen, then those that follow it in the cluster.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Flags = NDArray[np.bool_]
 
 NO_HOME = -1
 NO_PLACE = -1
-ROUNDING = 1e-9  # Utilities that differ by less are equal.
-GATHERED_MAX = 4_000_000  # Counts of users that one look gathers: 16 MB.
+ROUNDING = 1e-9  # Utilities that differ by less count as equal.
+GATHERED_MAX = 4_000_000  # Counts of users gathered in one evaluation: 16 MB.
 
 
 @dataclass(frozen=True)
 class PlacementRules:
-    """``load_weight`` is w_l; a broker with more than ``load_max`` times its cluster's mean load takes nobody new.
+    """``load_weight`` is w_l; a broker with more than ``load_max`` times its cluster's mean load accepts no new users.
 
-    A user moves when its utility rises by more than ``utility_min``.
+    A user moves if its utility rises by more than ``utility_min``.
     """
 
     load_weight: float = 1.0
@@ -56,10 +56,10 @@ class PlacementRules:
 
 @dataclass(frozen=True, eq=False)
 class BrokerStates:
-    """What brokers send the others of their cluster, as it is now.
+    """What brokers send the others of their cluster at present.
 
     ``user_counts`` (topics, clusters, places): how many users of a broker want a topic. ``loads`` (clusters, places):
-    how many subscriptions a broker's users have. Both are changed by :meth:`count_users`.
+    how many subscriptions a broker's users have. :meth:`count_users` changes both.
     """
 
     clusters: UserClusters
@@ -68,7 +68,7 @@ class BrokerStates:
 
     @classmethod
     def without_users(cls, clusters: UserClusters, topic_count: int) -> BrokerStates:
-        """Return brokers that nobody is at."""
+        """Return brokers without users."""
         shape = clusters.members.shape
         return cls(clusters, np.zeros((topic_count, *shape), np.int32), np.zeros(shape, np.int64))
 
@@ -82,11 +82,11 @@ class BrokerStates:
         return states
 
     def copy(self) -> BrokerStates:
-        """Return what brokers send at this moment."""
+        """Return an independent copy of what brokers send at present."""
         return replace(self, user_counts=self.user_counts.copy(), loads=self.loads.copy())
 
     def count_users(self, homes: Ints, sizes: Ints, wanted: Ints, sign: int) -> None:
-        """Let users come to ``homes`` (sign 1) or leave (-1), who want ``sizes`` topics each, one after the other."""
+        """Add users to ``homes`` (sign 1) or remove them (-1); each wants the next ``sizes`` topics of ``wanted``."""
         slots = self.clusters.slot_of[homes]
         places = wanted.astype(np.int64) * self.loads.size + np.repeat(slots, sizes)
         np.add.at(self.user_counts.reshape(-1), places, sign)
@@ -95,10 +95,10 @@ class BrokerStates:
 
 @dataclass(frozen=True, eq=False)
 class OwnPart:
-    """What of the states is the asking users themselves.
+    """The asking users' own part in the states of brokers.
 
-    ``homes`` (users,) are where the states count each user, NO_HOME when they do not, ``sizes`` (users,) with how many
-    subscriptions. ``counted`` (subscriptions,) marks which of the topics it wants now, None if all.
+    ``homes`` (users,) are where the states count each user, NO_HOME if they do not, ``sizes`` (users,) with how many
+    subscriptions. ``counted`` (subscriptions,) marks which of the topics it wants now are counted, None if all.
     """
 
     homes: Ints
@@ -108,10 +108,10 @@ class OwnPart:
 
 @dataclass(frozen=True, eq=False)
 class AskingUsers:
-    """Users that ask at the same moment, that is, are answered by the same states of brokers.
+    """Users that ask at the same moment, so are answered on the same states of brokers.
 
     User i wants ``wanted[starts[i]:starts[i + 1]]``, asks the broker ``asked[i]`` and is at ``homes[i]``, NO_HOME
-    before it has joined. With ``own`` it does not count for what brokers want and bear.
+    before it has joined. With ``own``, its own part is excluded from what brokers want and from their load.
     """
 
     starts: Ints
@@ -127,12 +127,12 @@ class AskingUsers:
 
     @classmethod
     def again(cls, starts: Ints, wanted: Ints, homes: Ints) -> AskingUsers:
-        """Return users that ask their homes without having changed what they want."""
+        """Return users that ask their homes with unchanged topics."""
         return cls(starts, wanted, homes, homes, OwnPart(homes, np.diff(starts)))
 
     @property
     def sizes(self) -> Ints:
-        """How many topics each user wants."""
+        """The number of topics that each user wants."""
         return np.diff(self.starts)
 
     def ordered(self, users: Ints) -> AskingUsers:
@@ -148,10 +148,10 @@ class AskingUsers:
 
 
 def choose_homes(states: BrokerStates, asking: AskingUsers, rules: PlacementRules) -> tuple[Ints, Floats]:
-    """Return the broker assigned to each user, and by how much its utility rises there, 0 for one that stays.
+    """Return the broker assigned to each user, and the rise of its utility there, 0 for one that stays.
 
-    For a user from outside the asked broker's cluster, which cannot stay, the rise is the utility itself. To a user
-    that wants nothing all brokers are equal. Cost O(subscriptions * brokers of a cluster).
+    For a user from outside the asked broker's cluster, which cannot stay, the rise is the utility itself. For a user
+    that wants nothing, all brokers are equal. Cost O(subscriptions * brokers of a cluster).
     """
     seen, users = _Seen.of(states.clusters, asking), len(asking.asked)
     places, gains = np.empty(users, np.int64), np.empty(users)
@@ -168,12 +168,12 @@ def choose_homes(states: BrokerStates, asking: AskingUsers, rules: PlacementRule
 def place_in_turn(
     states: BrokerStates, asking: AskingUsers, rules: PlacementRules, asking_at_once: int = 1
 ) -> tuple[Ints, Floats]:
-    """Let users ask and move one after the other, and change ``states`` accordingly; return homes and rises in utility.
+    """Let users ask and move one by one, updating ``states``; return homes and rises in utility.
 
-    The brokers of a cluster exchange their states after every ``asking_at_once`` users that have asked there.
-    Clusters do not look at each other, so users of different ones are answered together, which changes no answer. Users
-    must be at home in the cluster that they ask, or nowhere. Cost O(subscriptions * brokers of a cluster), in as many
-    array steps as the largest cluster has users, divided by ``asking_at_once``.
+    The brokers of a cluster exchange their states after every ``asking_at_once`` users that have asked there. Clusters
+    are independent, so users of different clusters are answered together, which changes no answer. Users must have
+    their home in the cluster that they ask, or none. Cost O(subscriptions * brokers of a cluster), in as many array
+    steps as the largest cluster has users, divided by ``asking_at_once``.
     """
     cluster = states.clusters.cluster_of[asking.asked]
     by_cluster = np.argsort(cluster, kind="stable")
@@ -194,10 +194,10 @@ def place_in_turn(
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """Asking users as their clusters see them: brokers are places in the cluster of the asked one.
+    """Asking users in terms of clusters: brokers are places in the cluster of the asked one.
 
     ``home_places`` and ``own_places`` (users,) are NO_PLACE outside that cluster, ``entry_places`` (subscriptions,) is
-    the place where a subscription is the user's own.
+    the place at which a subscription is the user's own.
     """
 
     starts: Ints
@@ -273,7 +273,7 @@ def _choose(states: BrokerStates, seen: _Seen, rules: PlacementRules) -> tuple[I
 def _utilities(states: BrokerStates, seen: _Seen, share_weights: Floats) -> Floats:
     """Return the utility of each broker of the asked one's cluster, shape (users, places)."""
     places = np.arange(states.clusters.places)
-    # A broker wants what more than the user itself wants there.
+    # A broker wants a topic if more users want it there than this user itself.
     wanted = states.user_counts[seen.wanted, seen.entry_clusters] > (seen.entry_places[:, None] == places)
     loads = states.loads[seen.clusters] - (seen.own_places[:, None] == places) * seen.own_sizes[:, None]
     wants = seen.sizes > 0
@@ -292,7 +292,7 @@ def _move(states: BrokerStates, seen: _Seen, places: Ints) -> None:
     leaves = moves & (seen.home_places != NO_PLACE)
     slots, rows = seen.clusters * states.clusters.places, seen.wanted * np.int64(states.loads.size)
     for at, who, sign in ((places, moves, 1), (seen.home_places, leaves, -1)):
-        # Who does not move changes counts by 0, wherever that is.
+        # Users that stay add 0, at any index.
         counted = np.where(who, slots + at, 0)
         amounts = who * sign
         np.add.at(states.loads.reshape(-1), counted, amounts * seen.sizes)

@@ -1,4 +1,4 @@
-"""What it counts against a change of a tree that one death would cut off more. As the judge counts it.
+"""Price the added frailty of a tree: how much more a single death would cut off. The judge uses the same price.
 
 In: the traffic of a state. Out: a price of exchanging links. What a death cuts off belongs to :mod:`overlay.cut_off`.
 """
@@ -20,16 +20,16 @@ from regraft.overlay.overlay_costs import OverlayCosts
 
 @dataclass
 class FrailtyPrice:
-    """What it counts that the worst single death cuts off more after a swap: ``per_share`` for all deliveries."""
+    """The penalty for what the worst single death cuts off more after a swap: ``per_share`` for all deliveries."""
 
     brokers: tuple[str, ...]
     deliveries_per_s: NDArray[np.float64]
     per_share: float
-    _last: tuple[tuple[Link, ...], float] = ((), 0.0)  # The tree that the last swaps were tried on.
+    _last: tuple[tuple[Link, ...], float] = ((), 0.0)  # The tree that swaps were last tried on.
 
     @classmethod
     def of(cls, state: TreeState, weight: float) -> FrailtyPrice | None:
-        """Return the price at the traffic of a state; None where nothing counts, or is known of deliveries."""
+        """Return the price for the traffic of a state; None if the weight is 0 or deliveries are unknown."""
         if not weight or not state.local_deliveries:
             return None
         return cls(state.inventory.brokers, state.deliveries_per_s, weight * state.tree_costs.cost_per_s)
@@ -46,7 +46,7 @@ class FrailtyPrice:
 
 @dataclass(frozen=True, eq=False)
 class OverlayFrailty:
-    """The same for a tree with its publishers, held against the present one.
+    """The frailty price of a tree with its publishers, to be compared with that of the present one.
 
     ``handed_per_s`` (publishers, brokers) is what is handed to subscribers of each publisher at each broker.
     """
@@ -57,7 +57,7 @@ class OverlayFrailty:
 
     @classmethod
     def of(cls, state: TreeState, weight: float) -> OverlayFrailty | None:
-        """Return the price at the traffic of a state; None where nothing counts, or is known of deliveries."""
+        """Return the price for the traffic of a state; None if the weight is 0 or deliveries are unknown."""
         if not weight or not state.local_deliveries:
             return None
         publishers, index = state.publisher_sets.publishers, state.inventory.index
@@ -69,7 +69,7 @@ class OverlayFrailty:
         return cls(state.inventory.brokers, handed / state.horizon_s, weight * state.overlay_costs.cost_per_s)
 
     def price_per_s(self, overlay: OverlayCosts) -> float:
-        """Return what it counts that the worst single death cuts off what it does. O(brokers^2)."""
+        """Return the price of the share that the worst single death cuts off. O(brokers^2)."""
         deliveries_per_s = np.zeros((len(self.brokers), len(self.brokers)))
         np.add.at(deliveries_per_s, overlay.homes, self.handed_per_s)
         tree = Configuration(0, self.brokers, overlay.tree.links)

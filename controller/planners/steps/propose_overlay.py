@@ -1,4 +1,4 @@
-"""Links and publishers' homes in one search: proposals in the order of what they save, for planners that search both.
+"""Propose links and publishers' homes from one search, ordered by what they save, for planners that search both.
 
 In: the state of a tree, budgets, limits, a generator. Out: a sequence of proposals; any prefix of it pays off.
 """
@@ -27,9 +27,9 @@ def overlay_proposals(
     search_words_max: int,
     escape_words_max: int,
 ) -> list[Proposal]:
-    """Return swaps of links and moves of publishers under the name of a planner, some only together.
+    """Return swaps of links and moves of publishers under the name of a planner, grouped if they save only together.
 
-    Source, cost and guarantee are those of :mod:`controller.planners.search_overlay_cost`, which says what it looks at.
+    Source, cost and guarantee are those of :mod:`controller.planners.search_overlay_cost`, which describes the search.
     """
     present = state.overlay_costs
     degree_max = len(state.inventory.brokers) if context.degree_max is None else context.degree_max
@@ -59,7 +59,7 @@ def overlay_proposals(
 def _chain(
     search: OverlaySearch, state: TreeState, context: TreeContext, *, is_homes_first: bool
 ) -> tuple[OverlayCosts, list[Step]]:
-    """Return where links alone and homes alone lead, one after the other, and the steps."""
+    """Return the overlay that links alone and homes alone lead to, one after the other, and the steps."""
     reached = search.present.copy()
     steps: list[Step] = []
     for is_homes in (is_homes_first, not is_homes_first):

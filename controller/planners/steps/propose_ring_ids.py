@@ -1,6 +1,6 @@
-"""Between the state of a ring and the search of IDs: the problem that the state poses, the proposal that an answer is.
+"""Pose the problem of ring IDs for the state of a ring, and turn the answer of a search into a proposal.
 
-In: a ring's state and settings, and a search. Out: one proposal, or none. Which search it is does not matter here.
+In: a ring's state and settings, and a search. Out: one proposal, or none. Any search will do.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def reassigning_proposals(
     context: RingContext,
     search: Callable[[RingProblem], Reassignment],
 ) -> list[Proposal]:
-    """Return the answer of a search as one proposal, none when the paper's process would not reconfigure.
+    """Return the answer of a search as one proposal, or none if the paper's process would not reconfigure.
 
     That is Algorithm 2 of Zhao13: nothing is computed unless the present cost passes the reconfigurability test, and
-    nothing is done unless Bft > Cst, both over the reconfiguration free period.
+    nothing is done unless Bft > Cst, both over the reconfiguration-free period.
     """
     ring = state.traffic
     if ring is None:
@@ -44,13 +44,13 @@ def reassigning_proposals(
 
 
 def ring_problem(ring: RingTraffic, ring_free_s: float, delay_weight: float) -> RingProblem:
-    """Return the problem of the next ``ring_free_s``: interests as they are, topics at their filtered rates (Eq. 8)."""
+    """Return the problem of the next ``ring_free_s``: present interests, and topics at their filtered rates (Eq. 8)."""
     events = ring.rates_per_s * ring_free_s
     return RingProblem(ring.configuration.ring, ring.roots, ring.wanted, events, delay_weight)
 
 
 def id_moves_of(ring: RingTraffic, mapping: Mapping) -> tuple[IdMove, ...]:
-    """Return what a mapping changes, sorted by broker."""
+    """Return the ID moves that lead to a mapping, sorted by broker."""
     brokers, ids = ring.configuration.broker_at, ring.configuration.ring.ids
     moved = (mapping != np.arange(len(mapping))).nonzero()[0].tolist()
     return tuple(sorted(IdMove(brokers[mapping[at]], ids[mapping[at]], ids[at]) for at in moved))

@@ -1,6 +1,6 @@
-"""Moves of publishers that a planner wants -> its proposals, one each, each costed after the earlier ones.
+"""Turn moves of publishers that a planner wants into its proposals, one each, each costed after the earlier ones.
 
-Publishers do not influence each other's cost, so the moves may be made in any order and any of them be left out.
+Publishers do not influence each other's cost, so the moves may be made in any order, and any of them may be left out.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def rank_moves(
     reasons: Mapping[ClientMove, str],
     rng: random.Random,
 ) -> list[Proposal]:
-    """Return proposals for the moves (keys of ``reasons``), at most ``proposals_max``, in the ``order`` asked for.
+    """Return proposals for the moves (keys of ``reasons``), at most ``proposals_max``, in the given ``order``.
 
-    The cost is that of all publishers whose home is known. Raises KeyError for a publisher or home that is not.
+    The cost is that of all publishers whose home is known. Raises KeyError for an unknown publisher or home.
     """
     moves = sorted(reasons)
     if order == "arrival":

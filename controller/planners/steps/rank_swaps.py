@@ -1,7 +1,7 @@
-"""Swaps that a planner of the paper wants -> its proposals: independent of each other, each costed after the earlier.
+"""Turn swaps that a planner of the paper wants into independent proposals, each costed after the earlier ones.
 
-The paper's brokers act as messages happen to arrive, so it gives no order. By true gain (the default) a swap that only
-looks good locally cannot stand in the way of a good one; at random the planner is what its authors had.
+The paper's brokers act as messages happen to arrive, so it gives no order. In the order of true gain (the default), a
+swap that only looks good locally cannot block a good one; in random order the planner is what its authors had.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def rank_swaps(
     reasons: Mapping[LinkSwap, str],
     rng: random.Random,
 ) -> list[Proposal]:
-    """Return proposals for the swaps (keys of ``reasons``), at most ``proposals_max``, in the ``order`` asked for.
+    """Return proposals for the swaps (keys of ``reasons``), at most ``proposals_max``, in the given ``order``.
 
     No proposal removes a link of another's cycle, so any subset of them, in any order, leaves a tree. Swaps that break
-    ``degree_max``, alone or after the earlier ones, are left out. Cost: one pricing of a swap each when they are ranked
-    by gain, and one for each proposal.
+    ``degree_max``, alone or after the earlier ones, are left out. Cost: one pricing of each swap if they are ranked by
+    gain, and one for each proposal.
     """
     costs = state.tree_costs.copy()
     taken: list[tuple[Link, frozenset[Link]]] = []

@@ -1,4 +1,4 @@
-"""Search of homes for all publishers at once: single moves and chains of moves that only together keep the caps.
+"""Search homes for all publishers together: single moves, and chains of moves that keep the caps only together.
 
 In: a placement and what each home of each publisher is worth. Out: the placement, moved. The start and the use of the
 result do not belong here.
@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from regraft.overlay.publisher_placement import ROUNDING_SHARE, PublisherPlacement
 
 TIE_SHARE = 1e-9  # Gains below this share of the whole are rounding of floats.
-CHAIN_MOVES_MAX = 5  # Publishers that give way to each other in one chain.
-LOOK_HOMES = 5_000  # What a look takes besides the homes that it sees: it is some array calls.
+CHAIN_MOVES_MAX = 5  # Publishers that move in one chain.
+LOOK_HOMES = 5_000  # Homes that the array calls of an evaluation cost as much as, besides those evaluated.
 
 Floats = NDArray[np.float64]
 Move = tuple[int, int]  # Publisher and home, by position.
 
 
 class HomeSearch:
-    """A descent on the sum of ``values`` (publishers, brokers), least is best, within the limits of placements.
+    """A descent on the sum of ``values`` (publishers, brokers), which it minimises, within the limits of placements.
 
-    ``homes_left`` is how many homes of publishers all descents together may still look at.
+    ``homes_left`` is how many homes of publishers all descents together may still evaluate.
     """
 
     def __init__(self, values: Floats, homes_left: int) -> None:
@@ -41,14 +41,14 @@ class HomeSearch:
         return np.asarray(self.values[self._places, placement.homes][:, None] - self.values)
 
     def least_gain(self, placement: PublisherPlacement) -> float:
-        """Return what a move must save at least to be none of rounding."""
+        """Return the saving up to which a move counts as rounding."""
         return TIE_SHARE * abs(self.value(placement))
 
     def descend(self, placement: PublisherPlacement) -> None:
-        """Make single moves, and chains where no single one helps, until nothing does or the budget is used up.
+        """Make single moves, and chains if no single one helps, until nothing helps or the budget is used up.
 
         Guarantee: the limits are kept, and with budget left no single move that keeps them helps. Without caps that is
-        the optimum. Cost O(publishers * brokers) for each look.
+        the optimum. Cost O(publishers * brokers) for each evaluation.
         """
         while True:
             fits = self._move_singly(placement)
@@ -59,7 +59,7 @@ class HomeSearch:
                 placement.move(place, home)
 
     def _move_singly(self, placement: PublisherPlacement) -> NDArray[np.bool_]:
-        """Make single moves, best first, until none helps; return which moves keep the limits then."""
+        """Make single moves, best first, until none helps; return which moves then keep the limits."""
         while True:
             fits = self._look(placement) <= 0
             gains = np.where(fits, self.gains(placement), -np.inf)
@@ -69,15 +69,15 @@ class HomeSearch:
             if not worth:
                 return fits
             for place in worth:
-                # The first one fits as looked at; room that later ones need may be gone.
+                # The evaluation covers the first move; it may have used room that later ones need.
                 if place == worth[0] or placement.keeps(placement.limits_per_s, [(place, int(homes[place]))]):
                     placement.move(int(place), int(homes[place]))
 
     def _chain(self, placement: PublisherPlacement, fits: NDArray[np.bool_]) -> list[Move] | None:
-        """Return moves that help together and keep the limits, None when none are found in the budget.
+        """Return moves that help together and keep the limits, or None if none are found within the budget.
 
-        Each opening is a move that helps but breaks limits. Then the publisher and home are taken that leave the least
-        excess without using up the gain, until there is none: an ejection chain.
+        Each opening is a move that helps but breaks limits. It is followed by the publisher and home that leave the
+        least excess without using up the gain, until there is no excess: an ejection chain.
         """
         gains = self.gains(placement)
         least = self.least_gain(placement)
@@ -101,7 +101,7 @@ class HomeSearch:
                 yield place, int(order[place, rank])
 
     def _closed(self, trial: PublisherPlacement, opening: Move, gains: Floats, least: float) -> list[Move] | None:
-        """Return the chain that begins with the opening and keeps the limits in the end, None when there is none."""
+        """Return the chain that starts with the opening and finally keeps the limits, or None if there is none."""
         chain = [opening]
         while True:
             trial.move(*chain[-1])

@@ -1,6 +1,6 @@
-"""Search of links and homes together: descents from several starts, then kicks, within what one plan may change.
+"""Search links and homes together: descents from several starts, then kicks, within what one plan may change.
 
-In: an overlay with its cost, a budget, limits. Out: a better overlay. In which order a plan gets there belongs to
+In: an overlay with its cost, a budget, limits. Out: a better overlay. The order in which a plan gets there belongs to
 :mod:`controller.planners.steps.order_changes`.
 """
 
@@ -19,16 +19,16 @@ from regraft.overlay.link_sides import Places
 from regraft.overlay.overlay_costs import OverlayCosts
 from regraft.overlay.publisher_placement import PublisherPlacement
 
-HOMES_LOOKED_AT_MAX = 2_000_000  # By one descent over homes, when caps of load bind hard.
-HOMES_WORDS = 300_000  # What a look at all homes takes besides its words, in words: it is some array calls.
+HOMES_LOOKED_AT_MAX = 2_000_000  # By one descent over homes, if caps of load are tight.
+HOMES_WORDS = 300_000  # Words that the array calls of evaluating all homes cost as much as.
 
 
 @dataclass(frozen=True, eq=False)
 class OverlaySearch:
     """A search from a present overlay; ``search`` has its budget, its caps and how many links may differ.
 
-    ``moves_max`` is how many publishers may differ in their home. An overlay is worth its cost and what it counts that
-    one death cuts off (``frailty``).
+    ``moves_max`` is how many publishers may have another home. The value of an overlay is its cost plus the price of
+    its added frailty (``frailty``).
     """
 
     present: OverlayCosts
@@ -37,14 +37,14 @@ class OverlaySearch:
     frailty: OverlayFrailty | None
 
     def value_per_s(self, overlay: OverlayCosts) -> float:
-        """Return what the overlay costs, with what its frailty counts above that of the present one."""
+        """Return the overlay's cost, plus the price of its frailty above that of the present one."""
         if self.frailty is None:
             return overlay.cost_per_s
         rise_per_s = self.frailty.price_per_s(overlay) - self.frailty.price_per_s(self.present)
         return overlay.cost_per_s + max(rise_per_s, 0.0)
 
     def best(self, starts: Sequence[OverlayCosts]) -> OverlayCosts:
-        """Return the best overlay that a descent from each of the starts, or from the present one, ends at."""
+        """Return the best of the present overlay, the starts, and where a descent from each start ends."""
         found = []
         for start in starts:
             trial = start.copy()
@@ -53,7 +53,7 @@ class OverlaySearch:
         return min([self.present, *starts, *found], key=self.value_per_s)
 
     def escape(self, best: OverlayCosts, rng: random.Random) -> OverlayCosts:
-        """Return the best overlay that kicks from this one, each with a descent after it, lead to in the budget."""
+        """Return the best overlay found by kicks from this one, each followed by a descent, within the budget."""
         best_per_s = self.value_per_s(best)
         while not self.search.is_over and len(best.tree.ends) > 2:
             trial = best.copy()
@@ -70,7 +70,7 @@ class OverlaySearch:
     def settle(self, overlay: OverlayCosts, near: Places | None = None) -> None:
         """Move publishers to their best homes and swap links, in turn, until neither helps or the budget is used up.
 
-        With ``near`` only swaps of these links and of those that change with them are looked at.
+        With ``near`` only swaps of these links, and of those that change with them, are evaluated.
         """
         while True:
             self.rehome(overlay)
@@ -83,7 +83,7 @@ class OverlaySearch:
                 return
 
     def rehome(self, overlay: OverlayCosts) -> None:
-        """Move publishers to their best homes on the tree, no more of them from the present ones than may."""
+        """Move publishers to their best homes on the tree, at most ``moves_max`` of them away from the present ones."""
         if not len(overlay.homes):
             return
         self.search.words_left -= HOMES_WORDS + 2 * overlay.sets.words.size

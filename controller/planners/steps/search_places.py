@@ -1,7 +1,7 @@
-"""Search for exchanges of places on a structured cyclic overlay that save most of the one cost.
+"""Search for the exchanges of places on a structured cyclic overlay that save most of its cost.
 
-In: prices of whole overlays, regions, a budget. Out: exchanges, each costed on top of those before. What is proposed of
-them belongs to the planner. Pure.
+In: prices of whole overlays, regions, a budget. Out: exchanges, each costed after the earlier ones. Proposing them
+belongs to the planner. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from regraft.overlay.scot_places import Regions
 
 @dataclass(frozen=True)
 class PlaceExchange:
-    """Two brokers exchange all places that they have: the regions after it, and the cost before and after."""
+    """An exchange of all places of two brokers: the regions after it, and the cost before and after."""
 
     one: str
     other: str
@@ -28,7 +28,7 @@ class PlaceExchange:
 
 @dataclass(frozen=True)
 class PlaceBudget:
-    """What a search may take: overlays priced, exchanges found, and the least share of the cost that one must save."""
+    """The limits of a search: overlays priced, exchanges found, and the least share of the cost that each must save."""
 
     looks_max: int
     exchanges_max: int
@@ -44,12 +44,12 @@ def exchanged(regions: Regions, one: str, other: str) -> Regions:
 def search_places(
     prices: PlaceCosts, regions: Regions, links: RegionLinks, budget: PlaceBudget, rng: random.Random
 ) -> Iterator[PlaceExchange]:
-    """Yield exchanges, each saving its share on the overlay that the earlier ones leave.
+    """Yield exchanges, each saving its share on the overlay after the earlier ones.
 
-    In rounds: all pairs of brokers are priced, as far as half of what is left of the budget reaches, in random order;
-    those that save go by what they save, each priced again on what the round has found so far. It ends when a round
-    finds nothing or the budget is used up. A broker exchanges once, so that each exchange is possible without the
-    others: when one is refused, the others need not be.
+    In each round, pairs of brokers are priced in random order within half of the remaining budget; those that save are
+    then made best first, each priced again after the earlier ones. It ends when a round finds nothing or the budget is
+    used up. A broker exchanges once, so that each exchange is possible without the others: a refused one blocks no
+    others.
     """
     brokers = sorted({broker for region in regions for broker in region})
     now_per_s, looks, found = prices.cost_per_s(regions, links), budget.looks_max, 0

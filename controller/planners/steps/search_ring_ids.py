@@ -1,6 +1,6 @@
-"""Search of ring IDs by swaps of two brokers: the improvement path of Zhao13, and descents that mind the move price.
+"""Search ring IDs by swaps of two brokers: the improvement path of Zhao13, and descents that consider the move price.
 
-In: priced swaps of a mapping. Out: the swaps that were made, or the mapping moved. Where to begin and what is proposed
+In: priced swaps of a mapping. Out: the swaps that were made, or the mapping moved. Where to begin and what to propose
 does not belong here.
 """
 
@@ -18,20 +18,20 @@ from regraft.overlay.ring_swaps import RingSwaps
 
 Floats = NDArray[np.float64]
 
-TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding: the move price is no whole number.
-PAIRS_SEEN_MAX = 1_000_000  # By looks at all pairs in one descent: one look at 1,000 brokers, a hundred at 100.
+TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding: the move price is not an integer.
+PAIRS_SEEN_MAX = 1_000_000  # Evaluated in one descent: all of 1,000 brokers once, of 100 a hundred times.
 
 
 class SwapPrices(Protocol):
-    """A mapping, what its brokers cost, and what swapping two of them would change."""
+    """A mapping, the costs of its brokers, and what swapping two of them would change."""
 
     @property
     def problem(self) -> RingProblem:
-        """What is searched."""
+        """The problem that is searched."""
 
     @property
     def mapping(self) -> Mapping:
-        """The mapping as it is now."""
+        """The present state of the mapping."""
 
     @property
     def broker_costs(self) -> Floats:
@@ -42,20 +42,20 @@ class SwapPrices(Protocol):
         """C of the mapping."""
 
     def changes(self, position: int) -> Floats:
-        """Return what C changes by when the broker at a position swaps with that at each other, inf at its own."""
+        """Return the change of C if the broker at a position swaps with that at each other one; inf at its own."""
 
     def swap(self, position: int, other: int) -> None:
-        """Let the brokers at two positions change places."""
+        """Swap the brokers at two positions."""
 
 
 def swaps_of(problem: RingProblem, mapping: Mapping | None = None) -> SwapPrices:
-    """Return priced swaps of a mapping, the present one when None: fast where all hops take 1, else from scratch."""
+    """Return priced swaps of a mapping (default: the present one): fast if all hops take 1, else from scratch."""
     return RingSwaps(problem, mapping) if problem.hop_delays is None else ScratchSwaps(problem, mapping)
 
 
 @dataclass(frozen=True, eq=False)
 class Reassignment:
-    """A mapping to go over to, with Bft and Cst (Eq. 6-7) in messages, and how many brokers move."""
+    """A new mapping, with its Bft and Cst (Eq. 6-7) in messages, and how many brokers move."""
 
     mapping: Mapping
     benefit: float
@@ -64,7 +64,7 @@ class Reassignment:
 
     @classmethod
     def of(cls, problem: RingProblem, mapping: Mapping, benefit: float) -> Reassignment:
-        """Return what going over to a mapping of known Bft is."""
+        """Return the reassignment to a mapping of known Bft."""
         moved = problem.moved_count(mapping)
         return cls(mapping, benefit, problem.reassignment_cost(moved), moved)
 
@@ -76,10 +76,10 @@ class Reassignment:
 
 @dataclass(frozen=True, eq=False)
 class ImprovementPath:
-    """Swaps one after the other, each lowering C: List of Algorithm 3.
+    """A sequence of swaps that each lower C: List of Algorithm 3.
 
-    ``costs`` and ``moved`` begin with the mapping that the path starts from: C, and how many brokers stand elsewhere
-    than at present.
+    ``costs`` and ``moved`` begin with the mapping at the start of the path: C, and how many brokers are away from their
+    present positions.
     """
 
     start: Mapping
@@ -98,19 +98,19 @@ class ImprovementPath:
 def improve_greedily(
     swaps: SwapPrices, *, is_persistent: bool = False, steps_max: int | None = None
 ) -> ImprovementPath:
-    """Swap the costliest broker with the one with which that saves most, again and again, until it saves nothing.
+    """Repeatedly swap the costliest broker with the partner with which that saves most, until it saves nothing.
 
-    SSBR-Greedy of Zhao13, Algorithm 3. Reading: two variables are both printed minC; the best of the neighbourhood
-    is taken when it is better than the mapping so far. Of equals the one at the lowest position is taken, as broker and
-    as partner. ``is_persistent`` is the tabu variant: a broker that finds no partner is passed over, and the next
-    costliest is asked, until all have been; it ends where no swap of any two brokers helps. ``steps_max`` ends it
-    earlier. Cost: one look at all partners of a broker, and one swap, for each step. Guarantee: none, heuristic.
+    SSBR-Greedy of Zhao13, Algorithm 3. Reading: two variables are both printed minC; the best of the neighbourhood is
+    taken if it is better than the mapping so far. Among equals the one at the lowest position is taken, as broker and
+    as partner. ``is_persistent`` is the tabu variant: a broker that finds no partner is skipped and the next costliest
+    is tried, until all have been; it ends when no swap of any two brokers helps. ``steps_max`` ends it earlier. Cost:
+    one evaluation of all partners of a broker, and one swap, for each step. Guarantee: none, heuristic.
     """
     start, cost = swaps.mapping.copy(), swaps.cost
     moved = swaps.problem.moved_count(start)
     made: list[tuple[int, int]] = []
     costs, moves = [cost], [moved]
-    failed, made_before = np.zeros(len(start), dtype=np.bool_), 0  # By broker, in this round of asking all.
+    failed, made_before = np.zeros(len(start), dtype=np.bool_), 0  # By broker, since the last round began.
     while steps_max is None or len(made) < steps_max:
         ranked = np.where(failed[swaps.mapping], -np.inf, swaps.broker_costs) if is_persistent else swaps.broker_costs
         position = int(ranked.argmax())
@@ -133,9 +133,9 @@ def improve_greedily(
 
 
 def best_on_path(problem: RingProblem, path: ImprovementPath) -> Reassignment:
-    """Return the mapping on a path from the present one with the highest Bft - Cst, the first of equals.
+    """Return the mapping with the highest Bft - Cst on a path from the present one, the first among equals.
 
-    DYNATOPS-Greedy of Zhao13, Algorithm 4, when the path is that of Algorithm 3.
+    With the path of Algorithm 3, this is DYNATOPS-Greedy of Zhao13, Algorithm 4.
     """
     net_benefits = [
         path.costs[0] - cost - problem.reassignment_cost(moved)
@@ -146,7 +146,7 @@ def best_on_path(problem: RingProblem, path: ImprovementPath) -> Reassignment:
 
 
 class PaidSwaps:
-    """Swaps of a mapping by C + Cst: what they save must also pay for the brokers that then stand elsewhere.
+    """Swaps of a mapping by C + Cst: their savings must also pay for the brokers that then have moved.
 
     The part of Cst that does not depend on how many move is left out.
     """
@@ -158,16 +158,16 @@ class PaidSwaps:
         self._position_of = np.argsort(swaps.mapping)
 
     def changes(self, position: int) -> Floats:
-        """Return what C + Cst changes by when the broker at a position swaps with that at each other."""
+        """Return the change of C + Cst if the broker at a position swaps with that at each other one."""
         found = self.swaps.changes(position)
         found -= self._paid
         found += 2 * self._price - self._paid[position]
-        found[self._position_of[position]] -= self._price  # From there a broker would come home,
-        found[self.swaps.mapping[position]] -= self._price  # and there this one would be at home.
+        found[self._position_of[position]] -= self._price  # A broker from there would return to its present position,
+        found[self.swaps.mapping[position]] -= self._price  # and at this position so would this broker.
         return found
 
     def all_changes(self) -> Floats:
-        """Return the same for all pairs, (positions, positions)."""
+        """Return the changes of all pairs, shape (positions, positions)."""
         found, present, mapping = self.swaps.all_changes(), self.swaps.problem.present, self.swaps.mapping
         found -= self._paid
         found += (2 * self._price - self._paid)[:, None]
@@ -176,7 +176,7 @@ class PaidSwaps:
         return found
 
     def swap(self, position: int, other: int) -> None:
-        """Let the brokers at two positions change places."""
+        """Swap the brokers at two positions."""
         self.swaps.swap(position, other)
         for place in (position, other):
             broker = int(self.swaps.mapping[place])
@@ -185,11 +185,12 @@ class PaidSwaps:
 
 
 def descend(swaps: RingSwaps) -> None:
-    """Make swaps that lower C + Cst until none is found: first of those with most to gain, then of those swapped.
+    """Make swaps that lower C + Cst until none is found: of brokers with the largest gains, then of those swapped.
 
-    Cost O(subscriptions * positions) for a look at all pairs, and one at all partners of a broker for each swap or try.
-    Guarantee: C + Cst does not rise; up to some hundred positions no swap of any two lowers it further, beyond that
-    ``PAIRS_SEEN_MAX`` bounds the looks at all pairs, and swaps are looked for among the touched alone.
+    Cost O(subscriptions * positions) for an evaluation of all pairs, and one of all partners of a broker for each swap
+    or try. Guarantee: C + Cst does not rise; up to some hundred positions no swap of any two lowers it further. Beyond
+    that ``PAIRS_SEEN_MAX`` bounds the evaluations of all pairs, and later swaps are sought only among the brokers
+    swapped.
     """
     least, paid = TIE_SHARE * swaps.cost, PaidSwaps(swaps)
     for _ in range(max(1, PAIRS_SEEN_MAX // swaps.problem.broker_count**2)):
@@ -199,7 +200,7 @@ def descend(swaps: RingSwaps) -> None:
         if not waiting:
             return
         while waiting:
-            touched: dict[int, None] = {}  # In this order.
+            touched: dict[int, None] = {}  # Used as an ordered set.
             for position in waiting:
                 if position in touched:
                     continue
@@ -212,6 +213,6 @@ def descend(swaps: RingSwaps) -> None:
 
 
 def _moved_change(mapping: Mapping, position: int, other: int) -> int:
-    """Return how many more brokers stand elsewhere than at present when two swap."""
+    """Return how many more brokers are away from their present positions after two swap."""
     one, two = int(mapping[position]), int(mapping[other])
     return (two != position) + (one != other) - (one != position) - (two != other)

@@ -1,7 +1,6 @@
-"""Search of link swaps by true cost: looks at all swaps at once, a descent over them, kicks out of local optima.
+"""Search link swaps by true cost: evaluate all swaps at once, descend over them, kick out of local optima.
 
-In: the costs of a tree, a budget and limits. Out: swaps, made on the costs. What is proposed of it is the planner's
-affair.
+In: the costs of a tree, a budget and limits. Out: swaps, made on the costs. Proposing them belongs to the planner.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from regraft.overlay.tree_costs import LinkSwap, Places, TreeCosts
 from regraft.overlay.walk_cuts import walk_cuts
 
 TIE_SHARE = 1e-9  # Gains below this share of the cost are rounding of floats.
-REUSE_SHARE = 0.5  # A found swap is taken from an older look while it gains this share of what the best then did.
-KICK_SWAPS = (2, 4)  # Random swaps of a kick: one is undone at once, many are a random tree.
-KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Kicks in vain until the search ends; with 20 it missed an optimum of six brokers.
-KICK_NEAR = 8  # Of the brokers whose link costs least, to how many a kick joins one.
-LINK_WORDS = 10_000  # What a look takes for each link besides its words, in words: it is a few array calls.
-LOOK_WORDS_MIN = 200_000  # What a look takes besides its links, in words.
-LOOK_WORDS = 50_000_000  # Of one evaluation: all links of some 300 brokers, beyond that only the most expensive.
+REUSE_SHARE = 0.5  # A swap is taken from an older evaluation while it gains this share of the best one's gain then.
+KICK_SWAPS = (2, 4)  # Random swaps of a kick: a single one is undone at once, many give a random tree.
+KICKS_PER_BROKER, KICKS_MIN = 2, 40  # Failed kicks that end the search; with 20 it missed an optimum of six brokers.
+KICK_NEAR = 8  # A kick joins a broker to one of this many with the cheapest links to it.
+LINK_WORDS = 10_000  # Words that the array calls for one link cost as much as.
+LOOK_WORDS_MIN = 200_000  # Words that the other array calls of an evaluation cost as much as.
+LOOK_WORDS = 50_000_000  # Of one evaluation: all links of some 300 brokers, in larger trees only the most expensive.
 
 
 @dataclass
 class Search:
-    """What a search may still look at, and its limits.
+    """The remaining budget of a search, and its limits.
 
     ``links_max`` bounds how many links may differ from those of ``present``.
     """
@@ -46,18 +45,18 @@ class Search:
 
     @property
     def is_over(self) -> bool:
-        """Return True if nothing more may be looked at."""
+        """Return True if the budget is used up."""
         return self.words_left <= 0
 
     def may_remove(self, costs: TreeCosts, numbers: Places) -> Places:
-        """Return which of these links may be exchanged for any other without too many being new."""
+        """Return which of these links may be exchanged for any other without exceeding ``links_max``."""
         if self.links_max is None:
             return numbers
         is_new = np.array([costs.link_at(number) not in self.present for number in range(len(costs.ends))])
         return numbers if int(is_new.sum()) < self.links_max else numbers[is_new[numbers]]
 
     def has_room(self, costs: TreeCosts, swap: LinkSwap) -> bool:
-        """Return True if no more links than may be are new after a swap."""
+        """Return True if a swap stays within ``links_max``."""
         if self.links_max is None:
             return True
         links = (*costs.links, swap.added)
@@ -69,8 +68,8 @@ def descend(
 ) -> Iterator[LinkSwap]:
     """Make the best swaps one by one on ``costs``, yielding each after it was made, until none helps.
 
-    An evaluation covers all links, or if they are too many the most expensive of those not evaluated since something on
-    their cycle changed. With ``near`` only these links and what changes with them are looked at at all.
+    An evaluation covers all links or, if there are too many, the most expensive of those not evaluated since something
+    on their cycle changed. With ``near`` only these links, and those that change with them, are evaluated at all.
     """
     everything = np.arange(len(costs.ends), dtype=np.intp)
     left = everything if near is None else near
@@ -91,9 +90,9 @@ def descend(
 def _taken(
     costs: TreeCosts, search: Search, queue: list[tuple[float, LinkSwap]], stale: set[int], swaps_max: int | None
 ) -> Iterator[tuple[LinkSwap, list[int]]]:
-    """Make the best swaps of one evaluation, each repriced first, until the rest is worth a new evaluation.
+    """Make the best swaps of one evaluation, each repriced first, until the rest warrants a new evaluation.
 
-    Yields each with the links on its cycle. Links whose swap was good but is not made are put into ``stale``.
+    Yields each with the links on its cycle. Links with a good swap that is not made are added to ``stale``.
     """
     least_per_s = TIE_SHARE * costs.cost_per_s
     queue = [one for one in queue if -one[0] > least_per_s]
@@ -108,7 +107,7 @@ def _taken(
         gain_per_s = _gain_now(costs, search, swap)
         if gain_per_s <= least_per_s:
             continue
-        if queue and gain_per_s < -queue[0][0]:  # An earlier swap has taken a part of it: others are better now.
+        if queue and gain_per_s < -queue[0][0]:  # An earlier swap has taken part of its gain: others are better now.
             heapq.heappush(queue, (-gain_per_s, swap))
             continue
         touched = costs.apply(swap)
@@ -119,7 +118,7 @@ def _taken(
 
 
 def _dearest(costs: TreeCosts, numbers: Places) -> Places:
-    """Return the links of one look: all of these, or as many as one may have of those whose notifications cost most."""
+    """Return the links of one evaluation: all, or if they are too many those whose notifications cost most."""
     count = max(LOOK_WORDS // _words_of_link(costs), 1)
     if len(numbers) <= count:
         return numbers
@@ -133,7 +132,7 @@ def _words_of_link(costs: TreeCosts) -> int:
 
 
 def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[float, LinkSwap]]:
-    """Return for each of these links the best swap that removes it, after what it saves per second, negated."""
+    """Return for each of these links the best swap that removes it, as (negated saving per second, swap)."""
     search.words_left -= LOOK_WORDS_MIN + _words_of_link(costs) * len(numbers)
     numbers = search.may_remove(costs, numbers)
     inventory, names = costs.inventory, costs.inventory.brokers
@@ -150,7 +149,7 @@ def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[
         onto_a[full[full != a]] = np.inf
         onto_b[full[full != b]] = np.inf
         now = inventory.link_cost[a, b] * count
-        # No link costs less than nothing: what is more expensive before it is joined is out.
+        # Link costs are not negative: skip what is more expensive even before the new link.
         side_a, side_b = np.flatnonzero(onto_a < now - onto_b.min()), np.flatnonzero(onto_b < now - onto_a.min())
         if not len(side_a) or not len(side_b):
             continue
@@ -166,13 +165,13 @@ def best_swaps(costs: TreeCosts, search: Search, numbers: Places) -> list[tuple[
 
 
 def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | None:
-    """Return the costs of a better tree that kicks from this one led to, None when none was found in the budget.
+    """Return the costs of a better tree reached by kicks from this one, or None if none was found within the budget.
 
-    After a kick only what it may have changed is looked at: most of a large tree is as it was. It ends early once twice
-    as many kicks as there are brokers, or 40, have found nothing: what they reach of a small tree is soon known.
+    After a kick only what it may have changed is evaluated: most of a large tree is unchanged. It ends early after
+    twice as many kicks without success as there are brokers, or 40: by then a small tree is explored.
     """
     best, failed = costs, 0
-    search = replace(search, frailty=None)  # Of all that is tried only the tree that is found is asked for it.
+    search = replace(search, frailty=None)  # Frailty is checked on the tree found, not on each one tried.
     while not search.is_over and len(costs.ends) > 2 and failed < max(KICKS_PER_BROKER * len(costs.degrees), KICKS_MIN):
         trial = best.copy()
         touched = kick(trial, search, rng)
@@ -187,8 +186,8 @@ def escape(costs: TreeCosts, search: Search, rng: random.Random) -> TreeCosts | 
 def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
     """Make some random swaps that keep the caps; return the links whose swaps they may have changed.
 
-    A link is drawn between a broker and one of those nearest to it: of any two brokers most are too far apart to be
-    joined by a good tree.
+    A link is drawn between a broker and one of those nearest to it, because most pairs are too far apart for a good
+    tree to join them.
     """
     names, link_cost = costs.inventory.brokers, costs.inventory.link_cost
     touched: set[int] = set()
@@ -205,7 +204,7 @@ def kick(costs: TreeCosts, search: Search, rng: random.Random) -> Places:
 
 
 def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
-    """Return what the swap saves on the tree as it is now, 0 when it cannot be made any more."""
+    """Return what the swap saves on the present tree, 0 if it can no longer be made."""
     try:
         gain_per_s = costs.gain_per_s(swap)
     except NotATreeError:
@@ -222,20 +221,20 @@ def _gain_now(costs: TreeCosts, search: Search, swap: LinkSwap) -> float:
 
 
 def is_worth_its_frailty(costs: TreeCosts, better: TreeCosts, frailty: FrailtyPrice | None) -> bool:
-    """Return True if a tree saves more than it counts that it is frailer."""
+    """Return True if a tree saves more than its added frailty costs."""
     if frailty is None:
         return True
     return costs.cost_per_s - better.cost_per_s > frailty.rise_per_s(costs.links, better.links)
 
 
 def keeps_caps(costs: TreeCosts, search: Search, swap: LinkSwap) -> bool:
-    """Return True if a swap keeps the caps of degree and load, where a broker above its cap may stay so."""
+    """Return True if a swap keeps the caps of degree and load; a broker above its load cap may stay there."""
     if costs.degree_after(swap) > search.degree_max:
         return False
     if search.load_max_per_s is None:
         return True
     now = costs.loads_per_s
-    # A broker that is above its cap already may not get more; less is welcome.
+    # A broker above its cap may get no more load; less is welcome.
     return all(
         load <= max(float(search.load_max_per_s[broker]), float(now[broker]))
         for broker, load in costs.loads_after_per_s(swap).items()

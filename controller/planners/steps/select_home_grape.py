@@ -1,4 +1,4 @@
-"""GRAPE's selection of a publisher's broker: both metrics over the candidates -> the one to move to.
+"""Select a publisher's broker as GRAPE does, by both metrics over the candidates.
 
 Source: Cheung09, section 4.2. In: the state. Out: choices. Making proposals of them does not belong here.
 """
@@ -18,7 +18,7 @@ from regraft.controller.planners.steps.shared_settings import SessionSettings
 from regraft.controller.planners.steps.trace_publishers import hop_delays, trace_sessions
 from regraft.overlay.trace_sessions import SessionMetrics
 
-TIE_SHARE = 1e-9  # Values that differ by less than this share are the same but for the rounding of floats.
+TIE_SHARE = 1e-9  # Values that differ by less than this share are equal up to the rounding of floats.
 
 Floats = NDArray[np.float64]
 Priority = Literal["load", "delay"]
@@ -26,7 +26,7 @@ Priority = Literal["load", "delay"]
 
 @dataclass(frozen=True, slots=True)
 class GrapeChoice:
-    """Where GRAPE wants one publisher, with both metrics there and at its present home.
+    """The broker that GRAPE wants for one publisher, with both metrics there and at its present home.
 
     ``messages``: through all brokers, per notification traced. ``delay_ms``: mean over all hand-overs to subscribers.
     """
@@ -51,7 +51,7 @@ class GrapeSelection:
         self._metrics = SessionMetrics(self._tree, trace_sessions(state.windows, count, count))
 
     def choices(self, priority: Priority, weight: int) -> Iterator[GrapeChoice]:
-        """Yield the choice for each publisher whose home is known, also when that is to stay."""
+        """Yield the choice for each publisher whose home is known, also if that is to stay."""
         names, index = self._state.inventory.brokers, self._state.inventory.index
         sessions = self._metrics.sessions
         for place, publisher in enumerate(sessions.publishers):
@@ -81,11 +81,11 @@ class GrapeSelection:
 
 
 def select(load: Floats, delay: Floats, is_present: NDArray[np.bool_], priority: Priority, weight: int) -> int:
-    """Return the position of the candidate to choose; candidates are in the order of their names.
+    """Return the position of the candidate to choose; candidates are ordered by name.
 
     The metric that has priority is normalised to 0..100 over the candidates, those above 100 - ``weight`` are dropped,
-    and of the rest the one with the least of the other metric is taken. Where several are as good: the present broker
-    if it is one of them, else the first.
+    and the one with the least of the other metric is chosen from the rest. Among equals this is the present broker,
+    else the first.
     """
     first, second = (load, delay) if priority == "load" else (delay, load)
     least, most = float(first.min()), float(first.max())

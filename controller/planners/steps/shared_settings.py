@@ -13,10 +13,10 @@ Order = Literal["gain", "arrival"]
 
 @dataclass(frozen=True)
 class OrderSettings(PlannerSettings):
-    """In which order changes that are found at once are proposed.
+    """In which order changes that are found together are proposed.
 
-    ``order``: "gain" proposes the best first by true cost, "arrival" takes them as they come at random and knows no
-    true cost, like the paper's brokers.
+    ``order``: "gain" proposes the best first by true cost, "arrival" takes them in random order and ignores true cost,
+    like the paper's brokers.
     """
 
     order: Order = "gain"
@@ -50,9 +50,9 @@ class HorizonSettings(OrderSettings):
 class SessionSettings(PlannerSettings):
     """What GRAPE of Cheung09 traces and weighs.
 
-    ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100.
-    ``grape_notifications_min``: length of a trace session, the paper's G_threshold of 100.
-    ``link_delays``: whether links count in delivery delays; not in the paper.
+    ``grape_weight``: by how many percent GRAPE minimises its first metric, 1 to 100. ``grape_notifications_min``:
+    length of a trace session, the paper's G_threshold of 100. ``link_delays``: whether links count in delivery delays;
+    not in the paper.
     """
 
     grape_weight: int = 100
@@ -76,10 +76,9 @@ class SessionSettings(PlannerSettings):
 class ReassignmentSettings(PlannerSettings):
     """When a reassignment of ring IDs pays.
 
-    ``ring_free_s``: T_free of Zhao13, within what time a reassignment of IDs must pay. Default 600 s: the paper's
-    10 hours are for changes of an hour.
-    ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a share of the costliest
-    reassignment, before one is computed; the paper's 0.1.
+    ``ring_free_s``: T_free of Zhao13, the time within which a reassignment of IDs must pay. Default 600 s: the paper's
+    10 hours suit hourly changes. ``ring_demand_share_min``: beta, what the notifications of that time must cost, as a
+    share of the costliest reassignment, before one is computed; the paper's 0.1.
     """
 
     ring_free_s: float = 600.0
@@ -101,8 +100,8 @@ class ExchangeSettings(PlannerSettings):
 
     ``exchanges_max``: exchanges in one plan, of two brokers' places (some 2 * (regions + clusters) links change) or of
     a link between regions (one in every cluster). ``looks_max``: exchanges that are priced in one call.
-    ``gain_share_min``: what share of the cost each must save. Default 0.005: few exchanges that matter instead of
-    many for trifles.
+    ``gain_share_min``: the share of the cost that each must save. Default 0.005: few exchanges that matter instead of
+    many small ones.
     """
 
     exchanges_max: int = 6

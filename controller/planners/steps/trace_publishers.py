@@ -1,7 +1,7 @@
-"""Closed windows -> what GRAPE gathers: trace sessions of publishers, and what notifications spend on their way.
+"""Collect from closed windows what GRAPE traces: sessions of publishers, and the delays of notifications on their way.
 
 The paper's brokers trace a session when a publisher asks for it; here it is cut out of the windows of the horizon, so
-nothing needs to be asked. Metrics of it belong to :mod:`overlay.trace_sessions`.
+no request is needed. Its metrics belong to :mod:`overlay.trace_sessions`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def trace_sessions(windows: Sequence[ClosedWindow], length_min: int, length_max:
     """Return the newest ``length_max`` notifications (None: all) of each publisher that has at least ``length_min``.
 
     Windows are oldest first. How many subscribers a broker handed a notification to is known only as a sum over a
-    window, so each counts the mean of its window; where that is not known, 1. Raises ValueError when what was delivered
-    is not known apart from what was published.
+    window, so each counts the mean of its window, or 1 if that is unknown. Raises ValueError if a window does not
+    report deliveries separately from publications.
     """
     bound = 1 << 62 if length_max is None else length_max
     left: dict[str, int] = {}
@@ -63,11 +63,11 @@ def hop_delays(
     *,
     link_delays: bool,
 ) -> HopDelays:
-    """Return how long a notification takes from broker to broker, by the windows' queues, in ms.
+    """Return how long a notification takes from broker to broker in ms, from the windows' queues.
 
-    At a broker: the mean wait before service, and matching as busy time per notification served; a broker that served
-    none is taken to match like the mean of the others. On the way out: the mean wait for the link and, with
-    ``link_delays``, half of the least round trip measured, or the inventory's cost of the link where none was.
+    At a broker: the mean wait before service, and matching, as busy time per notification served; a broker that served
+    none gets the mean over all. On the way out: the mean wait for the link and, with ``link_delays``, half of the least
+    round trip measured, or the inventory's cost of the link if none was.
     """
     waits = _mean_waits_ms(windows)
     matching = _matching_ms(windows)
@@ -93,16 +93,16 @@ def columns_by_publisher(sets: DeliverySets) -> dict[str, list[int]]:
 
 
 def subscribers_mean(window: ClosedWindow, publisher: str, delivered: Words) -> Floats:
-    """Return to how many subscribers each broker handed a notification that it delivered, on the mean of the window.
+    """Return to how many subscribers each broker handed a delivered notification, as the mean of the window.
 
-    ``delivered`` are the publisher's columns. At least 1 where anything was delivered, also where it is not known.
+    ``delivered`` are the publisher's columns. The mean is at least 1 if anything was delivered, and 1 if it is unknown.
     """
     counts = np.bitwise_count(delivered).sum(axis=1, dtype=np.float64)
     known = window.local_deliveries
     if not known:
         return np.asarray(np.minimum(counts, 1.0))
     handed = np.array([known.get((publisher, broker), 0) for broker in window.sets.brokers], dtype=np.float64)
-    handed *= window.sets.share  # Hand-overs are counted in full, notifications in a sample.
+    handed *= window.sets.share  # Hand-overs are counted in full, notifications are sampled.
     return np.asarray(np.maximum(handed, counts) / np.maximum(counts, 1.0) * (counts > 0))
 
 
@@ -112,7 +112,7 @@ def _newest_bits(published: Words, count: int) -> Words:
     excess = int(np.bitwise_count(masks).sum()) - count
     for place in range(len(masks)):
         while excess > 0 and masks[place]:
-            masks[place] &= masks[place] - np.uint64(1)  # Without its lowest bit, the oldest.
+            masks[place] &= masks[place] - np.uint64(1)  # Clears its lowest bit, the oldest.
             excess -= 1
     return masks
 
@@ -128,7 +128,7 @@ def _joined(
 
 
 def _mean_waits_ms(windows: Sequence[ClosedWindow]) -> dict[tuple[str, str], float]:
-    """Return how long a message waits on the mean in each queue, by (broker, peer)."""
+    """Return the mean wait of a message in each queue in ms, by (broker, peer)."""
     waited_ms: dict[tuple[str, str], float] = {}
     messages: dict[tuple[str, str], float] = {}
     for window in windows:
@@ -141,7 +141,7 @@ def _mean_waits_ms(windows: Sequence[ClosedWindow]) -> dict[tuple[str, str], flo
 
 
 def _matching_ms(windows: Sequence[ClosedWindow]) -> dict[str, float]:
-    """Return how long each broker is busy with a notification, and under "" the mean of all."""
+    """Return the busy time of each broker per notification in ms, and under "" the mean over all."""
     busy_ms: dict[str, float] = {}
     served: dict[str, float] = {}
     for window in windows:
