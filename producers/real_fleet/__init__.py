@@ -1,1 +1,1 @@
-"""Real NATS servers on one machine, a node next to each, and clients whose every message is accounted for."""
+"""Real NATS or MQTT brokers on one machine, a node next to each, and clients whose every message is accounted for."""

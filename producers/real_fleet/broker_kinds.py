@@ -1,6 +1,6 @@
 """The kinds of real brokers that a fleet on this machine can have: how each is started, and what its clients can do.
 
-In: the name of a kind. Out: a server and its addresses, a door to it, and clients of one kind of behaviour.
+In: the name of a kind. Out: a server and its addresses, a door to it, and clients that all behave alike.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where clients connect, and where a node's door does.
+    """Where clients and a node's door connect.
 
-    ``interest_file`` is where a door may keep what it knows for its next life, ``log_file`` what its broker prints.
+    ``interest_file`` is where a door may keep what clients want for its next life, ``log_file`` the broker's output.
     """
 
     url: str
@@ -40,7 +40,7 @@ class ServerAddress:
 
 @dataclass(frozen=True)
 class BrokerKind:
-    """One kind of broker. ``start`` runs a server, ``connect`` a client of it, ``door_of`` is a node's way to it."""
+    """One kind of broker. ``start`` runs a server, ``connect`` connects a client, ``door_of`` makes a node's door."""
 
     name: str
     start: Callable[[Supervisor, str, Path], ServerAddress]
@@ -49,7 +49,7 @@ class BrokerKind:
 
 
 def broker_kind(name: str) -> BrokerKind:
-    """Return the kind with this name; raise StackError where a package of it is missing."""
+    """Return the kind with this name; raise StackError if a package that it needs is missing."""
     need_extras(f"Brokers = {name}", name)
     if name == NATS:
         return BrokerKind(NATS, _start_nats, NatsClient.connect, lambda at, broker: NatsDoor(at.door_url, broker))
@@ -90,7 +90,7 @@ class NatsClient:
         await self._client.publish(subject, payload, headers={PUBLISHER_HEADER: publisher})
 
     async def subscribe(self, subject: str, take: Take) -> Any:
-        """Let ``take`` have what is published with a subject."""
+        """Call ``take`` with the payload of each message with a subject; return the subscription."""
 
         async def handle(message: Any) -> None:
             take(message.data)

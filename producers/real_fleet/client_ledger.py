@@ -1,17 +1,18 @@
-"""The account of what clients of real brokers were owed and got. Knows nothing of nodes, plans or Kafka.
+"""The account of what clients of real brokers were owed and received. Knows nothing of nodes, plans or Kafka.
 
-In: what was published, begun, confirmed, handed over and left, and which brokers died. Out: the account, as the
-emulator's ledger gives it.
+In: notifications published and handed over, subscriptions begun, confirmed and left, and which brokers died. Out: the
+account, in the form of the emulator's ledger.
 
-No real broker confirms a subscription beyond itself. The overlay does: what is published after that is owed to those
-that have got anything before. A subscription that got nothing yet, or that the overlay does not confirm, is owed all
-that is published from ``FIRST_S_MAX`` after it began, until its client leaves. While a broker is dead on which the
-overlay counts, or a link is cut, nothing is confirmed, so the time begins when that is over. A client stays until it
-has all that it is owed, or ``LEAVE_S_MAX``: what is missing then is lost.
+A real broker confirms a subscription only for itself; the overlay confirms it for all brokers. A subscription that has
+received anything is owed what is published after that confirmation. One that has received nothing yet, or is not
+confirmed, is owed what is published later than ``FIRST_S_MAX`` after it began. Both hold until its client leaves. While
+a broker of the overlay is dead or a link is cut, nothing is confirmed, so that time begins when the outage is over. A
+client stays until it has all it is owed, or for ``LEAVE_S_MAX``: what is missing then is lost.
 
-A lost one is excused when the dead broker stood between publisher and subscriber, in an overlay of that time (during a
-plan there are two), and it was published between a moment before the death and a moment after the repair; for the
-clients of the dead broker, until it was in the overlay again. Nothing excuses what comes twice or out of order.
+A loss is excused if the dead broker was between publisher and subscriber in an overlay of that time (during a plan
+there are two), and the notification was published between ``BEFORE_DEATH_MS`` before the death and ``AFTER_REPAIR_MS``
+after the repair; for clients of the dead broker, until it was in the overlay again. Nothing excuses what is repeated or
+out of order.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
 FIRST_S_MAX = 10.0
-LEAVE_S_MAX = 120.0  # Longer than links are cut.
+LEAVE_S_MAX = 120.0  # Longer than any link is cut.
 LATE_MS_MAX = 4_000.0  # Longer than a plan holds a delivery back.
 BEFORE_DEATH_MS = 5_000.0  # Published this long before, a notification may have been on its way to the dead broker.
-AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after the other, have seen the repair.
+AFTER_REPAIR_MS = 1_000.0  # Until all brokers, one after another, have seen the repair.
 AFTER_RETURN_MS = 5_000.0  # Until what its clients want is known everywhere again.
 
 
 @dataclass
 class Death:
-    """One broker's death; ``parts`` say for each other broker which part was left to it, of each overlay of the moment.
+    """One broker's death. For each overlay of the moment, ``parts`` maps each other broker to the part it was left in.
 
-    ``held_since_ms`` is since when it may have held what it could not pass on, as a link of it was cut; infinite for
-    nothing such. ``repaired_ms`` and ``returned_ms`` are infinite as long as they are not known.
+    ``held_since_ms`` is when it began to hold what it could not forward because a link was cut; infinite if none was.
+    ``repaired_ms`` and ``returned_ms`` are infinite until they are known.
     """
 
     broker: str
@@ -54,7 +55,7 @@ class Death:
     held_since_ms: float = math.inf
 
     def excuses(self, home: str, receiver: str, published_ms: float) -> bool:
-        """Return True if a notification published at that time at one broker need not have come to the other."""
+        """Return True if a notification published at ``home`` at that time need not have reached ``receiver``."""
         if published_ms < min(self.at_ms, self.held_since_ms) - BEFORE_DEATH_MS:
             return False
         if self.broker in (home, receiver):
@@ -65,7 +66,7 @@ class Death:
 
 @dataclass
 class LinkOutage:
-    """From when to when a link was cut or slow: nothing that crossed it is lost, but confirmations come late."""
+    """The time during which a link was cut or slow: nothing that crosses it is lost, but confirmations come late."""
 
     at_ms: float
     until_ms: float = math.inf
@@ -79,7 +80,7 @@ class _Publisher:
 
 @dataclass
 class _Subscription:
-    """``first`` is the first number that it got, ``newest`` the highest; ``owed_until`` is set when it leaves."""
+    """``first`` is the first number received, ``newest`` the highest; ``owed_until`` is set when the client leaves."""
 
     publisher: str
     home: str
@@ -99,13 +100,13 @@ class ClientLedger:
         self.link_outages: list[LinkOutage] = []
         self._publishers: dict[str, _Publisher] = {}
         self._open: dict[str, _Subscription] = {}
-        self._ending: set[str] = set()  # Their accounts are closed, and they may still get something.
-        self._confirmed_ms: dict[tuple[str, str], float] = {}  # By publisher and broker, since when that is.
+        self._ending: set[str] = set()  # Accounts are closed, but notifications may still arrive.
+        self._confirmed_ms: dict[tuple[str, str], float] = {}  # By publisher and broker: since when.
         self._counts: Counter[str] = Counter()
         self._delivery_ms = 0.0
         self._delivered_remote = 0
         self._delivery_ms_max = 0.0
-        self._late_ms = -math.inf  # When a notification last came that had taken long.
+        self._late_ms = -math.inf  # When a notification last arrived late.
 
     def __len__(self) -> int:
         return len(self._open)
@@ -121,18 +122,18 @@ class ClientLedger:
         return len(times_ms) - 1
 
     def begin(self, subscription: str, publisher: str, home: str, now_ms: float) -> None:
-        """Note a new subscription to all of a publisher."""
+        """Note a new subscription to everything of a publisher."""
         self._open[subscription] = _Subscription(publisher, home, now_ms)
 
     def note_confirmed(self, publisher: str, home: str, now_ms: float | None) -> None:
-        """Note that the overlay carries a publisher's notifications to a broker from now on; None for no more."""
+        """Note that the overlay carries a publisher's notifications to a broker from now on; None: no longer."""
         if now_ms is None:
             self._confirmed_ms.pop((publisher, home), None)
         else:
             self._confirmed_ms[publisher, home] = now_ms
 
     def hand_over(self, subscription: str, number: int, now_ms: float) -> None:
-        """Note what reached a subscription."""
+        """Note that a notification reached a subscription."""
         known = self._open.get(subscription)
         if known is None:
             self._counts["concurrent" if subscription in self._ending else "unexpected"] += 1
@@ -165,13 +166,13 @@ class ClientLedger:
                 self._late_ms = now_ms
 
     def is_late(self, now_ms: float) -> bool:
-        """Return True if what came just now took long though no link is, or was, cut or slow: the machine is busy."""
+        """Return True if deliveries of the last second were late without an outage of a link: the machine is busy."""
         outages = self.link_outages
         is_disturbed = any(each.until_ms + FIRST_S_MAX * SECOND_MS > now_ms for each in outages)
         return now_ms - self._late_ms < SECOND_MS and not is_disturbed
 
     def _owed(self, known: _Subscription, numbers: range) -> range:
-        """Return those of the numbers that are owed: they are in order of time, and so is what is owed."""
+        """Return the numbers that are owed: all that were published after some time, because numbers follow time."""
         owed_from_ms = self._due_ms(known)
         if known.first is not None:
             owed_from_ms = min(owed_from_ms, self._confirmed_ms.get((known.publisher, known.home), math.inf))
@@ -179,20 +180,20 @@ class ClientLedger:
         return range(bisect_left(times_ms, owed_from_ms, numbers.start, numbers.stop), numbers.stop)
 
     def leave(self, subscription: str, now_ms: float) -> None:
-        """Note that a client wants nothing more than what is published by now."""
+        """Note that a client wants nothing that is published from now on."""
         known = self._open.get(subscription)
         if known is not None and known.owed_until is None:
             known.owed_until, known.leaves_ms = len(self._publishers[known.publisher].times_ms) - 1, now_ms
 
     def may_end(self, subscription: str, now_ms: float) -> bool:
-        """Return True if a client that leaves has all that it is owed, or has waited for it long enough."""
+        """Return True if a leaving client has all it is owed or excused, or has waited for ``LEAVE_S_MAX``."""
         known = self._open[subscription]
         if now_ms - known.leaves_ms > LEAVE_S_MAX * SECOND_MS:
             return True
         return all(self._is_excused(known, number) for number in self._missing(known, now_ms))
 
     def end(self, subscription: str, now_ms: float) -> None:
-        """Close the account of a subscription, which may get more until ``forget``: what is missing is lost."""
+        """Close the account of a subscription: what is missing is lost. More may arrive until ``forget``."""
         known = self._open.pop(subscription)
         self._ending.add(subscription)
         for number in self._missing(known, now_ms):
@@ -216,7 +217,7 @@ class ClientLedger:
                 )
 
     def forget(self, subscription: str) -> None:
-        """Note that a subscription whose account is closed gets nothing any more."""
+        """Note that nothing more can arrive for a subscription whose account is closed."""
         self._ending.discard(subscription)
 
     def leaving(self) -> list[str]:
@@ -224,12 +225,12 @@ class ClientLedger:
         return [name for name, known in self._open.items() if known.owed_until is not None]
 
     def leave_all(self, now_ms: float) -> None:
-        """Let all clients leave."""
+        """Note that all clients leave."""
         for subscription in list(self._open):
             self.leave(subscription, now_ms)
 
     def give_up(self, now_ms: float) -> None:
-        """Close all accounts: what has not come by now is lost."""
+        """Close all accounts: what has not arrived by now is lost."""
         for subscription in list(self._open):
             self.end(subscription, now_ms)
 
@@ -256,13 +257,13 @@ class ClientLedger:
         )
 
     def _missing(self, known: _Subscription, now_ms: float) -> list[int]:
-        """Return the numbers that are owed and have not come."""
+        """Return the numbers that are owed and have not arrived."""
         until = len(self._publishers[known.publisher].times_ms) - 1 if known.owed_until is None else known.owed_until
         begin = known.newest + 1
         return [*sorted(known.missing), *self._owed(known, range(begin, max(until + 1, begin)))]
 
     def _due_ms(self, known: _Subscription) -> float:
-        """Return from when on a subscription must hear whatever is published."""
+        """Return the time from which on a subscription is owed everything, confirmed or not."""
         due_ms = known.begun_ms + FIRST_S_MAX * SECOND_MS
         troubles = [(death.at_ms, death.repaired_ms) for death in self.deaths]
         troubles += [(outage.at_ms, outage.until_ms) for outage in self.link_outages]

@@ -1,7 +1,7 @@
-"""Drive a client of the library paho-mqtt by an asyncio loop, without another thread.
+"""Drive a paho-mqtt client from an asyncio event loop, without another thread.
 
-In: a client. Out: its socket is read and written when it is time. Its events belong to its callbacks, which are called
-on the loop.
+In: a client. Out: its socket is read and written whenever it is ready. Its events belong to its callbacks, which are
+called on the loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKETS_MAX = 100
 
 
 class PahoDriver:
-    """The driver of one client; ``begin`` ties it to the running loop, ``reconnect`` connects without blocking that."""
+    """The driver of one client; ``begin`` attaches it to the running loop, ``reconnect`` does not block it."""
 
     def __init__(self, client: paho.Client) -> None:
         self._client = client
@@ -28,21 +28,21 @@ class PahoDriver:
         client.on_socket_register_write, client.on_socket_unregister_write = self._await_room, self._await_no_room
 
     def begin(self) -> None:
-        """Drive the client by the loop that runs."""
+        """Attach the client to the running loop."""
         self._loop = asyncio.get_running_loop()
 
     async def reconnect(self) -> None:
-        """Connect to where ``connect_async`` said; raise OSError when nobody is there."""
+        """Connect to the address given to ``connect_async``; raise OSError if that fails."""
         await asyncio.get_running_loop().run_in_executor(None, self._client.reconnect)
 
     async def tend(self) -> None:
-        """Let the client see to its pings, until cancelled."""
+        """Run the client's periodic work, such as pings, until cancelled."""
         while True:
             await asyncio.sleep(TEND_S)
             self._client.loop_misc()
 
     def _call(self, act: Callable[..., Any], *arguments: Any) -> None:
-        # While it connects the library calls from another thread.
+        # While it connects, the library calls from another thread.
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(act, *arguments)
 
@@ -51,13 +51,13 @@ class PahoDriver:
             self._call(self._loop.add_reader, sock.fileno(), self._read, sock)
 
     def _read(self, sock: Any) -> None:
-        """Read all packets that are there, as the library reads one at a time; a bound lets others have their turn."""
+        """Read the available packets, because the library reads one at a time; at most ``PACKETS_MAX`` per turn."""
         for _ in range(PACKETS_MAX):
             self._client.loop_read()
             is_there: bool = id(self._client.socket()) == id(sock)
             if not is_there or not _has_more(sock):
                 return
-        if isinstance(sock, ssl.SSLSocket):  # What is decrypted already makes no socket ready.
+        if isinstance(sock, ssl.SSLSocket):  # Decrypted bytes do not make the socket ready.
             self._call(self._read, sock)
 
     def _watch_no_more(self, _client: Any, _data: Any, sock: Any) -> None:
@@ -82,6 +82,6 @@ def _has_more(sock: Any) -> bool:
         return sock.pending() > 0
     try:
         sock.recv(1, socket.MSG_PEEK)
-    except OSError:  # Nothing more for now, or the next turn shows what is wrong.
+    except OSError:  # Nothing more for now; a fault will show in the next turn.
         return False
     return True

@@ -1,6 +1,6 @@
-"""What a fleet asks of a client of a real broker, whichever kind that is.
+"""What a fleet requires of a client of a real broker, of any kind.
 
-In: subjects of the overlay. Out: a contract; the clients of each kind keep it.
+In: subjects of the overlay. Out: a protocol, implemented by the clients of each kind.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ Take = Callable[[bytes], None]
 
 
 class FleetClient(Protocol):
-    """One connection to a server. Subjects are those of the overlay; each subscription gets each message once."""
+    """One connection to a server. Subjects are the overlay's; each subscription receives each message once."""
 
     async def publish(self, subject: str, payload: bytes, publisher: str) -> None:
         """Publish as this publisher."""
         ...
 
     async def subscribe(self, subject: str, take: Take) -> Any:
-        """Let ``take`` have what is published with a subject; return what ends it."""
+        """Call ``take`` with the payload of each message with a subject; return what ``unsubscribe`` needs."""
         ...
 
     async def unsubscribe(self, subscription: Any) -> None:

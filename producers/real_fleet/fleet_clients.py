@@ -1,8 +1,8 @@
 """The clients of a fleet: real ones, one connection for publishers and one for subscribers at each server.
 
-In: what a workload asks of an overlay, at once. Out: messages with numbers to the servers, and the ledger's account of
-what came back. A symbol's quotes are published under ``quotes.SYMBOL``; a subscription is to one such subject, as
-servers know no prices.
+In: a workload's requests, which return at once. Out: numbered messages to the servers, and the ledger's account of what
+arrived. A symbol's quotes are published under ``quotes.SYMBOL``; a subscription is to one such subject, because servers
+cannot filter by price.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from regraft.producers.real_fleet.fleet_client import FleetClient
 log = structlog.get_logger(__name__)
 
 SUBJECT = "quotes."
-WAITING_MAX = 20_000  # What waits to be done at one connection; beyond it notifications are not published, and counted.
+WAITING_MAX = 20_000  # Actions that wait at a connection; beyond this, notifications are not published, but counted.
 
 Act = Callable[[], Awaitable[None]]
 
 
 class Connection:
-    """One connection to a server, on which things are done one after the other."""
+    """One connection to a server, on which actions are performed one after the other."""
 
     def __init__(self, client: FleetClient) -> None:
         self.client = client
@@ -40,11 +40,11 @@ class Connection:
 
     @property
     def waiting_count(self) -> int:
-        """How much is still to be done."""
+        """How many actions wait."""
         return self._acts.qsize()
 
     def do(self, act: Act) -> None:
-        """Do this when all before it is done."""
+        """Perform an action after all earlier ones."""
         self._acts.put_nowait(act)
 
     async def _work(self) -> None:
@@ -52,7 +52,7 @@ class Connection:
             act = await self._acts.get()
             try:
                 await act()
-            except Exception as error:  # Whatever a client library raises: what was not done shows in the ledger.
+            except Exception as error:  # Whatever a client library raises: the ledger shows what is missing.
                 log.warning("client_failed", reason=str(error))
 
     async def close(self) -> None:
@@ -65,8 +65,8 @@ class Connection:
 class FleetClients:
     """Publishers and subscribers at the servers of a fleet, as a workload sees an overlay.
 
-    ``env`` is the workload's clock, ``start`` where plans have put publishers; here these stay where they first came.
-    What publishers would publish while they ``must_wait`` is not published, and counted: brokers hold nothing back.
+    ``env`` is the workload's clock, ``start`` where plans have put publishers; here they stay at their first home.
+    While publishers ``must_wait``, their notifications are counted instead of published: brokers hold nothing back.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class FleetClients:
         self._publishing: dict[str, Connection] = {}
         self._subscribing: dict[str, Connection] = {}
         self._home_of: dict[str, str] = {}
-        self._subscriptions: dict[str, tuple[str, Any]] = {}  # Name -> broker, and what the client library has of it.
+        self._subscriptions: dict[str, tuple[str, Any]] = {}  # Name -> broker, and the client's handle.
 
     async def connect(self) -> None:
         """Connect to all servers."""
@@ -95,17 +95,17 @@ class FleetClients:
             for purpose in (self._publishing, self._subscribing):
                 purpose[broker] = Connection(await self._kind.connect(url))
 
-    # --- what the workload asks --------------------------------------------------------------------------------------
+    # --- called by the workload ---------------------------------------------------------------------------------------
 
     def advertise(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Let a publisher come; it may publish at once."""
+        """Add a publisher; it may publish at once."""
         self._home_of[publisher] = home
         self.ledger.add_publisher(publisher, home)
         for listener in self.listeners:
             asyncio.get_running_loop().call_soon(listener.on_may_publish, publisher)
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
-        """Publish the next notification of a publisher, as a message of that size at least."""
+        """Publish the next notification of a publisher, as a message of at least ``size_bytes``."""
         connection = self._publishing[self._home_of[publisher]]
         if self.must_wait or connection.waiting_count >= WAITING_MAX:
             self.counts["not_published"] += 1
@@ -119,7 +119,7 @@ class FleetClients:
         connection.do(act)
 
     def subscribe(self, subscription: str, home: str, filter_: Filter) -> None:
-        """Let a client at a server want a publisher's notifications, whatever else the filter asks for."""
+        """Subscribe a client at a server to a publisher's notifications; the filter's other conditions are ignored."""
         publisher = next(str(predicate.value) for predicate in filter_ if predicate.attribute == "symbol")
         self.ledger.begin(subscription, publisher, home, self._now_ms())
         connection = self._subscribing[home]
@@ -134,21 +134,21 @@ class FleetClients:
         connection.do(act)
 
     def cancel(self, subscription: str) -> None:
-        """Let a client leave, once it has what was published until now."""
+        """Let a client leave once it has received what was published so far."""
         self.ledger.leave(subscription, self._now_ms())
 
-    # --- what the fleet asks -----------------------------------------------------------------------------------------
+    # --- called by the fleet ------------------------------------------------------------------------------------------
 
     def note_confirmed(self, broker: str, subject: str, is_confirmed: bool) -> None:
-        """Note that the overlay carries a subject to a broker from now on, or no more."""
+        """Note that the overlay carries a subject to a broker from now on, or no longer does."""
         self.ledger.note_confirmed(subject.removeprefix(SUBJECT), broker, self._now_ms() if is_confirmed else None)
 
     def let_leave(self) -> None:
-        """Unsubscribe those who leave and have all that they are owed, and close their accounts."""
+        """Unsubscribe leaving clients that have all they are owed, and close their accounts."""
         now_ms = self._now_ms()
         for name in self.ledger.leaving():
             if name in self._subscriptions and self.ledger.may_end(name, now_ms):
-                self.ledger.end(name, now_ms)  # At once: what comes until the server has heard of it changes nothing.
+                self.ledger.end(name, now_ms)  # Now: what arrives until the server unsubscribes is concurrent.
                 home, found = self._subscriptions.pop(name)
                 self._subscribing[home].do(partial(self._end, name, self._subscribing[home], found))
 
@@ -157,7 +157,7 @@ class FleetClients:
         self.ledger.forget(subscription)
 
     def status(self) -> dict[str, Any]:
-        """Return what the status file says of clients."""
+        """Return the status file's figures on clients."""
         connections = [*self._publishing.values(), *self._subscribing.values()]
         return {
             "subscriptions": len(self.ledger),

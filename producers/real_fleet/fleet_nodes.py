@@ -1,8 +1,8 @@
-"""The nodes of a fleet, in one process, each with its own core, links and door; the way between two takes time.
+"""The nodes of a fleet, in one process, each with its own core, links and door.
 
-In: brokers, what links cost (ms one way), where the servers' leaf ports are. Out: nodes that run, die and come back.
-Links between nodes go through proxies that delay what passes by what the inventory says of that link, as the emulator
-does. What a node does belongs to :mod:`producers.nodes.broker_node`.
+In: brokers, link costs (ms one way), and doors to the servers. Out: nodes that run, die and come back. Links between
+nodes go through proxies that delay data by the link's cost in the inventory, as the emulator does. What a node does
+belongs to :mod:`producers.nodes.broker_node`.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
 LIMITS = LinkLimits()
-NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes the one whose name comes first calls the other.
+NEVER_CALLED = (LOOPBACK, 0)  # Of two nodes, the one whose name comes first calls the other.
 
 
 class FleetNodes:
     """Nodes by broker. ``doors_of`` makes the door of a broker for each of its lives; ``failure`` ends the fleet.
 
-    ``on_confirmed`` hears of a broker and a subject that the overlay carries to it from now on, or no more.
+    ``on_confirmed`` is called with a broker, a subject, and whether the overlay carries it there from now on.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class FleetNodes:
 
     @property
     def failure(self) -> Exception | None:
-        """What ended the fleet, None while nothing has."""
+        """The exception that ended the fleet, None so far."""
         return self._guarded.failure
 
     async def begin(self) -> None:
-        """Open the ways between nodes, and start all nodes."""
+        """Start a proxy for each link, then all nodes."""
         brokers = self._inventory.brokers
         for place, caller in enumerate(brokers):
             for called in brokers[place + 1 :]:
@@ -84,7 +84,7 @@ class FleetNodes:
         return lambda: self._listening.get(broker, 1)  # Nobody listens on port 1: a call to the dead is refused.
 
     async def begin_node(self, broker: str, *, is_outside: bool = False) -> None:
-        """Begin a life of a node: its first in the overlay, a later one outside it."""
+        """Begin a life of a node: its first inside the overlay, a later one outside."""
         boot_ms = int(self._now_ms())
         core = self._start.outsider(broker, boot_ms) if is_outside else self._start.core_of(broker, boot_ms)
         addresses = {
@@ -107,13 +107,13 @@ class FleetNodes:
         log.info("node_started", broker=broker, epoch=core.epoch, is_outside=is_outside)
 
     async def kill(self, broker: str) -> Death:
-        """End a node at once: what it held is gone. Return which parts of the overlay are left."""
+        """Stop a node at once, losing what it held; return its death with the parts that are left of the overlay."""
         at_ms = self._now_ms()
         node = self.nodes.pop(broker)
         del self._listening[broker]
         for (caller, called), proxy in self._proxies.items():
             if broker in (caller, called):
-                proxy.cut()  # First, so that nothing of what waits is still sent.
+                proxy.cut()  # First, so that nothing waiting is still sent.
         await node.links.close()
         await node.door.close()
         death = Death(broker, at_ms, self._overlays.parts_without(broker))
@@ -121,12 +121,12 @@ class FleetNodes:
         return death
 
     def links(self) -> list[Link]:
-        """Return the links of the overlay as it is, of the first one while no node runs."""
+        """Return the links of the current overlay, or of the initial one if there are none."""
         found = sorted((min(edge), max(edge)) for edge in self._graph().edges)
         return found or list(self._inventory.bootstrap.links)
 
     def disturb(self, ends: Sequence[str], *, factor: float | None) -> None:
-        """Let the way between two nodes take this many times as long, or cut it with None."""
+        """Multiply the delay between two nodes by ``factor``, or cut the link with None."""
         caller, called = sorted(ends)
         proxy = self._proxies[caller, called]
         proxy.is_shut = factor is None
@@ -135,7 +135,7 @@ class FleetNodes:
             proxy.cut()
 
     def is_repaired(self, dead: str) -> bool:
-        """Return True if the others are connected by links of the overlay between them, and none counts on the dead."""
+        """Return True if overlay links connect the other brokers, and none has the dead one as a neighbour."""
         inside = {broker: node for broker, node in self.nodes.items() if node.core.takes_clients and broker != dead}
         if not inside or any(dead in node.core.live_neighbours for node in inside.values()):
             return False
@@ -149,7 +149,7 @@ class FleetNodes:
         return graph
 
     def obey(self, command: Command) -> None:
-        """Let the node that a command is for obey it; one for a dead node goes unheard."""
+        """Note the overlay that a command leads to, and pass it to its node, unless that is dead."""
         if self._overlays.see(command):
             for death in self._deaths:
                 if death.repaired_ms == math.inf:
@@ -159,18 +159,18 @@ class FleetNodes:
             self._guarded(node.obey, command.broker)(command)
 
     def sample(self, sampling: Sampling) -> None:
-        """Let all nodes, those that begin later too, report this much from now on."""
+        """Set the sampling of all nodes, including those that start later."""
         self._sampling = sampling
         for node in self.nodes.values():
             node.sampling = sampling
 
     def flush(self, *, is_last: bool = False) -> None:
-        """Let all nodes send telemetry, the last of it where it is."""
+        """Make all nodes send telemetry; the last batches include counts of spans that have not ended."""
         for broker, node in self.nodes.items():
             self._guarded(partial(node.flush, is_last=is_last), broker)()
 
     def status(self) -> Mapping[str, Any]:
-        """Return what the status file says of nodes."""
+        """Return the status file's figures on nodes."""
         epochs: dict[str, int] = {}
         for node in self.nodes.values():
             epochs[str(node.core.epoch)] = epochs.get(str(node.core.epoch), 0) + 1
@@ -183,7 +183,7 @@ class FleetNodes:
         }
 
     async def close(self) -> None:
-        """End all nodes and the ways between them."""
+        """Stop all nodes and proxies."""
         for broker in list(self.nodes):
             node = self.nodes.pop(broker)
             await node.links.close()

@@ -1,6 +1,6 @@
-"""Let nodes of a fleet die and come back, and links be slow or cut, as an outage schedule says.
+"""Make nodes of a fleet die and come back, and links slow or cut, by an outage schedule.
 
-In: outages, planned and random, and the nodes. Out: what happened, for people, the status file and the clients' ledger.
+In: planned and random outages, and the nodes. Out: what happened, for people, the status file and the clients' ledger.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTES_KEPT_MAX = 1_000
 
 
 class FleetOutages:
-    """The outages of one run; nodes share a process, so that none of them can be suspended alone."""
+    """The outages of one run. Nodes share a process, so none can be suspended alone."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class FleetOutages:
         self._notes: deque[tuple[int, str]] = deque(maxlen=NOTES_KEPT_MAX)
 
     async def act(self, elapsed_s: float) -> None:
-        """Begin and end what is due by now."""
+        """Begin and end the outages that are due by ``elapsed_s``."""
         for one in [one for one in self._running if one[0] <= elapsed_s]:
             self._running.remove(one)
             await self._end(*one[1:])
@@ -55,13 +55,13 @@ class FleetOutages:
             await self._begin(self._due.pop(0))
         while self._next_random is not None and self._next_random.at_s <= elapsed_s:
             outage, self._next_random = self._next_random, next(self._random, None)
-            if outage.kind.is_of_link:  # Of the overlay as it is by now, not as it was at the start.
+            if outage.kind.is_of_link:  # Of the current overlay, not the initial one.
                 outage = replace(outage, whom=self._rng.choice(self._nodes.links()))
             if outage.kind is not OutageKind.DEATH or len(self._dead) < self._dead_max:
                 await self._begin(outage)
 
     async def end_all(self) -> None:
-        """Let links be well again and the dead come back: nothing else begins."""
+        """Restore links and dead nodes, and begin no further outages."""
         self._due, self._next_random = [], None
         for _, outage, link in self._running:
             await self._end(outage, link)
@@ -101,7 +101,7 @@ class FleetOutages:
         self._note(outage, WORDS[outage.kind][1])
 
     def watch(self) -> None:
-        """Report to the ledger which deaths are repaired, and which of the dead are in the overlay again."""
+        """Note in the ledger which deaths are repaired, and which dead brokers are in the overlay again."""
         now_ms = self._now_ms()
         for death in self._ledger.deaths:
             node = self._nodes.nodes.get(death.broker)
@@ -111,7 +111,7 @@ class FleetOutages:
                 death.repaired_ms = now_ms
 
     def status(self) -> dict[str, Any]:
-        """Return what the status file says of outages."""
+        """Return the status file's figures on outages."""
         return {
             "outages": dict(self._counts),
             "brokers_dead": len(self._dead),

@@ -1,7 +1,7 @@
-"""Which overlays a fleet's notifications may go by: the one in force, and during a plan the one that it leads to.
+"""Which overlays may carry a fleet's notifications: the one in force, and during a plan the one that it leads to.
 
-In: the overlay at the start and the commands that nodes get. Out: what is left of each without a broker. Nodes' own
-tables are not asked, so that their faults excuse nothing.
+In: the initial overlay and the commands to nodes. Out: the parts of each that remain without a broker. The nodes' own
+tables are not used, so that their faults excuse nothing.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from regraft.overlay.overlay_configuration import Link, OverlayConfiguration
 from regraft.producers.emulator.overlay_ways import target_of
 from regraft.schemas.command import Command, CommandPhase
 
-Parts = Mapping[str, int]  # For each broker the part of an overlay that is left to it.
+Parts = Mapping[str, int]  # Broker -> number of the part of an overlay that it is left in.
 
 
 class FleetOverlays:
-    """The overlays by epoch; ``see`` returns True when another one may carry notifications from now on."""
+    """The overlays by epoch; ``see`` returns True if another one may carry notifications from now on."""
 
     def __init__(self, start: OverlayConfiguration) -> None:
         self._live = {start.epoch: start}
         self._prepared: dict[tuple[int, str], OverlayConfiguration] = {}
 
     def see(self, command: Command) -> bool:
-        """Note a command to some node; of those to the others nothing new follows."""
+        """Note a command to any node; the same command to other nodes changes nothing."""
         key = command.epoch_to, command.digest
         match command.phase:
             case CommandPhase.PREPARE:
@@ -43,7 +43,7 @@ class FleetOverlays:
         return False
 
     def parts_without(self, broker: str) -> list[Parts]:
-        """Return into which parts the overlays fall that the broker is in."""
+        """Return, for each overlay with the broker, the parts into which it falls without it."""
         return [_parts(each.brokers, each.links, broker) for each in self._live.values() if broker in each.brokers]
 
 

@@ -1,17 +1,17 @@
-"""A TCP proxy between two nodes that delays what passes, cuts connections and goes deaf, as a bad network does."""
+"""A TCP proxy between two nodes that delays data, cuts connections and goes deaf, as a bad network does."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-TICK_S = 1e-6  # Between two chunks: of two timers for one moment, and of a delay that shrinks, either might go first.
+TICK_S = 1e-6  # Between chunks: timers for the same moment, or with a shrinking delay, could fire out of order.
 
 
 class LinkProxy:
-    """Listens on a free port and passes on to ``target`` (asked at each connection), each chunk after ``delay_s``.
+    """Listens on a free port and forwards to port ``target()``, asked at each connection, each chunk after ``delay_s``.
 
-    While it ``is_deaf`` connections stay open and nothing passes, while it ``is_shut`` nobody gets one.
+    While it ``is_deaf``, connections stay open but nothing passes; while it ``is_shut``, it accepts no connection.
     """
 
     def __init__(self, target: Callable[[], int], delay_s: float = 0.0) -> None:
@@ -30,14 +30,14 @@ class LinkProxy:
         return self.port
 
     def cut(self) -> None:
-        """End every connection; what is on its way is gone."""
+        """End every connection; data on its way is lost."""
         for writer in list(self._writers):
             writer.transport.abort()
         for task in list(self._tasks):
             task.cancel()
 
     async def close(self) -> None:
-        """Listen no more, and end every connection."""
+        """Stop listening, and end every connection."""
         if self._server is not None:
             self._server.close()
         self.cut()

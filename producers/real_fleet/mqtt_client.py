@@ -1,6 +1,6 @@
 """A client of an MQTT broker in a fleet: QoS 0, several subscriptions to one topic, each reported separately.
 
-In: subjects of the overlay. Out: messages to the broker, and to who has subscribed.
+In: subjects of the overlay. Out: messages to the broker, and to the subscriptions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regraft.producers.real_fleet.fleet_client import PUBLISHER_HEADER, Take
 
 log = structlog.get_logger(__name__)
 
-QOS = 0  # As many messages a second as the Python library can take on a machine that all brokers share.
+QOS = 0  # The Python library cannot handle more at this rate, on a machine that all brokers share.
 KEEP_ALIVE_S = 30
 CONNECT_S_MAX = 20.0
 PAUSE_S = 0.2
@@ -36,7 +36,7 @@ def _properties_of(publisher: str) -> Properties:
 
 
 class MqttClient:
-    """One connection. MQTT knows one subscription to a topic for each client, so what comes is shared out here."""
+    """One connection. MQTT allows a client one subscription per topic, so messages are distributed here."""
 
     def __init__(self) -> None:
         client = self._client = paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
@@ -49,7 +49,7 @@ class MqttClient:
 
     @classmethod
     async def connect(cls, url: str) -> MqttClient:
-        """Connect to a broker, and again whenever the connection is cut."""
+        """Connect to a broker, and reconnect whenever the connection is cut."""
         self, parts = cls(), urlsplit(url)
         self._driver.begin()
         self._client.connect_async(parts.hostname or "", parts.port or 0, KEEP_ALIVE_S)
@@ -63,7 +63,7 @@ class MqttClient:
         self._client.publish(topic_of(subject), payload, QOS, properties=_properties_of(publisher))
 
     async def subscribe(self, subject: str, take: Take) -> tuple[str, Take]:
-        """Let ``take`` have what is published with a subject."""
+        """Call ``take`` with the payload of each message with a subject; return the subscription."""
         topic = topic_of(subject)
         takers = self._takers.setdefault(topic, [])
         takers.append(take)

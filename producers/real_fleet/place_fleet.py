@@ -1,6 +1,6 @@
-"""Place a fleet of nodes on measured hosts: delays between these, and next to no time in a broker.
+"""Place a fleet of nodes on measured hosts: measured delays between them, and almost no time in a broker.
 
-In: how many and a seed. Out: an inventory whose brokers keep their clients.
+In: how many, and a random generator. Out: an inventory whose brokers keep their clients.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 from regraft.overlay.inventory import Inventory
 from regraft.producers.emulator.place_overlay import place_overlay
 
-NODE_MS = 0.03  # What a node takes for a message (benchmarks/bench_node.py).
+NODE_MS = 0.03  # Per message in a node (benchmarks/bench_node.py).
 
 
 def place_fleet(broker_count: int, degree_max: int, rng: random.Random) -> Inventory:
-    """Return nodes on randomly chosen hosts with a random tree to begin with."""
+    """Return nodes on randomly chosen hosts, with a random initial tree."""
     return replace(place_overlay(broker_count, degree_max, rng, (NODE_MS, NODE_MS)), clients_stay=True)
