@@ -1,4 +1,4 @@
-"""Closed windows with publishers, made by hand or drawn at random, and states of them."""
+"""Closed windows with publishers, fixed or random, and states built from them."""
 
 import random
 
@@ -15,13 +15,13 @@ from tests.overlay.published_overlays import PublishedOverlay
 def queue_of(
     broker: str, peer: str, *, wait_ms: float = 0.0, service_ms: float = 0.0, per_s: float = 1.0
 ) -> QueueState:
-    """A queue that passed ``per_s`` notifications a second, each after that wait and with that time of service."""
+    """Return a queue that passed ``per_s`` notifications/s, with this wait and service time for each."""
     busy_share = per_s * service_ms / 1000
     return QueueState(broker, peer, per_s, per_s, per_s, 0.0, 0.0, busy_share, 0, 0, 0.0, 1000, wait_ms_mean=wait_ms)
 
 
 def drawn_queues(configuration: Configuration, rng: random.Random) -> tuple[QueueState, ...]:
-    """The queues of all brokers and link ends, with waits in eighths of a millisecond."""
+    """Return queues of all brokers and link ends, with waits in eighths of a millisecond."""
     found = []
     for broker in configuration.brokers:
         found.append(queue_of(broker, "", wait_ms=rng.randrange(80) / 8, service_ms=rng.randrange(1, 80) / 8))
@@ -37,7 +37,7 @@ def window_of(
     queues: tuple[QueueState, ...] = (),
     rtts: tuple[LinkRtt, ...] = (),
 ) -> ClosedWindow:
-    """Window ``number`` of those that last as long as this one."""
+    """Return window ``number`` of windows of equal length."""
     length_ms = round(sets.span_s * 1000)
     return ClosedWindow(
         start_ms=number * length_ms,
@@ -53,7 +53,7 @@ def window_of(
 
 
 def state_of(drawn: PublishedOverlay, rng: random.Random) -> TreeState:
-    """The drawn overlay as the controller sees it, with drawn numbers of subscribers and drawn queues."""
+    """Return the state of a random overlay, with random numbers of subscribers and random queues."""
     windows = []
     for number, sets in enumerate(drawn.spans):
         subscribers: dict[tuple[str, str], int] = {}
@@ -67,7 +67,7 @@ def state_of(drawn: PublishedOverlay, rng: random.Random) -> TreeState:
 
 
 def homes_along(state: TreeState, proposals: list[Proposal]) -> list[dict[str, str]]:
-    """The homes of all publishers that published, at first and after each of the proposals."""
+    """Return the homes of all publishers that published, at first and after each of the proposals."""
     homes = {name: home for name, home in state.configuration.homes if name in state.publisher_costs.publishers}
     found = [homes]
     for proposal in proposals:
@@ -77,7 +77,7 @@ def homes_along(state: TreeState, proposals: list[Proposal]) -> list[dict[str, s
 
 
 def costs_along(state: TreeState, proposals: list[Proposal]) -> list[float]:
-    """The one cost of the tree at first and after each of the proposals."""
+    """Return the one cost of the tree, at first and after each of the proposals."""
     return [
         overlay_cost(state.configuration, state.inventory, state.sets.at_homes(homes)).total_per_s
         for homes in homes_along(state, proposals)

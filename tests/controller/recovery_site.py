@@ -1,4 +1,4 @@
-"""A small site whose brokers are a process, too: what becomes of a plan when they, or the plans, are lost."""
+"""A small site whose brokers are a separate process: what happens to a plan when brokers or plans are lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.wait_until import wait_until
 
 
 class RecoverySite(FailoverSite):
-    """Brokers by `regraft emulate`, windows and a controller by script and process."""
+    """Brokers by `regraft emulate`, scripted windows, a controller as a process."""
 
     def __init__(self, kafka: KafkaAccess, folder: Path) -> None:
         super().__init__(kafka, folder)
@@ -31,7 +31,7 @@ class RecoverySite(FailoverSite):
         self._brokers: subprocess.Popen[bytes] | None = None
 
     def start_brokers(self) -> None:
-        """Start them, and wait until they are there."""
+        """Start the brokers and wait until they report an epoch."""
         (self._brokers_folder / "emulator.json").unlink(missing_ok=True)
         workload = ("publisher_count=10", "interested_broker_count=3", "lifetime_s_mean=5.0")
         told = [f"run.directory={self._brokers_folder}", f"kafka.bootstrap={self.kafka.bootstrap}"]
@@ -46,14 +46,14 @@ class RecoverySite(FailoverSite):
         wait_until(lambda: self.epoch is not None, PATIENCE_S)
 
     def kill_brokers(self) -> None:
-        """Kill them all at once."""
+        """Kill all brokers at once."""
         assert self._brokers is not None
         self._brokers.kill()
         self._brokers.wait()
 
     @property
     def epoch(self) -> int | None:
-        """The lowest epoch of the brokers; None while they say nothing."""
+        """The brokers' lowest epoch, or None before they report any."""
         try:
             document = json.loads((self._brokers_folder / "emulator.json").read_text())
         except (OSError, ValueError):
@@ -61,17 +61,17 @@ class RecoverySite(FailoverSite):
         return min(int(epoch) for epoch in document["brokers_by_epoch"])
 
     def _begin_brokers(self, folder: Path) -> None:
-        """Nothing: they are started by the test."""
+        """Do nothing: the test starts them."""
 
     def _release_answers(self) -> None:
-        """Nothing: none is held back."""
+        """Do nothing: no answer is held back."""
 
     def _end_brokers(self) -> None:
         if self._brokers is not None:
             self.kill_brokers()
 
     def lose_plans(self) -> None:
-        """Delete the topic of plans, and make it again."""
+        """Delete the topic of plans and create it again."""
         name = topic_name(PLANS, NAMESPACE)
         admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap, "log_level": 0})
         admin.delete_topics([name])[name].result()
@@ -79,7 +79,7 @@ class RecoverySite(FailoverSite):
         create_topics(self.kafka, namespace=NAMESPACE)
 
     def add_member(self, broker: str, agent: str) -> None:
-        """Store that a broker is to join which has not come yet, nor have the topics of its agent."""
+        """Store a joining member that has not reported yet and whose agent has no topics."""
         facts = BrokerFacts(link_costs=(PeerCost(INVENTORY.brokers[0], 1.0),), agent=agent)
         member = Member(broker, MemberState.JOINING, 1, "more room", facts=facts)
         producer = open_producer(self.kafka)

@@ -1,4 +1,4 @@
-"""The ring of Zhao13, Fig. 2, as the judge sees it: before the reassignment, with the changes that make it good."""
+"""The ring of Zhao13, Fig. 2, as the judge sees it: before the reassignment, with the changes that improve it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.controller.scripted_ring import (
 from tests.controller.small_kinds import ring_kind
 
 Users = dict[str, tuple[str, list[str]]]
-USERS: Users = dict(FIG_2_USERS)  # 15 a notification.
-GOOD_IDS = reassigning(*FIG_2_MOVES)  # 6 a notification.
+USERS: Users = dict(FIG_2_USERS)  # 15 per notification
+GOOD_IDS = reassigning(*FIG_2_MOVES)  # 6 per notification
 KIND = ring_kind(ring_inventory())
-TO_ROOT = placing(("u0", "b00", "b01"))  # Three hops, a relay and a message less: 10.
-TO_NEW_ROOT = placing(("u4", "b04", "b00"))  # Once b00 has ID 1: one hop and one message less.
+TO_ROOT = placing(("u0", "b00", "b01"))  # three hops, a relay and a message less: 10
+TO_NEW_ROOT = placing(("u4", "b04", "b00"))  # once b00 has ID 1: one hop and one message less
 
 
 def windows_of(count: int = 10, users: Users = USERS, start_ms: int = 0, epoch: int = 0) -> tuple[ClosedWindow, ...]:

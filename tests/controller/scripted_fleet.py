@@ -1,4 +1,4 @@
-"""A fleet by script: brokers that die, start again, come back and are added, around one control loop."""
+"""A scripted fleet: brokers that die, restart, return and are added, around one control loop."""
 
 from dataclasses import dataclass, field
 
@@ -23,8 +23,8 @@ class ScriptedFleet(ScriptedOverlay):
     boots: dict[str, int] = field(default_factory=dict)
     added: tuple[str, ...] = ()
     told: list[Command] = field(default_factory=list)
-    refusing: set[str] = field(default_factory=set)  # Brokers that refuse to prepare.
-    outside: set[str] = field(default_factory=set)  # Those of them that say that they restarted.
+    refusing: set[str] = field(default_factory=set)  # brokers that refuse to prepare
+    outside: set[str] = field(default_factory=set)  # those of them that report a restart
 
     @property
     def living(self) -> list[str]:
@@ -32,13 +32,13 @@ class ScriptedFleet(ScriptedOverlay):
         return [one for one in sorted({*self.inventory.brokers, *self.added}) if one not in self.dead]
 
     def restart(self, broker: str) -> None:
-        """Let a broker begin another life, with nothing."""
+        """Restart a broker, which loses everything."""
         self.dead.discard(broker)
         self.held[broker] = 0
         self.boots[broker] = self.now_ms + 1
 
     def write_window(self, start_ms: int) -> None:
-        """Write what those that live have seen."""
+        """Write what the living brokers have seen."""
         rows = self._rows(start_ms)
         first_ms = {one: boot // WINDOW_MS * WINDOW_MS for one, boot in self.boots.items()}
         marker = marker_of(self.living, start_ms, rows, 0, epochs=self.held | {}, boots=self.boots)
@@ -57,7 +57,7 @@ class ScriptedFleet(ScriptedOverlay):
         return rows_of(self.living, start_ms, self.wanted(start_ms))
 
     def answer_commands(self) -> None:
-        """Let every broker that lives answer."""
+        """Make every living broker answer."""
         while self.ports.commands.sent:
             command = self.ports.commands.sent.popleft()
             self.told.append(command)
@@ -85,13 +85,13 @@ class ScriptedFleet(ScriptedOverlay):
         ]  # fmt: skip
 
     def order(self, kind: OrderKind, broker: str, **more: object) -> None:
-        """Let a person order something of a member."""
+        """Order something about a member, as an operator."""
         self.ports.orders.records.append(
             Order(broker, kind, "ann", "as told", self.now_ms, **more)  # type: ignore[arg-type]
         )
 
     def report_lost(self, by: str, broker: str, time_ms: int | None = None) -> None:
-        """Let a broker report unasked that a neighbour is dead, whether it is or not."""
+        """Make a broker report, unasked, that a neighbour is dead, whether it is or not."""
         time_ms = self.now_ms if time_ms is None else time_ms
         report = CommandResult(
             "peer_lost", CommandPhase.REPORT, by, self.held.get(by, 0), Outcome.REPORTED, "", 0, time_ms, (broker,)
@@ -99,7 +99,7 @@ class ScriptedFleet(ScriptedOverlay):
         self.ports.results.records.append(report)
 
     def run_until(self, state: MemberState, broker: str, windows_max: int = 40) -> None:
-        """Run until a broker is in a state. Raises AssertionError when that takes too long."""
+        """Run until a broker is in this state. Raises AssertionError if that takes too long."""
         for _ in range(windows_max * WINDOW_MS // TICK_MS):
             if self.member(broker).state is state:
                 return
@@ -107,7 +107,7 @@ class ScriptedFleet(ScriptedOverlay):
         raise AssertionError(f"{broker} is {self.member(broker)}, not {state}, after {windows_max} windows")
 
     def member(self, broker: str) -> Member:
-        """What is known of a broker."""
+        """Return the broker's member record."""
         return self.loop.state.fleet.members[broker]
 
     @property

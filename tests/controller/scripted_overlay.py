@@ -1,4 +1,4 @@
-"""A whole overlay by script: brokers that answer commands at once, and windows that say who wants what."""
+"""A complete scripted overlay: brokers that answer commands at once, and windows that say who wants what."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ TICK_MS = 250
 
 @dataclass
 class ScriptedOverlay:
-    """The world around one control loop. ``wanted`` is what each window holds, by its start; ``rtts_ms`` by link.
+    """The world around one control loop. ``wanted`` maps a window's start to its interests, ``rtts_ms`` is by link.
 
     Messages wait ``wait_ms`` in every queue.
     """
@@ -40,7 +40,7 @@ class ScriptedOverlay:
     silent_brokers: set[str] = field(default_factory=set)
     lost_batches: dict[str, int] = field(default_factory=dict)
     term: int = 1
-    restarted_brokers: set[str] = field(default_factory=set)  # They are at epoch 0, whatever is in force.
+    restarted_brokers: set[str] = field(default_factory=set)  # at epoch 0, whatever is in force
     rtts_ms: dict[Link, float] = field(default_factory=dict)
     wait_ms: float = 0.0
 
@@ -56,12 +56,12 @@ class ScriptedOverlay:
         return self.loop
 
     def run_windows(self, count: int) -> None:
-        """Let this many windows pass, with the loop stepping and the brokers answering."""
+        """Let this many windows pass, while the loop steps and the brokers answer."""
         for _ in range(count * WINDOW_MS // TICK_MS):
             self.tick()
 
     def tick(self) -> None:
-        """Let one tick pass: write the window that ended, step the loop, answer its commands."""
+        """Let one tick pass: write the window that has ended, step the loop, answer its commands."""
         self.now_ms += TICK_MS
         if self.now_ms % WINDOW_MS == 0:
             self.write_window(self.now_ms - WINDOW_MS)
@@ -80,7 +80,7 @@ class ScriptedOverlay:
         self.ports.state.records.append(marker)
 
     def answer_commands(self) -> None:
-        """Let every broker that is not silent answer its commands."""
+        """Make every broker that is not silent answer its commands."""
         while self.ports.commands.sent:
             command = self.ports.commands.sent.popleft()
             if command.broker not in self.silent_brokers:
@@ -112,21 +112,21 @@ class ScriptedOverlay:
 
     @property
     def phases(self) -> list[PlanPhase]:
-        """Their phases."""
+        """The phases of the stored plans."""
         return [plan.phase for plan in self.plans]
 
     def events_of(self, kind: EventKind) -> list[str]:
-        """The texts of all events of a kind."""
+        """Return the texts of all events of a kind."""
         return [event.text for event in self.ports.events.emitted if event.kind is kind]
 
 
 def settings_of(inventory_degree_max: int = 4, **changes: object) -> ControllerSettings:
-    """Settings for short scripts; the bootstrap and the inventory path are not used in memory."""
+    """Return settings for short scripts; the bootstrap and the inventory path are not used in memory."""
     decision = DecisionSettings(cool_down_windows=2, pay_back_s=600.0, window_age_ms_max=5000)
     values: dict[str, object] = {
         "bootstrap": "nowhere:9092",
         "inventory_path": Path("unused.json"),
-        "planner": "swap_links_ci",  # Quick: it does not search on where nothing helps.
+        "planner": "swap_links_ci",  # Fast: the search does not escape from local optima.
         "degree_max": inventory_degree_max,
         "horizon_windows_max": 3,
         "decision": decision,

@@ -1,4 +1,4 @@
-"""A ring by script: eight brokers on a ring of three bits as in Zhao13, Fig. 2, with users, publishers, windows."""
+"""A scripted ring: eight brokers on a ring of three bits as in Zhao13, Fig. 2, with users, publishers, windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RING = ChordConfiguration.of(0, BITS, {broker: number for number, broker in enum
 
 
 def topic_at(key: int, number: int = 0) -> str:
-    """The topic with this key on the ring of three bits; ``number`` tells several of them apart."""
+    """Return a topic with this key on the ring of three bits; ``number`` gives different topics with the same key."""
     found = (name for name in (f"t{count}" for count in range(10_000)) if ring_key(name, BITS) == key)
     return next(islice(found, number, None))
 
@@ -44,22 +44,22 @@ FIG_2_MOVES = (("b00", 0, 1), ("b01", 1, 0), ("b04", 4, 3), ("b03", 3, 4), ("b06
 
 
 def ring_inventory(ring: ChordConfiguration = RING) -> Inventory:
-    """The brokers with links that cost 10 each, and the ring as their first overlay."""
+    """Return the brokers with links that cost 10 each, and the ring as their first overlay."""
     return replace(inventory_of(line_of(len(ring.brokers)), {}), bootstrap=ring)
 
 
 def user(name: str, home: str, *topics: str, time_ms: int = 0) -> Client:
-    """A user as the register has it."""
+    """Return a user as the register has it."""
     return Client(name, Role.SUBSCRIBER, home, (), 0.0, time_ms, tuple(sorted(topics)))
 
 
 def publisher(name: str, home: str, topic: str, time_ms: int = 0) -> Client:
-    """A publisher of one topic as the register has it."""
+    """Return a publisher of one topic as the register has it."""
     return Client(name, Role.PUBLISHER, home, (PredicateRecord("topic", "eq", text=topic),), 1.0, time_ms)
 
 
 def published_rows(start_ms: int, counts: Mapping[str, int], home: str = "b00") -> list[StateRow]:
-    """A row for each publisher: this many notifications (at most 64) published at one broker and delivered nowhere."""
+    """Return a row for each publisher: up to 64 notifications published at one broker, delivered nowhere."""
     rows = []
     for name, count in sorted(counts.items()):
         mask = (1 << count) - 1
@@ -76,7 +76,7 @@ def ring_window(
     epoch: int = 0,
     in_force: ChordConfiguration = RING,
 ) -> ClosedWindow:
-    """A window of one second with these users, and ``counts`` notifications by topic."""
+    """Return a window of one second with these users, and ``counts`` notifications by topic."""
     rows = published_rows(start_ms, counts, home=in_force.brokers[0])
     sets = gather_deliveries(rows, in_force.brokers, WINDOW_MS / 1000).sets
     window = ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, epoch_min=epoch, epoch_max=epoch)
@@ -85,29 +85,29 @@ def ring_window(
 
 
 def ring_state(ring: ChordConfiguration, *windows: ClosedWindow) -> RingState:
-    """The state of a ring that these windows show."""
+    """Return the state of a ring with these windows."""
     return RingState(ring, ring_inventory(), windows, ring_traffic_of(ring, windows))
 
 
 def reassigning(*pairs: tuple[str, int, int], planner: str = "reassign") -> Proposal:
-    """A proposal that gives brokers other IDs."""
+    """Return a proposal that gives brokers other IDs."""
     return Proposal(planner, (), (), 0.0, 0.0, 0.0, "because", id_moves=tuple(IdMove(*pair) for pair in pairs))
 
 
 def placing(*moves: tuple[str, str, str], planner: str = "place") -> Proposal:
-    """A proposal that moves users."""
+    """Return a proposal that moves users."""
     return Proposal(planner, (), (), 0.0, 0.0, 0.0, "because", moves=tuple(ClientMove(*move) for move in moves))
 
 
 def swapping_ids(ring: ChordConfiguration, broker: str, other: str, planner: str = "reassign") -> Proposal:
-    """A proposal by which two brokers swap their IDs."""
+    """Return a proposal in which two brokers swap their IDs."""
     a, b = ring.id_of[broker], ring.id_of[other]
     return reassigning((broker, a, b), (other, b, a), planner=planner)
 
 
 @dataclass
 class ScriptedRing(ScriptedOverlay):
-    """A ring around one control loop: users in the register, whom activated plans move, and published topics.
+    """A ring around one control loop: users in the register, moved by activated plans, and published topics.
 
     ``counts`` is how many notifications each window has of each topic; each topic has a publisher of its name.
     """
@@ -117,12 +117,12 @@ class ScriptedRing(ScriptedOverlay):
     commands_seen: Counter[CommandPhase] = field(default_factory=Counter)
 
     def connect(self, *clients: Client) -> None:
-        """Put clients into the register, in the place of what they were."""
+        """Put clients into the register, replacing their earlier records."""
         for client in clients:
             self.ports.clients.put(client)
 
     def homes(self) -> dict[str, str]:
-        """Where each user is by the register."""
+        """Return each user's home by the register."""
         interests = self.ports.clients.interests(self.inventory.brokers)
         assert interests is not None
         return {name: interests.brokers[interests.homes[at]] for at, name in enumerate(interests.users)}

@@ -18,12 +18,12 @@ BATCHES_PER_WINDOW = 4
 
 
 def signed(mask: int) -> int:
-    """The 64 bits of a mask as a signed long."""
+    """Return the 64 bits of a mask as a signed long."""
     return mask - (1 << 64) if mask >> 63 else mask
 
 
 def rows_of(brokers: Sequence[str], start_ms: int, wanted: Sequence[set[str]], wait_ms: float = 0.0) -> list[StateRow]:
-    """One delivery row for each broker that wants something, and one queue row for each broker."""
+    """Return one delivery row for each broker that wants something, and one queue row for each broker."""
     rows = []
     for broker in brokers:
         blocks: dict[int, int] = {}
@@ -34,7 +34,7 @@ def rows_of(brokers: Sequence[str], start_ms: int, wanted: Sequence[set[str]], w
         if blocks:
             masks = tuple(signed(blocks[number]) for number in numbers)
             count = sum(mask.bit_count() for mask in blocks.values())
-            # Publishers are named by the window, so that notifications of different windows are different ones.
+            # Publishers are named after the window, so that windows hold different notifications.
             delivery = PublisherDelivery(f"p{start_ms}", broker, count, count, 100 * count, numbers, masks)
             rows.append(StateRow(start_ms, start_ms + WINDOW_MS, "delivery", f"p/{broker}", delivery=delivery))
         queue = QueueState(broker, "", 5.0, 5.0, 5.0, 1.0, 1.0, 0.1, 0, 2, 0.0, WINDOW_MS, wait_ms)
@@ -52,8 +52,10 @@ def marker_of(
     boots: dict[str, int] | None = None,
     epochs: dict[str, int] | None = None,
 ) -> WindowClosed:
-    """The marker of these rows; ``lost`` names brokers of which this many batches did not come, ``epochs`` those that
-    are at another epoch than the rest."""
+    """Return the marker of these rows.
+
+    ``lost`` gives the number of missing batches by broker, ``epochs`` the epoch of brokers that differ from the rest.
+    """
     sequence = (start_ms - first_window_ms) // WINDOW_MS * BATCHES_PER_WINDOW
     completeness = tuple(
         BrokerCompleteness(
@@ -75,6 +77,6 @@ def marker_of(
 def closed_window(
     brokers: tuple[str, ...], wanted: list[set[str]], start_ms: int = 0, epoch: int = 0, fault: str = ""
 ) -> ClosedWindow:
-    """A closed window as the assembler gives it out."""
+    """Return a closed window as the assembler does."""
     sets = sets_of(brokers, wanted, publisher=f"p{start_ms}")
     return ClosedWindow(start_ms, start_ms + WINDOW_MS, sets, epoch_min=epoch, epoch_max=epoch, fault=fault)

@@ -1,4 +1,4 @@
-"""Kinds of overlay with the caps that a test names, and none where it names none."""
+"""Kinds of overlay with the caps that a test names, otherwise none."""
 
 import math
 
@@ -9,10 +9,10 @@ from tests.overlay.small_overlays import NO_CAP
 
 
 def tree_kind(inventory: Inventory, degree_max: int = NO_CAP) -> TreeKind:
-    """A tree over the inventory's brokers."""
+    """Return a tree over the inventory's brokers."""
     return TreeKind(inventory, degree_max)
 
 
 def ring_kind(inventory: Inventory, delay_weight: float = 1.0, user_load_max: float = math.inf) -> RingKind:
-    """A ring over the inventory's brokers."""
+    """Return a ring over the inventory's brokers."""
     return RingKind(inventory, delay_weight, user_load_max)

@@ -1,4 +1,4 @@
-"""Brokers of several agents on a Kafka with logins and rights: none reads or writes what is another's."""
+"""Brokers of several agents on a Kafka with logins and rights: no agent reads or writes another's topics."""
 
 import threading
 import time
@@ -43,8 +43,8 @@ INVENTORY: Inventory = replace(
 )
 TOPICS_OF = INVENTORY.broker_topics(NAMESPACE)
 AGENTS = TOPICS_OF.agents
-NEW_AGENT = "north"  # The inventory does not name it.
-STRANGER = "b04"  # For which west has no right to speak.
+NEW_AGENT = "north"  # The inventory does not list it.
+STRANGER = "b04"  # west has no right to speak for it
 PACE_S = 0.1
 PATIENCE_S = 30.0
 REFUSED_S_MAX = 3.0
@@ -52,7 +52,7 @@ REFUSED_S_MAX = 3.0
 
 @dataclass(frozen=True)
 class SharedKafka:
-    """A Kafka with TLS, logins and an authorizer; its users are the roles, and agents in the place of brokers."""
+    """A Kafka with TLS, logins and an authorizer; its users are the roles, and agents instead of brokers."""
 
     running: RunningKafka
     secured: SecuredKafka
@@ -78,7 +78,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedKafka]:
 
 
 def topics_of(agent: str) -> BrokerTopics:
-    """What an agent knows: its own brokers."""
+    """Return an agent's topics: it knows only its own brokers."""
     return BrokerTopics(NAMESPACE, {broker: own for broker, own in TOPICS_OF.agent_of.items() if own == agent})
 
 
@@ -87,7 +87,7 @@ def writer_of(access: KafkaAccess) -> RecordWriter:
 
 
 def test_an_agent_writes_no_results_but_its_own(kafka: SharedKafka) -> None:
-    """Of another's topics it may write none, nor may it command anybody."""
+    """It may write to no other agent's topics, nor may it send commands."""
     writer = writer_of(kafka.as_agent("west"))
     result = CommandResult("plan-0", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     own, others = TOPICS_OF.name(RESULTS, "b00"), [TOPICS_OF.name(RESULTS, "b02"), *TOPICS_OF.names(COMMANDS)]
@@ -113,7 +113,7 @@ def test_an_agent_reads_no_commands_but_its_own(kafka: SharedKafka) -> None:
 
 
 class Agent:
-    """Answers for its brokers as the protocol wants it; ``begin`` may do something at each command before that."""
+    """Answers for its brokers as the protocol requires."""
 
     def __init__(self, access: KafkaAccess, topics: BrokerTopics) -> None:
         self.ports = KafkaPorts(access, topics, outage_s_max=60, buffer_records_max=1_000)
@@ -122,13 +122,13 @@ class Agent:
         self.obeyed: set[str] = set()
 
     def take(self) -> list[Command]:
-        """Return the commands that have come, and hold them."""
+        """Return the commands that have arrived, and hold them."""
         found = self.ports.poll()
         self.held += found
         return found
 
     def answer(self) -> None:
-        """Obey all that is held."""
+        """Obey all held commands."""
         for command in self.held:
             self.obeyed.add(command.broker)
             is_install = command.phase is CommandPhase.INSTALL
@@ -145,7 +145,7 @@ def answer_to(command: Command, broker: str, outcome: Outcome) -> CommandResult:
 
 
 class Site:
-    """Windows that make a plan worth while, and two agents, of which west forges an answer of east's."""
+    """Windows that make a plan worthwhile, and two agents, of which west forges an answer of east's."""
 
     def __init__(self, kafka: SharedKafka) -> None:
         self.west, self.east = (Agent(kafka.as_agent(agent), topics_of(agent)) for agent in ("west", "east"))
@@ -158,7 +158,7 @@ class Site:
         self.letters: list[DeadLetter] = []
 
     def turn(self) -> None:
-        """Do what there is to do; east answers nothing before west's forgery has been found out."""
+        """Do what is due; east does not answer until west's forgery has been detected."""
         if time.monotonic() - self._shown_s > PACE_S:
             self._shown_s = time.monotonic()
             self._write_window()
@@ -184,13 +184,13 @@ class Site:
         self._window_ms += WINDOW_MS
 
     def close(self) -> None:
-        """Close the connection to Kafka."""
+        """Close the connections to Kafka."""
         for each in (self.west.ports, self.east.ports, self._streaming, self._letters):
             each.close()
 
 
 def test_a_forged_answer_is_refused_and_the_plan_goes_on(kafka: SharedKafka, tmp_path: Path) -> None:
-    """West refuses a plan in the name of east's broker: that is a dead letter, and the plan is executed by all."""
+    """West refuses a plan in the name of east's broker: that is a dead letter, and all brokers execute the plan."""
     INVENTORY.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
         bootstrap=kafka.running.bootstrap,
@@ -204,7 +204,7 @@ def test_a_forged_answer_is_refused_and_the_plan_goes_on(kafka: SharedKafka, tmp
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store, site = KafkaPlanStore(kafka.running.access, NAMESPACE), Site(kafka)  # The store only reads.
+    store, site = KafkaPlanStore(kafka.running.access, NAMESPACE), Site(kafka)  # read-only
 
     def is_completed() -> bool:
         site.turn()
@@ -222,7 +222,7 @@ def test_a_forged_answer_is_refused_and_the_plan_goes_on(kafka: SharedKafka, tmp
 
 
 class OpenSite:
-    """An overlay of three agents in its own namespace: the brokers of two are members, that of the third asks."""
+    """An overlay of three agents in its own namespace: two have members, the third's broker asks to join."""
 
     NAMESPACE = "open"
     BROKERS = INVENTORY.brokers
@@ -242,7 +242,7 @@ class OpenSite:
         self.letters: list[DeadLetter] = []
 
     def give_rights(self, kafka: SharedKafka) -> None:
-        """Make the topics, and let each agent use its own; users are those of the other namespace."""
+        """Create the topics and let each agent use its own; users are those of the other namespace."""
         agents = (*AGENTS, NEW_AGENT)
         create_topics(kafka.running.access, namespace=self.NAMESPACE, agents=agents)
         speakers = {agent: agent_principals(NAMESPACE, agent) for agent in agents}
@@ -250,7 +250,7 @@ class OpenSite:
         create_access_rules(kafka.running.access, rules)
 
     def turn(self) -> None:
-        """Let agents answer, and the newcomer send telemetry once it is a member."""
+        """Make agents answer, and the newcomer send telemetry once it is a member."""
         for agent in self.agents.values():
             for command in agent.take():
                 if command.phase in (CommandPhase.ACTIVATE, CommandPhase.INSTALL):
@@ -272,7 +272,7 @@ class OpenSite:
         self._window_ms += WINDOW_MS
 
     def close(self) -> None:
-        """Close the connection to Kafka."""
+        """Close the connections to Kafka."""
         for each in (*(agent.ports for agent in self.agents.values()), self._streaming, self._letters):
             each.close()
 
@@ -280,7 +280,7 @@ class OpenSite:
 def test_a_broker_announces_itself_and_joins_through_its_own_agent_alone(
     kafka: SharedKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither can another agent write where that announces, nor announce its brokers; nobody has named it before."""
+    """No other agent can write to its topic or announce its broker; no inventory listed the broker before."""
     monkeypatch.setattr("regraft.controller.ports.announcement_reader.LOOK_S", 0.2)
     INVENTORY.save(tmp_path / "inventory.json")
     settings = ControllerSettings(
@@ -305,7 +305,7 @@ def test_a_broker_announces_itself_and_joins_through_its_own_agent_alone(
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.running.access, OpenSite.NAMESPACE)  # It only reads.
+    store = KafkaPlanStore(kafka.running.access, OpenSite.NAMESPACE)  # read-only
     looked_s, members = 0.0, dict[str, Member]()
 
     def is_in_service() -> bool:

@@ -1,4 +1,4 @@
-"""Brokers that announce themselves: who is let in, who waits for a person, and what is reported of it."""
+"""Brokers that announce themselves: which are admitted, which wait for an order, and what is reported."""
 
 import pytest
 
@@ -20,7 +20,7 @@ QUICK = {"silence_ms": 2_000, "return_pause_ms": 2_000, "batch_ms": 500, "retry_
 
 
 def fleet_of(**members: object) -> ScriptedFleet:
-    """A fleet whose overlay has seen some windows."""
+    """Return a fleet whose overlay has seen some windows."""
     fleet = ScriptedFleet(
         INVENTORY,
         quiet,
@@ -31,29 +31,29 @@ def fleet_of(**members: object) -> ScriptedFleet:
 
 
 def announce(fleet: ScriptedFleet, broker: str, facts: BrokerFacts = NEAR) -> None:
-    """Let an agent say that a broker wants to be a member, and the controller hear it."""
+    """Make an agent announce that a broker wants to join, and the controller read it."""
     fleet.ports.announcements.records.append(Announcement(broker, facts, fleet.now_ms))
     fleet.tick()
 
 
 def waiting(fleet: ScriptedFleet) -> list[str]:
-    """Who asks, as it is shown."""
+    """Return the brokers that ask to join, as the view shows them."""
     fleet.run_windows(1)
     return [one.broker for one in fleet.ports.view.shown.members.announced]
 
 
 def told(fleet: ScriptedFleet) -> list[str]:
-    """What was reported of announcements."""
+    """Return what was reported about announcements."""
     return fleet.events_of(EventKind.JOIN_ASKED)
 
 
 def counted(fleet: ScriptedFleet, outcome: str) -> float | None:
-    """How many announcements came to this."""
+    """Return how many announcements had this outcome."""
     return fleet.metrics.registry.get_sample_value("regraft_controller_announcements_total", {"outcome": outcome})
 
 
 def test_a_broker_that_announces_itself_waits_for_a_person_and_is_reported_once() -> None:
-    """Nothing is done about it, however often it says so; the person's order takes it in like any other."""
+    """Nothing is done about it, however often it is announced; an operator's order adds it like any other broker."""
     fleet = fleet_of()
     facts = BrokerFacts(1.0, (PeerCost("b00", 2.0),), agent="west", address="10.0.0.9:7000")
     for _ in range(5):
@@ -75,7 +75,7 @@ def test_a_broker_that_announces_itself_waits_for_a_person_and_is_reported_once(
 
 
 def test_who_is_let_in_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -> None:
-    """Without any order, by a plan that loses nothing; it continues announcing itself, which changes nothing."""
+    """Without an order, by a plan that loses nothing; later announcements change nothing."""
     fleet = fleet_of(admit_announced=True)
     facts = BrokerFacts(1.0, (PeerCost("b00", 9.0), PeerCost("b02", 2.0), PeerCost("b03", 5.0)))
     fleet.added, fleet.held["x01"] = ("x01",), 0
@@ -100,7 +100,7 @@ def test_who_is_let_in_by_the_settings_joins_as_a_leaf_at_the_cheapest_place() -
     ],
 )
 def test_who_says_nothing_that_prices_its_links_is_not_let_in(facts: BrokerFacts, why: str, *, admits: bool) -> None:
-    """A person has to say it; so does the broker, when it announces itself better."""
+    """An operator has to give the costs, or the broker has to announce itself with them."""
     fleet = fleet_of(admit_announced=admits)
     announce(fleet, "x01", facts)
     (text,) = told(fleet)
@@ -112,7 +112,7 @@ def test_who_says_nothing_that_prices_its_links_is_not_let_in(facts: BrokerFacts
 
 
 def test_whoever_stops_announcing_itself_is_forgotten() -> None:
-    """It has gone; when it comes back, people are notified again."""
+    """It has gone; when it returns it is reported again."""
     fleet = fleet_of()
     announce(fleet, "x01")
     fleet.now_ms += STANDS_MS - STANDS_MS % 1_000
@@ -125,7 +125,7 @@ def test_whoever_stops_announcing_itself_is_forgotten() -> None:
 
 @pytest.mark.parametrize("admits", [False, True])
 def test_one_agent_that_announces_too_many_crowds_out_nobody_else(*, admits: bool) -> None:
-    """This many are kept of each, the first ones; what is too many is counted, and told once."""
+    """The first ones of each agent are kept, up to the bound; the others are counted, and reported once."""
     fleet = fleet_of(announced_max=3, admit_announced=admits)
     nowhere = BrokerFacts(agent="noisy")
     for number in range(50):
@@ -139,7 +139,7 @@ def test_one_agent_that_announces_too_many_crowds_out_nobody_else(*, admits: boo
 
 
 def test_only_so_many_join_unasked_at_once() -> None:
-    """Those who are let in and never come hold up the others; a person frees their place."""
+    """Admitted brokers that never report block the others; an operator's order frees a place."""
     fleet = fleet_of(announced_max=2, admit_announced=True)
     for broker in ("x01", "x02", "x03"):
         announce(fleet, broker)
@@ -152,7 +152,7 @@ def test_only_so_many_join_unasked_at_once() -> None:
 
 
 def test_who_is_let_in_and_never_comes_gives_its_place_to_the_next() -> None:
-    """Those who come keep theirs; who has given it up is taken in again by a person only."""
+    """Brokers that report keep their place; one that lost it is only readmitted by an order."""
     fleet = fleet_of(announced_max=2, admit_announced=True, come_ms_max=20_000)
     fleet.added, fleet.held["x02"] = ("x02",), 0
     for broker in ("x01", "x02", "x03"):
@@ -171,7 +171,7 @@ def test_who_is_let_in_and_never_comes_gives_its_place_to_the_next() -> None:
 
 
 def test_whom_a_person_adds_is_awaited_for_as_long_as_it_takes() -> None:
-    """An order stands until another one."""
+    """The order stays in force until another one."""
     fleet = fleet_of(admit_announced=True, come_ms_max=5_000)
     fleet.order(OrderKind.ADD, "x01", facts=NEAR)
     fleet.run_windows(12)
@@ -197,7 +197,7 @@ def test_so_many_may_never_come_and_then_a_person_is_asked(monkeypatch: pytest.M
 
 
 def test_two_agents_that_announce_one_broker_are_distinguished() -> None:
-    """The first stands; the other, who may be after its name, is told of, once."""
+    """The first one counts; the other, which may be an impostor, is reported once."""
     fleet = fleet_of()
     announce(fleet, "x01", BrokerFacts(agent="west", position=Position(0, 0)))
     for _ in range(3):
@@ -211,7 +211,7 @@ def test_two_agents_that_announce_one_broker_are_distinguished() -> None:
 
 @pytest.mark.parametrize("admits", [False, True])
 def test_what_members_announce_changes_nothing_but_one_that_has_left_may_ask(*, admits: bool) -> None:
-    """In service, leaving and dead: each comes and goes by its own rules. Who was taken out comes back by a person."""
+    """Members in service, leaving and dead follow their own rules. A removed one returns by an order."""
     fleet = fleet_of(admit_announced=admits)
     fleet.refusing.add("b02")
     fleet.order(OrderKind.DRAIN, "b02")
@@ -233,7 +233,7 @@ def test_what_members_announce_changes_nothing_but_one_that_has_left_may_ask(*, 
 
 
 def test_the_next_controller_hears_who_still_asks() -> None:
-    """Nothing of it is stored: whoever waits says so again."""
+    """Announcements are not stored: brokers that wait repeat them."""
     fleet = fleet_of()
     announce(fleet, "x01")
     fleet.term = 2

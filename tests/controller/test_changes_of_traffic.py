@@ -1,4 +1,4 @@
-"""What the loop makes of a change of traffic: what was before counts for nothing any more."""
+"""How the loop handles a change of traffic: what was before no longer counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHIFT_MS = 10 * WINDOW_MS
 
 
 def shifting(start_ms: int) -> list[set[str]]:
-    """The far ends want the same, then the middle does."""
+    """The far ends want the same, then the brokers in the middle do."""
     return far_ends(0) if start_ms < SHIFT_MS else [{"b02", "b03"}] * 40
 
 
@@ -32,7 +32,7 @@ def late(state: TreeState, context: TreeContext, rng: random.Random) -> list[Pro
 
 
 def test_a_plan_that_the_shift_overtakes_is_neither_judged_nor_taken_back() -> None:
-    """It was right when it was made: it is closed, nobody is muted, and planners see to the new traffic."""
+    """It was right when it was made: it is closed, no planner is muted, and planners adapt to the new traffic."""
     overlay = ScriptedOverlay(INVENTORY, shifting, settings_of(), late)
     overlay.run_windows(20)
     (plan,) = overlay.plans
@@ -44,7 +44,7 @@ def test_a_plan_that_the_shift_overtakes_is_neither_judged_nor_taken_back() -> N
 
 
 def test_without_detection_the_same_plan_is_taken_back() -> None:
-    """Nought finds no change, so the plan is held against traffic that it was not made for."""
+    """With detection off, the plan is judged on traffic that it was not made for."""
     overlay = ScriptedOverlay(INVENTORY, shifting, settings_of(quiet_windows_per_change=0.0), late)
     overlay.run_windows(20)
     assert overlay.plans[1].undoes == overlay.plans[0].plan
@@ -52,7 +52,7 @@ def test_without_detection_the_same_plan_is_taken_back() -> None:
 
 
 def test_a_change_is_reported_once_and_cuts_the_horizon() -> None:
-    """Event and metric say when it began; decisions look at the window in which it came until the next has closed."""
+    """Event and metric give its start; decisions use the window in which it was found until the next one has closed."""
     metrics = LoopMetrics()
     overlay = overlay_of()
     overlay.wanted = shifting
@@ -71,7 +71,7 @@ def test_a_change_is_reported_once_and_cuts_the_horizon() -> None:
 
 
 def test_a_restarted_controller_knows_of_the_change_and_does_not_tell_it_again() -> None:
-    """It reads the windows of the look-back again."""
+    """It reads the windows of the horizon again."""
     overlay = overlay_of()
     overlay.wanted = shifting
     overlay.run_windows(20)

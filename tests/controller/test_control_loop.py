@@ -1,4 +1,4 @@
-"""The whole loop in memory: windows in, plans and commands out, restarts and outages between."""
+"""The whole loop in memory: windows in, plans and commands out, with restarts and outages."""
 
 import random
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def overlay_of(**changes: object) -> ScriptedOverlay:
 
 
 def test_bad_tree_becomes_a_good_one() -> None:
-    """The loop finds the swap, carries it out in all phases, verifies it and then leaves the overlay alone."""
+    """The loop finds the swap, executes it in all phases, verifies it and then leaves the overlay unchanged."""
     overlay = overlay_of()
     overlay.run_windows(20)
     assert overlay.phases == [PlanPhase.COMPLETED]
@@ -78,7 +78,7 @@ def test_status_shows_what_happened() -> None:
 
 
 def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
-    """If deliveries are reported separately, about one window a minute of those in one epoch has the bound."""
+    """If published and delivered are reported separately, about one single-epoch window a minute has the bound."""
     overlay = overlay_of()
     overlay.run_windows(40)
     shown = overlay.ports.view.shown
@@ -93,7 +93,7 @@ def test_once_a_minute_a_window_says_what_no_overlay_costs_less_than() -> None:
 
 @pytest.mark.parametrize("restarted", [set(TREE.brokers[1:]), set(TREE.brokers)], ids=["most brokers", "all brokers"])
 def test_brokers_that_come_back_at_an_earlier_epoch_are_reported_while_it_lasts(restarted: set[str]) -> None:
-    """Nothing is decided meanwhile, the event names them and comes again, and afterwards all continues."""
+    """Nothing is decided meanwhile, the event names them and is repeated; afterwards all continues."""
     overlay = ScriptedOverlay(
         INVENTORY, lambda start_ms: far_ends(0) if start_ms < 70_000 else [{"b01", "b03"}] * 40, settings_of()
     )
@@ -125,7 +125,7 @@ def test_overlay_adapts_again_when_interests_shift() -> None:
 
 
 def shifting_overlay(**changes: object) -> ScriptedOverlay:
-    """An overlay whose interests shift once the first plan is in force."""
+    """Return an overlay whose interests shift once the first plan is in force."""
     decision = DecisionSettings(cool_down_windows=1, pay_back_s=600.0, window_age_ms_max=5000)
     settings = settings_of(decision=decision, horizon_windows_max=2, **changes)
     return ScriptedOverlay(
@@ -138,7 +138,7 @@ def entered_ms(plan: Plan, phase: PlanPhase) -> int:
 
 
 def test_the_next_plan_begins_while_the_one_before_is_verified() -> None:
-    """What is delivered does not depend on the overlay, so the first is checked on windows of the second, too."""
+    """Deliveries do not depend on the overlay, so the first plan is also verified on windows of the second."""
     overlay = shifting_overlay(verify_windows=12)
     overlay.run_windows(30)
     first, second = overlay.plans[:2]
@@ -149,7 +149,7 @@ def test_the_next_plan_begins_while_the_one_before_is_verified() -> None:
 
 
 def test_a_plan_that_made_things_worse_is_not_taken_back_when_another_has_followed() -> None:
-    """It is reported, and planners decide what to do about it: going back would undo the later one, too."""
+    """It is reported, and planners decide what to do: a rollback would undo the later plan, too."""
     overlay = shifting_overlay(verify_windows=12)
     overlay.wanted = lambda start_ms: far_ends(0) if start_ms < 4000 else [set(overlay.plans[0].links_removed[0])] * 90
     overlay.run_windows(30)
@@ -159,7 +159,7 @@ def test_a_plan_that_made_things_worse_is_not_taken_back_when_another_has_follow
 
 
 def test_the_window_that_ends_a_verification_is_decided_on() -> None:
-    """What is wanted beside, from the first window after the plan on, has its plan as soon as the cool-down is over."""
+    """What else is wanted since the plan, from its first window on, gets a plan as soon as the cool-down is over."""
     overlay = overlay_of(verify_windows=3)
     overlay.wanted = lambda start_ms: far_ends(0) + [{"b01", "b03"}] * (40 if overlay.epoch else 0)
     overlay.run_windows(20)
@@ -181,7 +181,7 @@ def test_dry_run_stops_before_the_transition() -> None:
 
 
 def test_nothing_is_done_on_incomplete_windows() -> None:
-    """While batches of a broker are missing no plan is made; the event names it, once."""
+    """While batches of a broker are missing no plan is made; one event names it."""
     overlay = overlay_of()
     overlay.lost_batches = {"b03": 2}
     overlay.run_windows(8)
@@ -196,7 +196,7 @@ def test_nothing_is_done_on_incomplete_windows() -> None:
 
 
 def test_broker_that_does_not_prepare_ends_the_plan_without_trace() -> None:
-    """The plan is aborted, the epoch stays, and after the cool-down the next plan has a new epoch."""
+    """The plan is aborted, the overlay stays, and after the cool-down the next plan has a new epoch."""
     overlay = overlay_of()
     overlay.silent_brokers = {"b02"}
     overlay.run_windows(9)
@@ -210,7 +210,7 @@ def test_broker_that_does_not_prepare_ends_the_plan_without_trace() -> None:
 
 
 def test_cool_down_separates_plans() -> None:
-    """Two plans never follow each other within the cool-down, and what is refused for it is counted."""
+    """No plan follows another within the cool-down, and the refusals for it are counted."""
     overlay = ScriptedOverlay(
         INVENTORY,
         lambda start_ms: [{"b00", "b04"}, {"b01", "b03"}, {"b00", "b04"}] * 20,
@@ -228,7 +228,7 @@ def test_cool_down_separates_plans() -> None:
 
 
 def worsening(state: TreeState, context: TreeContext, rng: random.Random) -> list[Proposal]:
-    """A planner that promises a gain and takes the good link away."""
+    """A planner that promises a gain and removes the good link."""
     swap = LinkSwap(("b02", "b03"), ("b00", "b04"))
     if swap.added in state.configuration.links:
         return []
@@ -237,7 +237,7 @@ def worsening(state: TreeState, context: TreeContext, rng: random.Random) -> lis
 
 
 def turning(start_ms: int) -> list[set[str]]:
-    """The far ends want the same, until the plan is made; then the middle does."""
+    """The far ends want the same until the plan is made; then the brokers in the middle do."""
     return far_ends(0) if start_ms < 1000 else [{"b02", "b03"}] * 40
 
 
@@ -247,7 +247,7 @@ def worsening_overlay() -> ScriptedOverlay:
 
 
 def test_plan_that_made_things_worse_is_undone_once_and_its_planner_muted() -> None:
-    """The tree before it comes back at a new epoch, the loss is reported, and the planner is not heard for a while."""
+    """The tree before it returns at a new epoch, the loss is reported, and the planner is muted for a while."""
     overlay = worsening_overlay()
     overlay.run_windows(18)
     first, undo = overlay.plans
@@ -263,7 +263,7 @@ def test_plan_that_made_things_worse_is_undone_once_and_its_planner_muted() -> N
 
 
 def test_muting_survives_a_restart_and_ends() -> None:
-    """A restarted controller knows from the plans who is muted; after the time the planner is heard again."""
+    """A restarted controller derives from the plans who is muted; afterwards the planner may propose again."""
     overlay = worsening_overlay()
     overlay.run_windows(18)
     overlay.wanted = far_ends
@@ -276,7 +276,7 @@ def test_muting_survives_a_restart_and_ends() -> None:
 
 @pytest.mark.parametrize("steps", range(0, 60, 3))
 def test_controller_may_be_killed_after_any_step(steps: int) -> None:
-    """Whenever it is killed and started again, the same plan is executed once and completed."""
+    """Whenever it is killed and restarted, the same plan is executed once and completed."""
     overlay = overlay_of()
     for _ in range(steps):
         overlay.tick()
@@ -296,7 +296,7 @@ class KilledError(Exception):
 
 
 def kill_at_effect(overlay: ScriptedOverlay, number: int, *, is_done_first: bool) -> None:
-    """Let the loop die at its n-th effect from now on, before or after that effect has reached the world."""
+    """Make the loop die at its n-th effect from now on, before or after that effect has reached the world."""
     left = [number]
 
     def dying(act: Callable[..., Any]) -> Callable[..., Any]:
@@ -318,7 +318,7 @@ def kill_at_effect(overlay: ScriptedOverlay, number: int, *, is_done_first: bool
 @pytest.mark.parametrize("is_done_first", [False, True])
 @pytest.mark.parametrize("number", range(1, 13))
 def test_controller_may_be_killed_at_any_single_effect(number: int, is_done_first: bool) -> None:
-    """Killed before or after storing any phase or telling any event, the next controller ends the same way."""
+    """Killed before or after storing any phase or emitting any event, the next controller ends the same way."""
     overlay = overlay_of()
     kill_at_effect(overlay, number, is_done_first=is_done_first)
     for _ in range(100):
@@ -332,7 +332,7 @@ def test_controller_may_be_killed_at_any_single_effect(number: int, is_done_firs
 
 
 def test_metrics_say_what_the_status_says() -> None:
-    """Windows, plans, epoch, cost and refusals can be scraped."""
+    """Windows, plans, epoch, cost and refusals are exported."""
     metrics = LoopMetrics()
     overlay = overlay_of()
     overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, metrics=metrics)
@@ -356,7 +356,7 @@ def test_metrics_say_what_the_status_says() -> None:
 
 
 def test_undo_survives_a_kill_between_undoing_and_closing() -> None:
-    """A plan that is being rolled back is closed by the next controller, and not rolled back twice."""
+    """The next controller closes a plan that is being rolled back, and does not roll it back twice."""
     for steps in range(16, 48, 2):
         overlay = worsening_overlay()
         for _ in range(steps):
@@ -368,7 +368,7 @@ def test_undo_survives_a_kill_between_undoing_and_closing() -> None:
 
 
 def test_no_command_leaves_before_its_plan_is_stored() -> None:
-    """While the plan store is away nothing is sent; when it is back the plan goes on from where it was."""
+    """While the plan store is away nothing is sent; when it is back the plan continues from where it was."""
     overlay = overlay_of()
     overlay.tick()
     overlay.ports.plans.is_away = True
@@ -382,7 +382,7 @@ def test_no_command_leaves_before_its_plan_is_stored() -> None:
 
 @pytest.mark.parametrize("away_after", range(8, 30, 2))
 def test_store_outage_in_any_phase_only_delays(away_after: int) -> None:
-    """The store may go away for a while in every phase of a plan."""
+    """The store may be away for a while in any phase of a plan."""
     overlay = overlay_of()
     for _ in range(away_after):
         overlay.tick()
@@ -397,7 +397,7 @@ def test_store_outage_in_any_phase_only_delays(away_after: int) -> None:
 
 
 def test_loop_waits_for_the_plan_store_at_its_start() -> None:
-    """Without the plans so far nothing is read or decided; the first step that can load them begins."""
+    """Without the stored plans nothing is read or decided; the first step that can load them begins."""
     overlay = overlay_of()
     overlay.ports.plans.is_away = True
     overlay.run_windows(3)
@@ -409,9 +409,9 @@ def test_loop_waits_for_the_plan_store_at_its_start() -> None:
 
 
 def test_restarted_controller_rebuilds_its_horizon_and_view_from_the_topics() -> None:
-    """Given the same state records again, counts, cost series and present configuration are those of before.
+    """After reading the same state records again, counts, cost series and present configuration are as before.
 
-    But for the bounds: those of old windows are not found again.
+    Only the lower bounds of old windows are not computed again.
     """
     overlay = overlay_of()
     overlay.run_windows(12)
@@ -430,7 +430,7 @@ def test_restarted_controller_rebuilds_its_horizon_and_view_from_the_topics() ->
 
 
 def test_same_windows_give_the_same_plans() -> None:
-    """Two runs over the same script store the same plans, version by version."""
+    """Two runs of the same script store the same plans, version by version."""
     runs = []
     for _ in range(2):
         overlay = overlay_of()
@@ -440,7 +440,7 @@ def test_same_windows_give_the_same_plans() -> None:
 
 
 def test_late_answers_to_finished_plans_change_nothing() -> None:
-    """Answers that come when no plan is under way are read and dropped."""
+    """Answers that arrive when no plan is under way are read and dropped."""
     overlay = overlay_of()
     overlay.run_windows(12)
     late = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
@@ -451,7 +451,7 @@ def test_late_answers_to_finished_plans_change_nothing() -> None:
 
 
 def test_plan_without_windows_after_it_is_closed_unverified() -> None:
-    """When no complete window of the new epoch comes in time the plan is closed, and says so."""
+    """If no complete window of the new epoch comes in time the plan is closed with that reason."""
     overlay = overlay_of(verify_ms_max=3000)
     while not overlay.plans or overlay.phases[0] is not PlanPhase.VERIFYING:
         overlay.tick()
@@ -477,7 +477,7 @@ def test_stale_windows_are_refused() -> None:
 
 
 def test_old_windows_before_a_gap_do_not_count() -> None:
-    """After a long silence the horizon starts again, so one window alone starts no plan where it holds little."""
+    """After a long silence the horizon starts again, so a single window with few notifications starts no plan."""
     overlay = ScriptedOverlay(INVENTORY, lambda start_ms: far_ends(0)[:3], settings_of())
     overlay.write_window(0)
     overlay.loop.step(1000)
@@ -495,7 +495,7 @@ def test_old_windows_before_a_gap_do_not_count() -> None:
 
 
 def test_unfinished_plan_of_an_earlier_controller_is_carried_on_first() -> None:
-    """A plan that is stored as preparing is asked for again, and no second plan is made beside it."""
+    """The commands of a plan stored as preparing are repeated, and no second plan is made next to it."""
     overlay = overlay_of()
     other = TREE.replaced(4, [("b01", "b02")], [("b01", "b03")])
     overlay.run_windows(20)
@@ -523,7 +523,7 @@ def test_unfinished_plan_of_an_earlier_controller_is_carried_on_first() -> None:
 
 
 def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
-    """Each point of the cost series is the cost of the tree of that window's epoch on that window's notifications."""
+    """Each point of the series is the cost of its epoch's tree on that window's notifications."""
     overlay = overlay_of()
     overlay.run_windows(10)
     trees = {0: TREE, 1: TREE.replaced(1, *_swap(overlay))}
@@ -535,11 +535,11 @@ def test_costs_of_windows_are_those_of_the_tree_in_force() -> None:
 
 
 def test_a_window_with_a_transition_in_it_costs_each_tree_for_its_time() -> None:
-    """What is saved counts from when all brokers publish on the new tree, not from the window's start."""
+    """Savings count from when all brokers publish on the new tree, not from the window's start."""
     overlay = overlay_of()
     while overlay.phases != [PlanPhase.VERIFYING]:
         overlay.tick()
-    overlay.restarted_brokers = {"b02"}  # One that still stamped the old epoch: the window is of both.
+    overlay.restarted_brokers = {"b02"}  # It still stamped the old epoch: the window has both.
     while overlay.now_ms % WINDOW_MS:
         overlay.tick()
     point = overlay.ports.view.shown.cost[-1]
@@ -556,7 +556,7 @@ def test_a_window_with_a_transition_in_it_costs_each_tree_for_its_time() -> None
 
 
 def test_refusals_are_reported_when_they_change() -> None:
-    """A proposal that is refused window after window for the same reason is one event, and all are counted.
+    """A proposal refused window after window for the same reason is one event, and all refusals are counted.
 
     A first window with few notifications shows no spread to tell a gain from noise; later the price is too high.
     """
@@ -573,7 +573,7 @@ def test_refusals_are_reported_when_they_change() -> None:
 
 
 def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start() -> None:
-    """Nobody could carry it on, and passed over its epoch would be used again."""
+    """No controller could resume it, and if it were ignored its epoch would be used again."""
     overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
     overlay.run_windows(6)
     (plan, *_) = overlay.plans
@@ -586,7 +586,7 @@ def test_a_plan_whose_history_does_not_lead_to_its_phase_stops_the_start() -> No
 
 
 def test_a_stored_plan_that_leads_to_no_tree_stops_the_start() -> None:
-    """Neither does one with a link from a broker to itself: the stage ends with that sentence."""
+    """Nor does a plan with a link from a broker to itself: the stage ends with that message."""
     overlay = ScriptedOverlay(INVENTORY, far_ends, settings_of())
     overlay.run_windows(6)
     (plan, *_) = overlay.plans

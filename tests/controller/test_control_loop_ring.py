@@ -1,4 +1,4 @@
-"""The whole loop on a ring in memory: windows and users in, plans and commands out, restarts between."""
+"""The whole loop on a ring in memory: windows and users in, plans and commands out, with restarts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ INVENTORY = ring_inventory()
 
 
 def reassign(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
-    """Bring the subscribers of Fig. 2 of Zhao13 to IDs 1, 2, 3 and 5."""
+    """Move the subscribers of Zhao13, Fig. 2, to IDs 1, 2, 3 and 5."""
     assert state.traffic is not None
     proposal = reassigning(*FIG_2_MOVES)
     return (
@@ -52,7 +52,7 @@ def reassign(state: RingState, context: RingContext, rng: random.Random) -> list
 
 
 def place(state: RingState, context: RingContext, rng: random.Random) -> list[Proposal]:
-    """Bring u4 to b00, wherever it is."""
+    """Move u4 to b00, wherever it is."""
     assert state.traffic is not None
     interests = state.traffic.interests
     if "u4" not in interests.position_of:
@@ -68,10 +68,8 @@ def both(state: RingState, context: RingContext, rng: random.Random) -> list[Pro
 
 
 def overlay_of(planner: object = both, ports: MemoryPorts | None = None, **changes: object) -> ScriptedRing:
-    """Fig. 2's subscribers of t1 at IDs 0, 2, 4 and 6, and ten notifications a second: 150 a second at first."""
-    settings = settings_of(
-        **({"user_load_max": 8.0} | changes)
-    )  # Two of four users at one broker are not a crowd here.
+    """Return the ring of Fig. 2 with t1's subscribers at IDs 0, 2, 4 and 6, at 10 notifications/s: it costs 150/s."""
+    settings = settings_of(**({"user_load_max": 8.0} | changes))  # two of four users at one broker keep the cap
     overlay = ScriptedRing(INVENTORY, lambda _: [], settings, planner, ports or MemoryPorts())  # type: ignore[arg-type]
     overlay.counts = {TOPIC: 10, OTHER: 2}
     overlay.connect(publisher(TOPIC, "b00", TOPIC), publisher(OTHER, "b00", OTHER))
@@ -80,7 +78,7 @@ def overlay_of(planner: object = both, ports: MemoryPorts | None = None, **chang
 
 
 def run_until_verifying(overlay: ScriptedRing) -> None:
-    """Let time pass until the first plan is executed."""
+    """Run until the first plan has been executed."""
     for _ in range(100):
         if overlay.phases[:1] == [PlanPhase.VERIFYING]:
             return
@@ -89,7 +87,7 @@ def run_until_verifying(overlay: ScriptedRing) -> None:
 
 
 def test_a_bad_ring_becomes_a_good_one() -> None:
-    """IDs and a user change in one plan: 150 a second, then 60, then 40; the plan is verified and nothing follows."""
+    """IDs and a user change in one plan: 150/s, then 60, then 40; the plan is verified and no other follows."""
     overlay = overlay_of()
     overlay.run_windows(12)
     assert overlay.phases == [PlanPhase.COMPLETED]
@@ -106,7 +104,7 @@ def test_a_bad_ring_becomes_a_good_one() -> None:
 
 @pytest.mark.parametrize("planner", ["reassign_ids_ssbr", "reassign_ids_assignment+place_users_dynatops"])
 def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
-    """What they find on Fig. 2 of Zhao13 is accepted, executed, and saves what was predicted."""
+    """What they find on Zhao13, Fig. 2, is accepted, executed, and saves what was predicted."""
     overlay = overlay_of()
     hour = ReassignmentSettings(ring_free_s=3600.0)
     planners = {"reassign_ids_ssbr": hour, "reassign_ids_assignment": hour}
@@ -119,7 +117,7 @@ def test_the_planners_of_the_table_plan_for_the_loop(planner: str) -> None:
 
 
 def test_each_broker_gets_the_ids_and_its_own_users() -> None:
-    """b00 and b04 hear of u4, all hear of the six IDs."""
+    """b00 and b04 get u4's move, all get the six IDs."""
     overlay = overlay_of()
     overlay.run_windows(6)
     told = {command.broker: command for command in overlay.prepared.values()}
@@ -129,7 +127,7 @@ def test_each_broker_gets_the_ids_and_its_own_users() -> None:
 
 
 def test_the_status_shows_the_ring_and_what_it_costs() -> None:
-    """Costs of the ring in force and of the bootstrap with users where they were; IDs beside links; all as JSON."""
+    """Costs of the ring in force and of the bootstrap with users at their first homes; IDs and links; all as JSON."""
     overlay = overlay_of()
     overlay.run_windows(8)
     shown = overlay.ports.view.shown
@@ -147,7 +145,7 @@ def test_the_status_shows_the_ring_and_what_it_costs() -> None:
 
 
 def test_interests_are_those_of_the_window() -> None:
-    """A user that comes costs from then on, one that leaves no more; nobody's topic costs nothing."""
+    """A user that arrives costs from then on, one that leaves no longer does; a topic without users costs nothing."""
     overlay = overlay_of(planner=lambda *_: [])
     overlay.run_windows(2)
     overlay.connect(user("v", "b00", OTHER))
@@ -156,12 +154,12 @@ def test_interests_are_those_of_the_window() -> None:
     overlay.run_windows(1)
     costs = [point.cost_per_s for point in overlay.ports.view.shown.cost]
     way = len(RING.route(RING.rendezvous(OTHER), "b00")) - 1
-    assert costs[:3] == [150.0, 150.0, 150.0 + 2 * 2 * way]  # A message and a hop for each link of the way.
+    assert costs[:3] == [150.0, 150.0, 150.0 + 2 * 2 * way]  # a message and a hop for each link of the path
     assert costs[3] < costs[2]
 
 
 def turned(overlay: ScriptedRing) -> None:
-    """Let nobody want t1 any more, and four brokers want another topic that the new IDs are bad for."""
+    """Make the users leave t1 for another topic, to which the new IDs are unfavourable."""
     for number in (0, 2, 6):
         overlay.connect(user(f"u{number}", f"b0{number}", OTHER))
     overlay.connect(user("v", "b05", OTHER))
@@ -179,7 +177,7 @@ def undone_overlay(planner: object = both) -> ScriptedRing:
 
 
 def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
-    """The IDs come back at a new epoch, u4 has left and stays out of it, and the planner is muted."""
+    """The IDs return at a new epoch, u4 has left and is not moved, and the planner is muted."""
     overlay = undone_overlay()
     first, undo = overlay.plans
     assert overlay.phases == [PlanPhase.COMPLETED] * 2
@@ -193,12 +191,12 @@ def test_a_plan_that_made_things_worse_is_taken_back_with_its_ids() -> None:
 
 
 def test_users_go_back_with_a_plan_that_is_taken_back() -> None:
-    """u4 was brought to b00, where what it wants now is more expensive than at b04."""
+    """u4 was moved to b00, where what it wants now is more expensive than at b04."""
     overlay = overlay_of(place)
     run_until_verifying(overlay)
     for number in (0, 2, 6):
         overlay.ports.clients.remove(f"u{number}")
-    overlay.connect(user("u4", "b00", OTHER))  # Its rendezvous is b04 itself.
+    overlay.connect(user("u4", "b00", OTHER))  # its rendezvous is b04 itself
     overlay.counts = {OTHER: 60}
     overlay.run_windows(10)
     assert [plan.undoes for plan in overlay.plans] == ["", "plan-1"]
@@ -208,7 +206,7 @@ def test_users_go_back_with_a_plan_that_is_taken_back() -> None:
 
 @pytest.mark.parametrize("steps", range(0, 40, 2))
 def test_the_controller_may_be_killed_after_any_step(steps: int) -> None:
-    """Whenever it is killed and started again, the same plan is executed once and completed."""
+    """Whenever it is killed and restarted, the same plan is executed once and completed."""
     overlay = overlay_of()
     for _ in range(steps):
         overlay.tick()
@@ -221,7 +219,7 @@ def test_the_controller_may_be_killed_after_any_step(steps: int) -> None:
 
 
 def test_a_restart_between_undoing_and_closing_takes_back_once() -> None:
-    """The next controller finds the undoing plan and closes the one that it takes back."""
+    """The next controller finds the undoing plan and closes the one that it undoes."""
     for steps in range(24):
         overlay = overlay_of(decision=DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=60_000))
         run_until_verifying(overlay)
@@ -235,7 +233,7 @@ def test_a_restart_between_undoing_and_closing_takes_back_once() -> None:
 
 
 def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> None:
-    """A broker that does not answer stops the way back before it began; the IDs stay, and the plan says so."""
+    """A broker that does not answer stops the rollback before it begins; the IDs stay, and the plan says so."""
     overlay = overlay_of(decision=DecisionSettings(pay_back_s=600.0, window_age_ms_max=5000, mute_ms=60_000))
     run_until_verifying(overlay)
     turned(overlay)
@@ -249,7 +247,7 @@ def test_an_undoing_plan_that_is_aborted_is_not_said_to_have_taken_back() -> Non
 
 
 def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
-    """The state is refused with its reason, no cost is shown, and all continues once the register is read."""
+    """The state is refused with its reason and no cost is shown; all continues once the register has been read."""
     overlay = overlay_of()
     overlay.ports.clients.is_known = False
     overlay.run_windows(3)
@@ -265,7 +263,7 @@ def test_nothing_is_decided_as_long_as_nobody_knows_the_users() -> None:
 
 
 def test_publishers_without_a_topic_are_counted_and_reported() -> None:
-    """A tenth of the notifications is of a publisher that the register does not know: too much to decide on."""
+    """A tenth of the notifications comes from a publisher that the register does not know: too much to decide on."""
     overlay = overlay_of()
     overlay.counts = {TOPIC: 10, OTHER: 2, "nobody": 3}
     overlay.run_windows(3)
@@ -278,7 +276,7 @@ def test_publishers_without_a_topic_are_counted_and_reported() -> None:
 
 
 def test_users_that_move_by_themselves_stay_there() -> None:
-    """u4, brought to b00, goes to b05: costs follow it, and those of the bootstrap have it there, too."""
+    """u4, moved to b00, moves to b05 by itself: its costs follow, and the bootstrap's cost has it there, too."""
     overlay = overlay_of()
     overlay.run_windows(8)
     overlay.connect(user("u4", "b05", TOPIC))
@@ -294,7 +292,7 @@ def test_users_that_move_by_themselves_stay_there() -> None:
 def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_makes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its IDs, homes and costs are those of the same planner at work."""
+    """Its IDs, homes and costs are those of the same planner when it acts."""
     name_planner(monkeypatch, "both", both, "ring")
     overlay = overlay_of(planner=lambda *_: [], shadow_planners=("both",))
     overlay.run_windows(8)
@@ -309,7 +307,7 @@ def test_a_shadow_beside_an_idle_planner_ends_with_the_ring_that_its_planner_mak
 
 
 def test_a_shadow_does_not_see_the_acting_planners_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the same planner at work an idle shadow keeps the first ring, with u4 where it was."""
+    """Next to the same planner acting, an idle shadow keeps the first ring, with u4 at its first home."""
     name_planner(monkeypatch, "idle", lambda *_: [], "ring")
     overlay = overlay_of(shadow_planners=("idle",))
     overlay.run_windows(12)
@@ -319,7 +317,7 @@ def test_a_shadow_does_not_see_the_acting_planners_moves(monkeypatch: pytest.Mon
 
 
 def test_metrics_count_ids_and_users() -> None:
-    """By what they are; publishers are not users."""
+    """Publishers do not count as users."""
     metrics = LoopMetrics()
     overlay = overlay_of()
     overlay.loop = compose_loop(overlay.settings, INVENTORY, overlay.ports.ports, both, metrics)
@@ -332,7 +330,7 @@ def test_metrics_count_ids_and_users() -> None:
 
 
 def test_windows_read_again_after_a_restart_cost_what_present_users_want() -> None:
-    """What users wanted then is not in the state: the view says so by its source, the record of a run knows better."""
+    """The state does not hold what users wanted then: the view says so by its source; a run's record is more exact."""
     overlay = overlay_of(planner=lambda *_: [])
     overlay.run_windows(3)
     overlay.ports.clients.remove("u4")
@@ -346,7 +344,7 @@ def test_windows_read_again_after_a_restart_cost_what_present_users_want() -> No
 
 
 class SlowClients(MemoryClients):
-    """A register that takes its time to be read."""
+    """A register that takes a while to be read."""
 
     @property
     def is_waited_for(self) -> bool:
@@ -354,7 +352,7 @@ class SlowClients(MemoryClients):
 
 
 def test_windows_wait_for_the_register_to_be_read_once() -> None:
-    """State stays in its topic until then, so that no window is put together without its users; but not forever."""
+    """Until then state stays in its topic, so that no window is assembled without its users; but not forever."""
     overlay = overlay_of(ports=MemoryPorts(clients=SlowClients()))
     overlay.ports.clients.is_known = False
     overlay.run_windows(3)
@@ -370,7 +368,7 @@ def test_windows_wait_for_the_register_to_be_read_once() -> None:
 
 
 def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
-    """Rates are kept for the whole horizon, interests, which take memory, for the newest."""
+    """Rates are kept for the whole horizon, interests, which need memory, for the newest windows."""
     overlay = overlay_of(planner=lambda *_: [], horizon_windows_max=6)
     overlay.run_windows(6)
     reader = WindowReader(overlay.settings, ring_kind(INVENTORY), overlay.ports.ports)
@@ -386,7 +384,7 @@ def test_only_windows_to_verify_on_keep_what_users_wanted() -> None:
 
 
 def test_a_user_at_a_broker_that_is_not_there_is_counted() -> None:
-    """It is left out of costs and plans, and stands among the faults."""
+    """It is left out of costs and plans, and counted among the faults."""
     overlay = overlay_of(planner=lambda *_: [])
     overlay.connect(user("lost", "elsewhere", TOPIC))
     overlay.run_windows(2)

@@ -1,4 +1,4 @@
-"""Settings are checked alone and against each other, and all faults are reported at once."""
+"""Settings are checked individually and against each other, and all faults are reported at once."""
 
 import threading
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_tick_must_be_shorter_than_the_repetition() -> None:
 
 
 def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
-    """The planner gets the inventory's cap, or the one of the settings, and the bounds of a plan."""
+    """The planner gets the inventory's cap or that of the settings, and the bounds of a plan."""
     inventory = replace(inventory_of(line_of(4), {}), degree_max=8)
     told = kind_of(inventory, GOOD).planner_context(16, GOOD.decision)
     bounds = {"proposals_max": 16, "moves_max": 24, "links_max": 12, "degree_max": 8, "subscribers_max": 500}
@@ -89,7 +89,7 @@ def test_degree_cap_comes_from_the_inventory_unless_set() -> None:
 
 
 def test_the_planner_knows_how_to_weigh_a_ring() -> None:
-    """Weights and caps of the ring go to the planner as they are, and their faults are reported."""
+    """Weights and caps of the ring are passed to the planner unchanged, and their faults are reported."""
     settings = replace(GOOD, ring_delay_weight=0.5, user_load_max=1.5)
     told = kind_of(ring_inventory(), settings).planner_context(7, GOOD.decision)
     assert told == RingContext(proposals_max=7, moves_max=500, delay_weight=0.5, user_load_max=1.5)
@@ -98,14 +98,14 @@ def test_the_planner_knows_how_to_weigh_a_ring() -> None:
 
 
 def test_a_planner_moves_no_more_users_than_a_plan_may_hold() -> None:
-    """Else its one proposal would be refused as a whole, again and again."""
+    """Otherwise its only proposal would be refused as a whole, again and again."""
     small = DecisionSettings(users_per_plan_max=70)
     assert kind_of(ring_inventory(), GOOD).planner_context(16, small).moves_max == 70
     assert DecisionSettings(users_per_plan_max=0).faults() == ["users_per_plan_max is 0: at least 1"]
 
 
 def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
-    """A planner of trees on a ring, or the other way round, stops the start with the planners that would do."""
+    """A planner of trees on a ring, or the reverse, stops the start; the message lists the planners that fit."""
     assert kind_faults(GOOD, "tree") == []
     ring = ring_inventory()
     faults = kind_faults(replace(GOOD, shadow_planners=("place_users_dynatops", "swap_links_ci")), "ring")
@@ -125,7 +125,7 @@ def test_a_planner_must_suit_the_overlay(tmp_path: Path) -> None:
 
 
 def test_controller_does_not_start_on_faults(tmp_path: Path) -> None:
-    """Wrong settings and an unusable inventory end the start with one clear error."""
+    """Wrong settings and an unusable inventory stop the start with one clear error."""
     stop = threading.Event()
     with pytest.raises(ControllerSettingsError, match=r"cannot be used:\n- bootstrap is empty"):
         run_controller(ControllerSettings(bootstrap="", inventory_path=Path("i")), stop)

@@ -16,7 +16,9 @@ from tests.wait_until import wait_until
 
 
 def end_leader_in(site: FailoverSite, phase: PlanPhase, *, is_killed: bool) -> None:
-    """Kill or suspend whoever leads while a plan is in the phase, let the other continue, then wake the first."""
+    """Kill or suspend the leader while a plan is in the phase, let the other controller take over, then resume the
+    first.
+    """
     before, epoch = site.term, site.bring_to(phase)
     leader = site.instances[before.leader]
     leader.send(signal.SIGKILL if is_killed else signal.SIGSTOP)
@@ -34,7 +36,7 @@ def end_leader_in(site: FailoverSite, phase: PlanPhase, *, is_killed: bool) -> N
 
 @pytest.mark.stack
 def test_whatever_happens_to_the_leader_each_plan_is_carried_out_once(tmp_path: Path) -> None:
-    """Killed, or suspended and woken, in each phase: no command of a term after a higher one's, nothing lost."""
+    """Killed, or suspended and resumed, in each phase: no command of a term follows a higher one's, nothing is lost."""
     with start_kafka(tmp_path) as kafka, FailoverSite(kafka.access, tmp_path) as site:
         site.start()
         site.wait_for_term_above(0)
@@ -60,7 +62,9 @@ def test_whatever_happens_to_the_leader_each_plan_is_carried_out_once(tmp_path: 
 @pytest.mark.stack
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_an_outage_of_kafka_longer_than_a_session_ends_no_controller(tmp_path: Path, *, is_killed: bool) -> None:
-    """Suspended for several sessions, or killed and started again, in the middle of a plan: one leads again after."""
+    """Kafka suspended for several sessions, or killed and restarted, in the middle of a plan: afterwards one leads
+    again.
+    """
     with start_kafka(tmp_path) as kafka, FailoverSite(kafka.access, tmp_path) as site:
         instances = [site.start(), site.start()]
         before = site.wait_for_term_above(0)

@@ -1,4 +1,4 @@
-"""In which order the loop takes its steps, and what ends them early."""
+"""The order of the loop's steps, and what ends them early."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ ALL = ["start", "carry on", "verify", "decide", "shadows", "show"]
 
 
 class Steps:
-    """Steps that only say that they were taken; ``deeds`` are what some of them do."""
+    """Steps that only record that they were taken; ``deeds`` are what some of them do."""
 
     def __init__(self, **deeds: Callable[[LoopState], None]) -> None:
         self.deeds = {"start": lambda state: setattr(state, "has_plans", True)} | deeds
@@ -47,7 +47,7 @@ def begin(state: LoopState) -> None:
 
 
 def test_steps_are_taken_in_their_order() -> None:
-    """One after the other, and the next step of the loop may wait."""
+    """One after the other, and the loop's next step is not urgent."""
     steps = Steps()
     assert steps.loop.step(1) is False
     assert steps.taken == ALL
@@ -55,7 +55,7 @@ def test_steps_are_taken_in_their_order() -> None:
 
 @pytest.mark.parametrize("name", ["verify", "decide"])
 def test_nothing_more_is_decided_when_a_plan_has_begun(name: str) -> None:
-    """It is shown, and the loop is to step again at once; the step after decides again."""
+    """The plan is shown, and the loop steps again at once; the step after that decides again."""
     steps = Steps(**{name: begin})
     assert steps.loop.step(1) is True
     assert steps.taken == [*ALL[: ALL.index(name) + 1], "show"]
@@ -74,14 +74,14 @@ def test_a_loop_that_winds_down_decides_nothing() -> None:
 
 
 def test_without_the_stored_plans_nothing_is_done() -> None:
-    """The start is tried again with each step."""
+    """The start is attempted again with each step."""
     steps = Steps(start=lambda state: None)
     assert [steps.loop.step(now_ms) for now_ms in (1, 2)] == [False, False]
     assert steps.taken == ["start", "start"]
 
 
 def test_a_deposed_loop_does_nothing_more() -> None:
-    """It neither decides nor shows from the step in which it hears of a higher term: somebody else leads."""
+    """From the step in which it learns of a higher term it neither decides nor shows: another controller leads."""
     steps = Steps()
     steps.deeds["carry on"] = lambda state: setattr(steps.runner, "deposed_by_term", 7)
     assert steps.loop.step(1) is False

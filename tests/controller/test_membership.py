@@ -1,4 +1,4 @@
-"""Brokers die, start again, come back, join and leave: what the control loop makes of it."""
+"""Brokers die, restart, return, join and leave: how the control loop reacts."""
 
 from itertools import pairwise
 
@@ -22,7 +22,7 @@ QUICK = MemberSettings(silence_ms=2_000, return_pause_ms=2_000, batch_ms=500, re
 
 
 def quiet(start_ms: int) -> list[set[str]]:
-    """Traffic that makes no planner propose anything."""
+    """Traffic for which no planner proposes anything."""
     return [{"b01", "b02"}] * 40
 
 
@@ -32,7 +32,7 @@ def fleet_of(members: MemberSettings = QUICK, inventory: Inventory = INVENTORY, 
 
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it(dry_run: bool) -> None:
-    """Also in a dry run: a repair waits for nobody's approval. Decisions continue without the dead."""
+    """Even in a dry run: a repair needs no approval. Decisions continue without the dead broker."""
     fleet = fleet_of(dry_run=dry_run)
     fleet.run_windows(6)
     fleet.dead.add("b01")
@@ -65,7 +65,9 @@ def test_a_silent_broker_is_declared_dead_and_the_overlay_is_repaired_without_it
 
 
 def test_too_many_at_once_are_a_failure_of_monitoring_until_a_person_says_otherwise() -> None:
-    """Three of four fall silent: nobody is dead, one event says so; a person's word makes one of them dead."""
+    """Three of four fall silent: none is declared dead, one event says so; an operator's order declares one of them
+    dead.
+    """
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.dead |= set(INVENTORY.brokers[1:])
@@ -78,7 +80,9 @@ def test_too_many_at_once_are_a_failure_of_monitoring_until_a_person_says_otherw
 
 
 def test_a_dead_broker_comes_back_as_an_outsider_and_joins_by_a_plan_after_a_pause() -> None:
-    """Each time the pause is twice as long, the overlay is whole without it meanwhile, and it serves again after it."""
+    """Each pause is twice as long; meanwhile the overlay works without the broker, and afterwards it is back in
+    service.
+    """
     fleet = fleet_of()
     fleet.run_windows(6)
     pauses = []
@@ -104,7 +108,7 @@ def test_a_dead_broker_comes_back_as_an_outsider_and_joins_by_a_plan_after_a_pau
 
 
 def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan() -> None:
-    """It is lost and taken in at once; nothing of its life before is counted on."""
+    """It is removed and added at once; nothing of its earlier life is relied on."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.restart("b01")
@@ -116,7 +120,7 @@ def test_a_broker_that_starts_again_before_it_is_missed_comes_back_by_one_plan()
 
 
 def test_a_running_broker_that_is_considered_dead_comes_back_by_one_plan() -> None:
-    """Only the neighbour can tell that it ignores it; what it said before the return, by whatever clock, is over."""
+    """Only the neighbour can report that it ignores it; reports from before the return are ignored, by any clock."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.report_lost("b00", "b01", fleet.now_ms + 60_000)
@@ -130,13 +134,13 @@ def test_a_running_broker_that_is_considered_dead_comes_back_by_one_plan() -> No
     fleet.run_windows(5)
     assert len(fleet.plans) == 1
     fleet.report_lost("b00", "b01")
-    fleet.run_until(MemberState.DEAD, "b01")  # A second time within the hour: not before a pause.
+    fleet.run_until(MemberState.DEAD, "b01")  # a second time within the hour: only after a pause
     fleet.run_until(MemberState.IN_SERVICE, "b01")
     assert fleet.present_brokers == INVENTORY.brokers
 
 
 def test_a_broker_that_reports_its_restart_is_believed_without_a_window() -> None:
-    """A repair that counts on it fails each time: the next one does without it, also while no window closes."""
+    """A repair that relies on it would fail each time: the next one does without it, even while no window closes."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.refusing, fleet.outside = {"b02"}, {"b02"}
@@ -159,7 +163,7 @@ def test_a_broker_that_reports_its_restart_is_believed_without_a_window() -> Non
 
 
 def test_many_that_say_they_restarted_at_once_are_doubted() -> None:
-    """More likely all were restarted together; a person may say otherwise."""
+    """More likely all were restarted together; an operator may declare otherwise."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.refusing = fleet.outside = set(INVENTORY.brokers[1:])
@@ -171,7 +175,7 @@ def test_many_that_say_they_restarted_at_once_are_doubted() -> None:
 
 
 def test_a_broker_at_another_epoch_than_the_one_in_force_is_taken_in_anew() -> None:
-    """It has not told of another life, yet what it holds is not what the others hold."""
+    """It reported no restart, yet it does not hold what the others hold."""
     fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK))
     fleet.run_windows(20)
     assert fleet.phases == [PlanPhase.COMPLETED]
@@ -183,7 +187,7 @@ def test_a_broker_at_another_epoch_than_the_one_in_force_is_taken_in_anew() -> N
 
 
 def test_a_death_while_a_plan_is_prepared_ends_the_plan_and_the_repair_follows() -> None:
-    """The dead one would have been waited for until the prepare's limit."""
+    """Otherwise the dead broker would be waited for until the prepare's time-out."""
     fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK))
     while fleet.loop.state.plan_log.moving is None and fleet.now_ms < 20_000:
         fleet.tick()
@@ -199,7 +203,7 @@ def test_a_death_while_a_plan_is_prepared_ends_the_plan_and_the_repair_follows()
 
 
 def test_a_plan_that_is_being_verified_holds_up_no_repair() -> None:
-    """A repair begins at the next turn."""
+    """A repair begins at the next tick."""
     fleet = ScriptedFleet(INVENTORY, lambda start_ms: far_ends(0), settings_of(members=QUICK, verify_windows=5))
     while fleet.phases != [PlanPhase.VERIFYING] and fleet.now_ms < 100_000:
         fleet.tick()
@@ -211,7 +215,7 @@ def test_a_plan_that_is_being_verified_holds_up_no_repair() -> None:
 
 
 def test_a_death_during_a_repair_leads_to_the_next_one() -> None:
-    """The first is given up or executed without the second dead; in the end neither is in the overlay."""
+    """The first is aborted or executed without the second dead broker; in the end neither is in the overlay."""
     fleet = fleet_of(MemberSettings(silence_ms=2_000, deaths_share_max=1.0))
     fleet.run_windows(6)
     fleet.dead |= {"b01", "b02"}
@@ -226,7 +230,7 @@ def test_a_death_during_a_repair_leads_to_the_next_one() -> None:
 
 
 def test_a_pause_holds_repairs_but_not_of_whom_a_person_says_to_be_dead() -> None:
-    """What waits is reported once."""
+    """The waiting repair is reported once."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.ports.orders.records.append(Order("overlay", OrderKind.PAUSE, "ann", "hands off", fleet.now_ms))
@@ -244,7 +248,7 @@ def test_a_pause_holds_repairs_but_not_of_whom_a_person_says_to_be_dead() -> Non
 
 
 def test_a_broker_that_is_drained_leaves_by_a_lossless_plan_and_is_not_missed() -> None:
-    """It takes part in the plan that takes it out; then it is known as left, and no longer awaited."""
+    """It takes part in the plan that removes it; afterwards it has left, and is no longer awaited."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.order(OrderKind.DRAIN, "b01")
@@ -260,9 +264,9 @@ def test_a_broker_that_is_drained_leaves_by_a_lossless_plan_and_is_not_missed() 
 
 
 def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
-    """It was to leave anyway: when it reports again, nobody takes it in."""
+    """It was to leave anyway: when it reports again it is not added."""
     fleet = fleet_of()
-    fleet.refusing.add("b01")  # Its leave comes to nothing.
+    fleet.refusing.add("b01")  # its leave fails
     fleet.run_windows(6)
     fleet.order(OrderKind.DRAIN, "b01")
     fleet.run_windows(3)
@@ -277,7 +281,7 @@ def test_a_broker_that_dies_while_it_is_drained_stays_out() -> None:
 
 
 def test_what_is_refused_again_and_again_is_tried_after_longer_and_longer_pauses() -> None:
-    """A leave that one broker refuses; a death meanwhile is repaired at once all the same."""
+    """A leave that one broker refuses; a death meanwhile is still repaired at once."""
     fleet = fleet_of()
     fleet.refusing.add("b01")
     fleet.run_windows(6)
@@ -295,7 +299,7 @@ def test_what_is_refused_again_and_again_is_tried_after_longer_and_longer_pauses
 
 
 def test_a_repair_that_fails_with_and_without_who_is_back_is_not_tried_in_turn_without_a_pause() -> None:
-    """Who is to come back with it has to be installed again after each failure, so every other try does without."""
+    """A returning broker has to be installed again after each failure, so every other attempt does without it."""
     slow = MemberSettings(retry_ms=4_000)
     fleet = fleet_of(slow, transition=TransitionLimits(prepare_ms=3_000, resend_ms=1_000))
     fleet.run_windows(6)
@@ -314,7 +318,7 @@ def test_a_repair_that_fails_with_and_without_who_is_back_is_not_tried_in_turn_w
 
 
 def test_a_broker_that_is_added_joins_once_it_is_heard() -> None:
-    """Until it runs nobody asks it anything; its costs come with the order."""
+    """Until it runs no command is sent to it; its costs come with the order."""
     fleet = fleet_of()
     fleet.run_windows(6)
     facts = BrokerFacts(processing_cost=1.0, link_costs=(PeerCost("b00", 2.0),))
@@ -332,7 +336,7 @@ def test_a_broker_that_is_added_joins_once_it_is_heard() -> None:
 
 
 def test_the_next_controller_knows_what_the_one_before_declared() -> None:
-    """It takes the repair up where it stands, and continues."""
+    """It resumes the repair where it was."""
     fleet = fleet_of()
     fleet.run_windows(6)
     fleet.dead.add("b01")
@@ -348,7 +352,7 @@ def test_the_next_controller_knows_what_the_one_before_declared() -> None:
 
 
 def test_users_of_a_dead_broker_of_a_ring_get_another_home_and_its_arc_another_broker() -> None:
-    """The repair moves whom it can; who has been moved is no longer at the dead."""
+    """The repair moves the users that it can; a moved user is no longer at the dead broker."""
     fleet = ScriptedRingFleet(ring_inventory(), quiet, settings_of(members=QUICK, planner="reassign_ids_ssbr"))
     for name, (home, topics) in FIG_2_USERS.items():
         fleet.ports.clients.put(user(name, home, *topics))
@@ -369,7 +373,7 @@ def test_users_of_a_dead_broker_of_a_ring_get_another_home_and_its_arc_another_b
 
 
 def test_every_other_try_of_a_repair_that_is_refused_leaves_clients_where_they_are() -> None:
-    """One that is at home elsewhere already must not hold up the repair for all."""
+    """A user whose home has changed meanwhile must not block the repair for all."""
     told = settings_of(members=MemberSettings(retry_ms=1_000), planner="reassign_ids_ssbr")
     fleet = ScriptedRingFleet(ring_inventory(), quiet, told)
     for name, (home, topics) in FIG_2_USERS.items():

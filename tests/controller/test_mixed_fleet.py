@@ -1,4 +1,4 @@
-"""Brokers of two versions: what the old ones do not tell costs their own clients, not those of the others."""
+"""Brokers of two versions: what old ones do not report affects their own clients, not those of others."""
 
 import random
 
@@ -27,7 +27,7 @@ V1, V2 = 101, 102
 
 
 def batch_of(broker: str, second: int, homes: dict[str, str]) -> TelemetryBatch:
-    """One second of a broker: publishers publish 8 each, and the brokers at both ends of the line want every one."""
+    """Return one second of a broker: each publisher publishes 8 notifications, all wanted at both ends of the line."""
     place, cells = BROKERS.index(broker), []
     for number, publisher in enumerate(sorted(homes)):
         wanted = place == (4 if number < 3 else 0)
@@ -40,7 +40,7 @@ def batch_of(broker: str, second: int, homes: dict[str, str]) -> TelemetryBatch:
 
 
 def written_by(batch: TelemetryBatch, schema_id: int) -> TelemetryBatch:
-    """The batch as it is read from a broker of that version; one of version 1 has one mask for both kinds of bits."""
+    """Return the batch as it is read from a broker of that version; version 1 has one mask for both kinds of bits."""
     if schema_id == V2:
         return decode(encode(batch), TelemetryBatch)
     cells = tuple(msgspec.structs.replace(cell, mask=cell.mask | cell.published) for cell in batch.deliveries)
@@ -48,7 +48,7 @@ def written_by(batch: TelemetryBatch, schema_id: int) -> TelemetryBatch:
 
 
 def windows_of(homes: dict[str, str], versions: dict[str, int], seconds: range = range(3)) -> list[ClosedWindow]:
-    """The windows that the controller puts together of what the streaming stage makes of the brokers' telemetry."""
+    """Return the windows that the controller assembles from the streaming stage's output for these brokers."""
     aggregator, assembler = ReferenceAggregator(WINDOW_MS, 0), WindowAssembler(BROKERS, AssemblyLimits())
     for second in seconds:
         for broker in BROKERS:
@@ -81,20 +81,20 @@ ALL = [
 
 @pytest.mark.parametrize("old", BROKERS)
 def test_publishers_at_others_move_while_one_broker_sends_version_1(old: str) -> None:
-    """What a fleet of one version decides, a mixed one decides but for the client of the old broker."""
+    """A mixed fleet decides what a uniform one does, except for the old broker's client."""
     assert moves_on(windows_of(HOMES, {})) == ALL
     assert moves_on(windows_of(HOMES, {old: V1})) == [move for move in ALL if move.home_from != old]
 
 
 def test_a_publisher_that_went_to_an_old_broker_is_not_moved_from_where_it_was() -> None:
-    """A plan from there would be refused by the broker and take the moves of all others with it."""
+    """The broker would refuse such a plan, and with it the moves of all others."""
     gone = HOMES | {"p1": "b02"}
     windows = windows_of(HOMES, {"b02": V1}, range(3)) + windows_of(gone, {"b02": V1}, range(3, 6))
     assert moves_on(windows) == [ALL[0], ALL[3], ALL[4]]
 
 
 def test_after_the_upgrade_its_clients_move_when_the_old_windows_have_left_the_horizon() -> None:
-    """Until then, what is known of them is not enough."""
+    """Until then too little is known about them."""
     before, after = windows_of(HOMES, {"b02": V1}, range(3)), windows_of(HOMES, {}, range(3, 6))
     assert moves_on(before + after) == [move for move in ALL if move.home_from != "b02"]
     assert moves_on(after) == ALL

@@ -1,4 +1,4 @@
-"""What a lost log of plans is built from: the overlay that all brokers hold, or a refusal that says who holds what."""
+"""How a lost log of plans is rebuilt: from the overlay that all brokers hold, or refused with what each holds."""
 
 import random
 
@@ -30,12 +30,12 @@ NOW_MS, TERM = 5_000, 7
 
 
 def brokers_after(inventory: Inventory, plans: list[Plan]) -> VirtualOverlay:
-    """Brokers that began where the plans lead."""
+    """Return brokers whose overlay is the one that the plans lead to."""
     return VirtualOverlay(inventory, None, VirtualSettings(start=starting_point(inventory, plans)))
 
 
 def reports_of(virtual: VirtualOverlay, term: int = TERM) -> dict[str, CommandResult]:
-    """What the brokers answer when they are asked, through the codec."""
+    """Return the brokers' answers to a report command, encoded and decoded."""
     before = len(virtual.results.results)
     for broker in virtual.overlay.brokers:
         virtual.send_command(Command("report-7", CommandPhase.REPORT, broker, 0, 0, term=term))
@@ -45,7 +45,7 @@ def reports_of(virtual: VirtualOverlay, term: int = TERM) -> dict[str, CommandRe
 
 
 def two_plans(inventory: Inventory) -> tuple[list[Plan], OverlayConfiguration]:
-    """Two plans that are over, and where they lead."""
+    """Return two completed plans, and the overlay that they lead to."""
     rng = random.Random(2)
     first = next_overlay(inventory.bootstrap, rng)
     second = next_overlay(first, rng)
@@ -53,7 +53,7 @@ def two_plans(inventory: Inventory) -> tuple[list[Plan], OverlayConfiguration]:
 
 
 def with_broker(present: OverlayConfiguration, broker: str) -> OverlayConfiguration:
-    """The overlay of the next epoch with a broker more and its last leaf, or last broker, less."""
+    """Return the overlay of the next epoch with this broker added and the last leaf, or last broker, removed."""
     if isinstance(present, Configuration):
         leaf = next(one for one in reversed(present.brokers) if len(present.neighbours[one]) == 1)
         links = {pair for pair in present.links if leaf not in pair} | {link(present.neighbours[leaf][0], broker)}
@@ -73,7 +73,7 @@ def refusal_of(inventory: Inventory, stored: list[Plan], reports: dict[str, Comm
 @KINDS
 @pytest.mark.parametrize("stored_count", [0, 1])
 def test_a_lost_log_leads_again_to_where_the_brokers_are(inventory: Inventory, stored_count: int) -> None:
-    """Whether all plans were lost or the newest; the next plan then has an epoch that no broker has seen."""
+    """Whether all plans were lost or only the newest; the next plan then has an epoch that no broker has seen."""
     plans, present = two_plans(inventory)
     reports = reports_of(brokers_after(inventory, plans))
     log = PlanLog(inventory, plans[:stored_count])
@@ -88,7 +88,7 @@ def test_a_lost_log_leads_again_to_where_the_brokers_are(inventory: Inventory, s
 
 @KINDS
 def test_a_report_changes_nothing_but_the_term(inventory: Inventory) -> None:
-    """Before, in and after a plan: brokers carry it out as if nobody had asked; older terms are refused."""
+    """Before, during and after a plan: brokers execute it as without the report; older terms are refused."""
     plans, present = two_plans(inventory)
     virtual = brokers_after(inventory, plans[:1])
     for command, outcome in (
@@ -104,7 +104,9 @@ def test_a_report_changes_nothing_but_the_term(inventory: Inventory) -> None:
 
 @KINDS
 def test_brokers_that_do_not_agree_are_listed(inventory: Inventory) -> None:
-    """One at another epoch, or at the same with another overlay, or silent, or refusing: which of them is right?"""
+    """One has another epoch, or another overlay at the same epoch, or is silent, or refuses: which one is right is
+    unknown.
+    """
     plans, _ = two_plans(inventory)
     reports = reports_of(brokers_after(inventory, plans))
     odd = inventory.brokers[3]
@@ -123,7 +125,7 @@ def test_brokers_that_do_not_agree_are_listed(inventory: Inventory) -> None:
 
 @KINDS
 def test_those_in_the_overlay_are_asked(inventory: Inventory) -> None:
-    """Of a dead one that is still in it nothing is waited for; an outsider that serves must hold it, too."""
+    """A dead broker still in the overlay is not waited for; any other member must answer and hold it, too."""
     plans, present = two_plans(inventory)
     reports = reports_of(brokers_after(inventory, plans))
     gone = inventory.brokers[0]
@@ -140,7 +142,7 @@ def test_those_in_the_overlay_are_asked(inventory: Inventory) -> None:
 
 @KINDS
 def test_a_smaller_and_a_larger_overlay_are_recovered(inventory: Inventory) -> None:
-    """Whoever has left it is awaited no more; whoever was added counts, as long as somebody knows of it."""
+    """Brokers that have left are no longer awaited; added ones count, if the members list them."""
     larger = extended(inventory, {"b99": BrokerFacts(link_costs=(PeerCost(inventory.brokers[0], 1.0),))})
     present = with_broker(inventory.bootstrap, "b99")
     reports = reports_of(brokers_after(larger, [plan_to(present, inventory.bootstrap)]))
@@ -158,7 +160,7 @@ def test_a_smaller_and_a_larger_overlay_are_recovered(inventory: Inventory) -> N
 
 @KINDS
 def test_brokers_between_two_overlays_are_no_ground_for_a_log(inventory: Inventory) -> None:
-    """All of them prepared for a plan that nobody knows any more."""
+    """All of them prepared a plan that is no longer known."""
     plans, _ = two_plans(inventory)
     virtual = brokers_after(inventory, plans[:1])
     ask(virtual, plans[1], starting_point(inventory, plans).digest, CommandPhase.PREPARE, term=TERM)
@@ -168,13 +170,13 @@ def test_brokers_between_two_overlays_are_no_ground_for_a_log(inventory: Invento
 
 @KINDS
 def test_brokers_that_are_behind_are_no_ground_for_a_log(inventory: Inventory) -> None:
-    """It is they that have to come back."""
+    """It is they that must catch up."""
     plans, _ = two_plans(inventory)
     assert "no plan is missing" in refusal_of(inventory, plans, reports_of(brokers_after(inventory, plans[:1])))
 
 
 def test_a_log_behind_the_brokers_stops_the_controller() -> None:
-    """When most brokers are beyond it, in a window of now; one broker that says so stops nobody."""
+    """If most brokers are beyond it in a recent window; a single broker that says so stops nothing."""
     overlay = overlay_of()
     overlay.run_windows(12)
     assert overlay.epoch == 1

@@ -1,4 +1,4 @@
-"""On a real Kafka: brokers that are killed and started again, and plans that are lost, end no adaptation."""
+"""On a real Kafka: neither killed and restarted brokers nor lost plans end the adaptation."""
 
 import time
 from pathlib import Path
@@ -11,11 +11,11 @@ from tests.controller.failover_site import PATIENCE_S
 from tests.controller.recovery_site import RecoverySite
 from tests.wait_until import wait_until
 
-QUIET_S = 1.0  # In which a controller decides on a window that was written just before.
+QUIET_S = 1.0  # within which a controller decides on the newest window
 
 
 def wait_for_next_plan(site: RecoverySite) -> int:
-    """Wait until a plan later than all so far is over, and return its epoch."""
+    """Wait until a plan newer than all so far is completed, and return its epoch."""
     before = max((plan.epoch_to for plan in site.plans), default=0)
 
     def done() -> bool:
@@ -26,11 +26,11 @@ def wait_for_next_plan(site: RecoverySite) -> int:
 
 
 def settle(site: RecoverySite) -> int:
-    """Let no further plan begin, wait until the newest is over, and return its epoch."""
+    """Let no further plan begin, wait until the newest is completed, and return its epoch."""
 
     def is_settled() -> bool:
         is_over = site.plans[-1].phase is PlanPhase.COMPLETED
-        site.are_windows_held = is_over  # One that has begun meanwhile needs windows to be verified on.
+        site.are_windows_held = is_over  # A plan that has begun meanwhile needs windows for its verification.
         return is_over and site.plans[-1].phase is PlanPhase.COMPLETED
 
     while True:
@@ -42,9 +42,9 @@ def settle(site: RecoverySite) -> int:
 
 @pytest.mark.stack
 def test_killed_brokers_and_lost_plans_do_not_end_adaptation(tmp_path: Path) -> None:
-    """Brokers killed beside a controller that continues; then the plans lost, a refusal, a recovery, and on.
+    """Brokers are killed while the controller runs; then the plans are lost, the start is refused, and plans recovered.
 
-    A member that has not come yet, and whose agent has no topics, holds up nobody.
+    A member that has not reported yet, and whose agent has no topics, blocks nothing.
     """
     with start_kafka(tmp_path) as kafka, RecoverySite(kafka.access, tmp_path) as site:
         site.start_brokers()

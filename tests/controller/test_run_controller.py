@@ -1,4 +1,4 @@
-"""The controller's process: it can be asked how it is from its start on, and a loop that hangs is seen from outside."""
+"""The controller's process: its health can be queried from its start on, and a hanging loop is visible from outside."""
 
 import socket
 import threading
@@ -63,7 +63,7 @@ class MemoryLinks:
 
 
 class OnlyCandidate:
-    """A candidate that leads when ``is_chosen``, for as long as that is so."""
+    """A candidate that leads while ``is_chosen``."""
 
     is_chosen = True
     newest = LeaderTerm(6, "another", 0)
@@ -114,7 +114,7 @@ def _status(settings: ControllerSettings, path: str) -> int:
 
 
 def shown(settings: ControllerSettings) -> LiveView | None:
-    """Return what the status file shows, None before the first."""
+    """Return the view in the status file, or None before the first."""
     assert settings.status_file is not None
     try:
         return decode_view(settings.status_file.read_bytes())
@@ -125,7 +125,7 @@ def shown(settings: ControllerSettings) -> LiveView | None:
 def test_a_loop_that_hangs_turns_health_bad_until_it_goes_on(
     settings: ControllerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call that does not return is seen though the loop itself can say nothing."""
+    """A call that does not return is detected although the loop cannot report it."""
     monkeypatch.setattr(regraft.controller.run_controller, "SILENCE_S_MAX", 0.5)
     HangingPlans.may_return.clear()
     stop = threading.Event()
@@ -152,7 +152,7 @@ def test_a_taken_port_stops_the_start_with_a_sentence(settings: ControllerSettin
 
 
 def test_time_is_that_of_the_runs_clock(settings: ControllerSettings, tmp_path: Path) -> None:
-    """The status of a controller on a fast clock shows the fast clock's time."""
+    """With a fast clock the controller's status shows that clock's time."""
     HangingPlans.may_return.set()
     clock = RunClock(1_000_000_000, 2.0)
     told = replace(settings, clock=clock, status_file=tmp_path / "controller.json", metrics_port=None)
@@ -170,7 +170,7 @@ def test_time_is_that_of_the_runs_clock(settings: ControllerSettings, tmp_path: 
 def test_a_leader_that_is_deposed_stands_by_and_leads_again(
     settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the same process; a standby is ready and well, and says who leads."""
+    """In the same process; a standby is ready and healthy, and reports who leads."""
     HangingPlans.may_return.set()
     told = replace(settings, status_file=tmp_path / "controller.json", instance="this one", status_ms=20)
     stop = threading.Event()
@@ -195,7 +195,7 @@ def test_a_leader_that_is_deposed_stands_by_and_leads_again(
 def test_a_leader_that_brokers_do_not_obey_begins_a_higher_term(
     settings: ControllerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first answer of a broker that obeys a higher term ends the lower one, also where its record is lost."""
+    """The first answer of a broker that obeys a higher term ends the lower one, even if the term's record was lost."""
     HangingPlans.may_return.set()
     heard = CommandResult("plan-9", CommandPhase.PREPARE, "b00", 9, Outcome.PREPARED, "", 0, 0, term=40)
     monkeypatch.setattr(MemoryLinks, "results", MemoryResults(deque([heard])))

@@ -1,4 +1,4 @@
-"""The loop where the inventory's costs of links are placeholders: what it decides on, and when it verifies."""
+"""The loop when the inventory's link costs are placeholders: what it decides on, and when it verifies."""
 
 from regraft.controller.controller_settings import LinkSettings
 from regraft.controller.windows.measure_links import VALUES_MIN
@@ -7,7 +7,7 @@ from regraft.schemas.plan import PlanPhase
 from tests.controller.scripted_overlay import ScriptedOverlay, settings_of
 from tests.controller.test_control_loop import INVENTORY, TREE, far_ends
 
-NEW = ("b00", "b04")  # The inventory has it cheapest of all.
+NEW = ("b00", "b04")  # the cheapest link by the inventory
 RTTS_MS = dict.fromkeys(TREE.links, 60.0)
 
 
@@ -17,7 +17,7 @@ def overlay_of(**changes: object) -> ScriptedOverlay:
 
 
 def verifying_overlay(**changes: object) -> ScriptedOverlay:
-    """One whose plan is executed, over a link that nobody measures."""
+    """Return an overlay whose plan has been executed, over a link without measurements."""
     overlay = overlay_of(**changes)
     overlay.rtts_ms = RTTS_MS
     while overlay.phases != [PlanPhase.VERIFYING]:
@@ -28,7 +28,9 @@ def verifying_overlay(**changes: object) -> ScriptedOverlay:
 
 
 def test_nothing_is_planned_on_placeholders_alone() -> None:
-    """Until links are measured; then the others cost as much as the most expensive of these, not 2 as in the file."""
+    """Once links are measured, the others are assumed to cost as much as the most expensive of these, not 2 as in the
+    file.
+    """
     overlay = overlay_of()
     overlay.run_windows(8)
     assert overlay.plans == []
@@ -59,7 +61,7 @@ def test_a_plan_is_verified_once_its_links_are_measured() -> None:
 
 
 def test_a_plan_whose_links_nobody_measures_is_closed_unverified() -> None:
-    """An estimate says nothing about itself."""
+    """An estimate cannot be verified against itself."""
     overlay = verifying_overlay(verify_ms_max=6_000)
     overlay.run_windows(8)
     (plan,) = overlay.plans

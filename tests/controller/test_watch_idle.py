@@ -1,4 +1,4 @@
-"""Brokers without clients are reported once they have done so for some windows; nothing else makes a broker idle."""
+"""Brokers that have had no clients for some windows are reported; nothing else makes a broker idle."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def idle_after(
 
 
 def test_a_broker_without_clients_for_some_windows_is_reported_once() -> None:
-    """b03 and b04 have neither publisher nor subscriber; one event names them and the command."""
+    """b03 and b04 have neither publishers nor subscribers; one event names them and the command."""
     assert idle_after(WINDOWS_IDLE - 1, COUNTS)[0].closable == ()
     state, told = idle_after(WINDOWS_IDLE + 3, COUNTS)
     assert state.closable == ("b03", "b04")
@@ -45,7 +45,7 @@ def test_a_broker_without_clients_for_some_windows_is_reported_once() -> None:
 
 
 def test_of_many_a_few_are_named() -> None:
-    """A line of a terminal holds three names; the rest are counted."""
+    """A line in a terminal has room for three names; the others are counted."""
     everywhere = {"local_deliveries": {}, "homes": {}}
     state, (text,) = idle_after(WINDOWS_IDLE, dict.fromkeys(INVENTORY.brokers, 0), **everywhere)
     assert len(state.closable) == len(INVENTORY.brokers) == 5

@@ -43,21 +43,21 @@ PATIENCE_S = 60.0
 
 
 def collected(reader: TopicReader[Any], count: int) -> list[Any]:
-    """Read until this many records have come, then once more to see that no further one follows."""
+    """Read until this many records have arrived, then once more to check that no other follows."""
     found: list[Any] = []
     wait_until(lambda: len(found) >= count or bool(found.extend(reader.poll())))
     return found + reader.poll()
 
 
 def begun_store(kafka: RunningKafka, namespace: str) -> KafkaPlanStore:
-    """Return a store that has shut out any other."""
+    """Return a store that has fenced off any other."""
     store = KafkaPlanStore(kafka.access, namespace)
     wait_until(store.begin)
     return store
 
 
 def test_reader_starts_at_a_point_in_time(kafka: RunningKafka, namespace: str) -> None:
-    """Records written before the point are not read, those after are, and a new reader reads them again."""
+    """Records written before the point are not read, later ones are, and a new reader reads them again."""
     topic = topic_name(RESULTS, namespace)
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -74,7 +74,7 @@ def test_reader_that_starts_at_the_end_misses_nothing_that_follows(kafka: Runnin
     """With a point in time after all records, the next record written is the first one read."""
     earlier = Producer({"bootstrap.servers": kafka.bootstrap})
     earlier.produce(topic_name(COMMANDS, namespace), encode(Command("plan-1", CommandPhase.PREPARE, "b00", 0, 1)))
-    assert earlier.flush(PATIENCE_S) == 0  # A sender waits a second only: a broker just started may take longer.
+    assert earlier.flush(PATIENCE_S) == 0  # A sender waits only a second: a broker just started may take longer.
     store = begun_store(kafka, namespace)
     reader = TopicReader(
         kafka.access, {topic_name(COMMANDS, namespace): Command}, time.time_ns() // 1_000_000 + 60_000, pytest.fail
@@ -88,7 +88,7 @@ def test_reader_that_starts_at_the_end_misses_nothing_that_follows(kafka: Runnin
 
 
 class WritesAfter:
-    """A consumer that has a record written right after its first answer to a question."""
+    """A consumer that writes a record right after the first answer to one kind of request."""
 
     def __init__(self, consumer: Any, question: str, write: Callable[[], object]) -> None:
         self._consumer, self._question, self._write = consumer, question, write
@@ -99,7 +99,7 @@ class WritesAfter:
             return asked
 
         def ask(*given: Any, **options: Any) -> Any:
-            answer = asked(*given, **options)  # A topic that has just been made may refuse the first one.
+            answer = asked(*given, **options)  # A new topic may refuse the first request.
             if self._question:
                 self._question = ""
                 self._write()
@@ -112,7 +112,9 @@ class WritesAfter:
 def test_reader_misses_nothing_that_comes_while_it_asks_where_to_begin(
     kafka: RunningKafka, namespace: str, question: str
 ) -> None:
-    """A standby would else never learn who leads. It may come twice, as a topic just made may be gone for a moment."""
+    """Otherwise a standby might never learn who leads. The record may come twice, as a new topic may vanish for a
+    moment.
+    """
     topic = topic_name(RESULTS, namespace)
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -128,7 +130,7 @@ def test_reader_misses_nothing_that_comes_while_it_asks_where_to_begin(
 
 
 def test_undecodable_record_becomes_a_dead_letter(kafka: RunningKafka, namespace: str) -> None:
-    """A record that is none is skipped, counted and kept with its place and the reason; the next one is read."""
+    """An invalid record is skipped, counted and kept with its position and the reason; the next one is read."""
     topic = topic_name(RESULTS, namespace)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     producer.produce(topic, b"rubbish")
@@ -157,7 +159,7 @@ def test_reader_says_that_kafka_is_away() -> None:
 
 
 def test_the_end_behind_a_transaction_is_reached(kafka: RunningKafka, namespace: str) -> None:
-    """Its mark takes an offset that no record has; an open transaction is not waited for, nor read."""
+    """Its marker takes an offset without a record; an open transaction is neither waited for nor read."""
     topic = topic_name(RESULTS, namespace)
     answer = CommandResult("plan-1", CommandPhase.PREPARE, "b00", 1, Outcome.PREPARED, "", 3, 0)
     writer = TransactionWriter(kafka.access, f"{namespace}-writer")
@@ -175,7 +177,7 @@ def test_the_end_behind_a_transaction_is_reached(kafka: RunningKafka, namespace:
 
 
 def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
-    """A reader that starts before its topic exists reads it once it is there."""
+    """A reader that starts before its topic exists reads it once it has been created."""
     reader = TopicReader(kafka.access, {topic_name(EVENTS, "later"): AdaptationEvent}, 0, pytest.fail)
     assert reader.poll() == []
     create_topics(kafka.access, namespace="later")
@@ -188,10 +190,10 @@ def test_missing_topic_is_waited_for(kafka: RunningKafka) -> None:
 
 
 def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> None:
-    """A plan that is stored while the broker is killed is acknowledged after its return and stored once in order.
+    """A plan stored while the broker is down is acknowledged after its return, and stored once and in order.
 
-    A broker that died in the midst of a transaction may have forgotten it, which ends the store: the controller starts
-    over with another one then.
+    A broker that died during a transaction may have forgotten it, which ends the store: the controller then opens
+    another one.
     """
     stores = [begun_store(kafka, namespace)]
 
@@ -226,7 +228,7 @@ def test_plan_survives_a_killed_broker(kafka: RunningKafka, namespace: str) -> N
 
 
 def check_scrape(settings: ControllerSettings) -> None:
-    """While it runs: ready, its plan, its reading and its queue to Kafka measured, the view that is away counted."""
+    """Check the running stage: ready, its plan, reads and outbound queue measured, failures of the view counted."""
     found = scraped(settings.metrics_host, settings.metrics_port)
     assert found['regraft_controller_phase_ms_count{phase="draining"}'] == 1
     assert found['regraft_controller_results_total{outcome="retired"}'] == 5
@@ -249,7 +251,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
         inventory_path=tmp_path / "inventory.json",
         status_file=tmp_path / "controller.json",
         instance="first",
-        redis_url="redis://127.0.0.1:1",  # Nobody listens there: the view is best effort.
+        redis_url="redis://127.0.0.1:1",  # Nothing listens there: the view is best effort.
         dry_run=False,
         decision=DecisionSettings(cool_down_windows=0, window_age_ms_max=600_000),
         tick_ms=20,
@@ -258,7 +260,7 @@ def test_controller_runs_on_kafka(kafka: RunningKafka, namespace: str, tmp_path:
     stop = threading.Event()
     thread = threading.Thread(target=run_controller, args=(settings, stop))
     thread.start()
-    store = KafkaPlanStore(kafka.access, namespace)  # It only reads.
+    store = KafkaPlanStore(kafka.access, namespace)  # read-only
     try:
         with KafkaOverlay(kafka.bootstrap, namespace, inventory):
             wait_until(lambda: [plan.phase for plan in store.load() or []] == [PlanPhase.COMPLETED])

@@ -1,4 +1,4 @@
-"""Who leads, on a real broker: one at a time, the next one when it leaves or is silent, never two that write."""
+"""Leader election on a real broker: one leader at a time, another when it leaves or is silent, never two writers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,7 +21,9 @@ Seats = Callable[..., Leadership]
 
 @pytest.fixture
 def seats() -> Iterator[Seats]:
-    """Make candidates, and close them whatever becomes of the test: one left to the garbage waits for its Kafka."""
+    """Return a factory of candidates and close all of them: an unclosed one that is garbage-collected waits for its
+    Kafka.
+    """
     made: list[Leadership] = []
 
     def make(access: KafkaAccess, namespace: str, name: str, session_ms: int = SESSION_MS) -> Leadership:
@@ -30,12 +32,12 @@ def seats() -> Iterator[Seats]:
 
     yield make
     for seat in made:
-        with suppress(RuntimeError):  # Closed already.
+        with suppress(RuntimeError):  # already closed
             seat.close()
 
 
 def led(seat: Leadership, *others: Leadership) -> HeldTerm:
-    """Wait until the candidate leads, with the others taking part in the group."""
+    """Wait until the candidate leads while the others take part in the group."""
     found: list[HeldTerm] = []
 
     def leads() -> bool:
@@ -51,7 +53,9 @@ def led(seat: Leadership, *others: Leadership) -> HeldTerm:
 
 
 def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
-    """Who comes later does not take the lead, learns who has it, and follows at once, with the next term."""
+    """A later candidate does not take over, learns who leads, and follows as soon as the leader leaves, with the next
+    term.
+    """
     first = seats(kafka.access, namespace, "first")
     term = led(first)
     assert (term.term.term, term.term.leader) == (1, "first")
@@ -76,15 +80,15 @@ def test_one_leads_until_it_leaves(kafka: RunningKafka, namespace: str, seats: S
 def test_a_silent_leader_is_replaced_and_can_write_nothing_more(
     kafka: RunningKafka, namespace: str, seats: Seats
 ) -> None:
-    """Its session runs out; what it still believes changes nothing, and it learns that it stands by."""
+    """Its session expires; what it writes has no effect, and it learns that it is on standby."""
     first = seats(kafka.access, namespace, "first")
     term = led(first)
-    first._consumer.unsubscribe()  # As after a suspension: the group has lost it, the rest believes to lead.
+    first._consumer.unsubscribe()  # As after a suspension: the group has lost it, but it still believes that it leads.
     first._is_chosen = True
     second = seats(kafka.access, namespace, "second")
     following = led(second)
     assert following.term.term == 2
-    assert first.take_over(0) is None  # Not a member, so it does not even shut the other one out.
+    assert first.take_over(0) is None  # It is not a member, so it does not even fence off the other one.
     assert following.plans.commit(plan_at(1, PlanPhase.PREPARING), [])
     with pytest.raises(DeposedError):
         term.plans.commit(plan_at(2, PlanPhase.PREPARING), [])
@@ -94,7 +98,7 @@ def test_a_silent_leader_is_replaced_and_can_write_nothing_more(
 
 
 def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
-    """Also where the topic of terms has restarted: brokers obey no lower one."""
+    """Even if the topic of terms was recreated: brokers obey no lower term."""
     first = seats(kafka.access, namespace, "first")
     term = led(first)
     assert term.plans.commit(msgspec.structs.replace(plan_at(1, PlanPhase.COMPLETED), term=41), [])
@@ -104,7 +108,7 @@ def test_terms_go_on_above_those_of_plans(kafka: RunningKafka, namespace: str, s
 
 
 def test_a_session_that_kafka_does_not_grant_stops_the_start(kafka: RunningKafka, namespace: str, seats: Seats) -> None:
-    """With the setting and its limits."""
+    """The error names the setting and its limits."""
     seat = seats(kafka.access, namespace, "first", 500)
     with pytest.raises(SessionRefusedError, match=r"session of 500 ms: set controller\.session_ms"):
         wait_until(lambda: seat.poll() is not None)
@@ -112,7 +116,7 @@ def test_a_session_that_kafka_does_not_grant_stops_the_start(kafka: RunningKafka
 
 
 def test_without_kafka_nobody_leads(seats: Seats) -> None:
-    """And nothing ends."""
+    """And nothing exits."""
     seat = seats(KafkaAccess("127.0.0.1:1"), "nowhere", "first")
     seat.poll()
     assert not seat.is_chosen

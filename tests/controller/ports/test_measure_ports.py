@@ -1,4 +1,4 @@
-"""What passes the loop's ports can be scraped, and every log line of a transition names its plan."""
+"""Everything that passes the loop's ports is measured, and every log line of a transition names its plan."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def unbound() -> Iterator[None]:
 
 
 class MeasuredOverlay:
-    """A scripted overlay whose loop works through measured ports."""
+    """A scripted overlay whose loop uses measured ports."""
 
     def __init__(self, overlay: ScriptedOverlay) -> None:
         self.metrics, self.health = LoopMetrics(), LoopHealth(30.0)
@@ -61,7 +61,7 @@ def test_a_plan_is_measured_from_its_first_phase_to_its_last() -> None:
 
 
 def test_commands_sent_again_are_counted_by_phase() -> None:
-    """A broker that is silent is asked again until the plan is aborted; first askings are not repetitions."""
+    """Commands to a silent broker are repeated until the plan is aborted; first commands do not count as repeated."""
     run = MeasuredOverlay(overlay_of())
     run.overlay.silent_brokers.add("b03")
     run.overlay.run_windows(8)
@@ -73,7 +73,7 @@ def test_commands_sent_again_are_counted_by_phase() -> None:
 
 
 def test_a_store_that_is_away_is_counted() -> None:
-    """Plans that cannot be read keep the controller from being ready; each try counts."""
+    """While plans cannot be read the controller is not ready; each attempt counts."""
     run = MeasuredOverlay(overlay_of())
     run.overlay.ports.plans.is_away = True
     run.overlay.tick()
@@ -94,7 +94,7 @@ def test_a_controller_that_hangs_is_ill() -> None:
 
 
 def test_every_line_of_a_transition_carries_plan_and_epoch() -> None:
-    """From the storing of the first phase to the end of the plan, and neither before nor after."""
+    """From storing the first phase to the end of the plan, neither before nor after."""
     run = MeasuredOverlay(overlay_of())
     seen: list[tuple[str | None, int | None, PlanPhase | None]] = []
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
@@ -110,7 +110,7 @@ def test_every_line_of_a_transition_carries_plan_and_epoch() -> None:
 
 
 def test_every_event_is_a_line_with_its_plan_and_epoch() -> None:
-    """Also the last one of a plan, which is reported when the plan is over; what concerns no plan names none."""
+    """Even a plan's last event, which is reported when the plan is over; events without a plan name none."""
     run = MeasuredOverlay(overlay_of())
     with capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         run.overlay.run_windows(12)
@@ -128,7 +128,7 @@ def _bound(plan: Plan) -> dict[str, object]:
 
 
 def test_a_plan_that_waits_for_a_person_or_is_over_is_not_bound() -> None:
-    """Review may take long and concerns nothing that the loop does meanwhile."""
+    """A review may take long and has nothing to do with what the loop does meanwhile."""
     plan = plan_at(3, PlanPhase.DRAINING)
     assert _bound(plan) == {"plan": plan.plan, "epoch": 3}
     for phase in (PlanPhase.PROPOSED, PlanPhase.REFUSED, PlanPhase.COMPLETED, PlanPhase.ABORTED):
@@ -136,7 +136,7 @@ def test_a_plan_that_waits_for_a_person_or_is_over_is_not_bound() -> None:
 
 
 def test_the_end_of_another_plan_leaves_the_bound_one() -> None:
-    """A plan that is refused while another is under way changes no line."""
+    """A plan that is refused while another is under way changes no log line."""
     binder = PlanBinder()
     binder.note(plan_at(3, PlanPhase.DRAINING))
     binder.note(plan_at(4, PlanPhase.REFUSED))
@@ -144,7 +144,7 @@ def test_the_end_of_another_plan_leaves_the_bound_one() -> None:
 
 
 def test_all_phases_of_commands_are_known_to_the_metrics() -> None:
-    """A command of any phase can be counted as sent again."""
+    """A command of any phase can be counted as repeated."""
     metrics = LoopMetrics()
     for phase in CommandPhase:
         metrics.commands_repeated.labels(phase).inc()

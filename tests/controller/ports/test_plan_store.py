@@ -1,4 +1,4 @@
-"""The plan store on a real broker: phases with their commands whole or not at all, one writer, plans read strictly."""
+"""The plan store on a real broker: a phase and its commands are atomic, one writer, strict reading of plans."""
 
 import pytest
 from confluent_kafka import Producer
@@ -57,7 +57,7 @@ def write(kafka: RunningKafka, topic: str, key: bytes, value: bytes | None) -> N
 
 
 def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, namespace: str) -> None:
-    """An acknowledged plan is there for the next controller, in the order of storing."""
+    """The next controller finds every acknowledged plan, in the order of storing."""
     store = begun(kafka, namespace)
     assert store.load() == []
     for plan in (plan_at(1, PlanPhase.PREPARING), plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.ACTIVATING)):
@@ -69,7 +69,7 @@ def test_stored_plans_are_loaded_in_their_newest_version(kafka: RunningKafka, na
 
 
 def test_members_are_stored_with_a_plan_and_loaded_in_their_newest_state(kafka: RunningKafka, namespace: str) -> None:
-    """What the next leader reads is what was declared last of each broker, and the plan that followed."""
+    """The next leader reads each broker's last declared state, and the plan that followed."""
     store = begun(kafka, namespace)
     assert store.load_members() == []
     dead = Member("b01", MemberState.DEAD, 5, "silent for 10 s", boot_ms=3, deaths_ms=(5,), returns_ms=9, term=1)
@@ -84,7 +84,7 @@ def test_members_are_stored_with_a_plan_and_loaded_in_their_newest_state(kafka: 
 
 
 def test_a_broker_that_is_added_is_spoken_to_by_its_agent(kafka: RunningKafka, namespace: str) -> None:
-    """While the store is in use: commands go to its agent's topic, and answers are read once that topic is there."""
+    """Without reopening the store: commands go to its agent's topic, and answers are read once that topic exists."""
     store, letters = begun(kafka, namespace), list[DeadLetter]()
     answers = ResultReader(kafka.access, store, 0, letters.append)
     found: list[CommandResult] = []
@@ -96,7 +96,7 @@ def test_a_broker_that_is_added_is_spoken_to_by_its_agent(kafka: RunningKafka, n
     added = Member("b41", MemberState.JOINING, 5, "added", facts=BrokerFacts(agent="east"))
     assert store.commit(None, (), [added])
     write(kafka, topic_name(RESULTS, namespace), b"b00", encode(answer_of("b00")))
-    wait_until(lambda: has(1))  # The agent's topic, which is not there yet, holds up nobody.
+    wait_until(lambda: has(1))  # The agent's topic does not exist yet, which blocks no other.
     create_topics(kafka.access, namespace=namespace, agents=("east",))
     commands = [PREPARE, Command("plan-1", CommandPhase.INSTALL, "b41", 0, 1)]
     assert store.commit(None, commands)
@@ -109,13 +109,13 @@ def test_a_broker_that_is_added_is_spoken_to_by_its_agent(kafka: RunningKafka, n
     assert commands_in(kafka, namespace, "east") == commands[1:]
     following = KafkaPlanStore(kafka.access, namespace)
     following.load_members()
-    assert following.topics == store.topics  # Whoever leads next knows as much.
+    assert following.topics == store.topics  # The next leader knows the same topics.
     answers.close()
     store.close()
 
 
 def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: str) -> None:
-    """Its tombstone and the events that wait go out with the next transaction, each once."""
+    """Its tombstone and the pending events are part of the next transaction, each once."""
     store = begun(kafka, namespace)
     event = AdaptationEvent("plan-1", EventKind.PLAN_STARTED, Severity.INFO, 0, "text")
     assert store.commit(plan_at(1, PlanPhase.COMPLETED), [])
@@ -133,7 +133,7 @@ def test_a_forgotten_plan_is_not_loaded_again(kafka: RunningKafka, namespace: st
 
 
 def test_of_a_leader_that_is_shut_out_nothing_counts_any_more(kafka: RunningKafka, namespace: str) -> None:
-    """What it had committed stands; what it commits from then on is refused, plan and commands alike."""
+    """What it committed before stays; later commits are refused, plan and commands alike."""
     first = begun(kafka, namespace)
     assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
     second = begun(kafka, namespace)
@@ -147,13 +147,13 @@ def test_of_a_leader_that_is_shut_out_nothing_counts_any_more(kafka: RunningKafk
 
 
 def test_what_a_dead_leader_left_open_is_not_read(kafka: RunningKafka, namespace: str) -> None:
-    """A phase that was handed over but not committed has not begun, and its commands reach nobody."""
+    """A phase that was sent but not committed has not begun, and its commands reach no broker."""
     first = begun(kafka, namespace)
     assert first.commit(plan_at(1, PlanPhase.PREPARING), [PREPARE])
     producer = first._writer._producer
     producer.begin_transaction()
     first._fill((plan_at(1, PlanPhase.ACTIVATING), (PREPARE,), ()), producer)
-    producer.flush(60)  # All of it is in Kafka; then it dies.
+    producer.flush(60)  # All of it is in Kafka; then the leader dies.
     second = begun(kafka, namespace)
     assert second.load() == [plan_at(1, PlanPhase.PREPARING)]
     assert commands_in(kafka, namespace) == [PREPARE]
@@ -161,7 +161,7 @@ def test_what_a_dead_leader_left_open_is_not_read(kafka: RunningKafka, namespace
 
 
 def test_a_plan_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
-    """The error names its place; a tombstone under its key, or a newer version, takes it out."""
+    """The error names its position; a tombstone or a newer version under its key removes it."""
     store, topic = begun(kafka, namespace), topic_name(PLANS, namespace)
     assert store.commit(plan_at(1, PlanPhase.COMPLETED), [])
     write(kafka, topic, b"plan-2", b"rubbish")
@@ -174,7 +174,7 @@ def test_a_plan_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespa
 
 
 def test_an_order_that_cannot_be_read_stops_the_start(kafka: RunningKafka, namespace: str) -> None:
-    """It may forbid what is done next. One that comes later is put aside, and the loop continues."""
+    """It may forbid what is done next. One that comes later becomes a dead letter, and the loop continues."""
     topic, letters = topic_name(ORDERS, namespace), []
     pause = Order("overlay", OrderKind.PAUSE, "ann", "storm", 5)
     write(kafka, topic, pause.key.encode(), encode(pause))
@@ -188,14 +188,14 @@ def test_an_order_that_cannot_be_read_stops_the_start(kafka: RunningKafka, names
     found: list[GivenOrder] = []
     wait_until(lambda: bool(found.extend(orders.poll())) or orders.is_known)
     assert [given.order for given in found if given.order is not None] == [pause]
-    seen = len(letters)  # The first of them, that stopped the start, may have come again.
+    seen = len(letters)  # The record that stopped the start may have been read again.
     write(kafka, topic, b"broker b01", b"rubbish")
     wait_until(lambda: bool(orders.poll()) or len(letters) > seen)
     orders.close()
 
 
 def test_store_says_that_kafka_is_away() -> None:
-    """Without a broker loading gives None, beginning False, in bounded time."""
+    """Without a broker loading returns None and beginning False, in bounded time."""
     store = KafkaPlanStore(KafkaAccess("127.0.0.1:1"), "nowhere")
     assert store.load() is None
     assert not store.begin()

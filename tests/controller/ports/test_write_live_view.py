@@ -1,4 +1,4 @@
-"""The live view and the status file: best effort, whole, and back after an outage."""
+"""The live view and the status file: best effort, complete, and restored after an outage."""
 
 import json
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_view_has_a_key_for_each_part_and_one_for_the_numbers() -> None:
 
 
 def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
-    """While the server is away the view is tried less and less often; nothing is raised."""
+    """While the server is away writing is attempted less and less often, and nothing is raised."""
     client = MemoryClient()
     client.is_away = True
     view = ValkeyView(client, "regraft")
@@ -55,7 +55,7 @@ def test_lost_view_costs_one_attempt_for_each_growing_pause() -> None:
 
 
 def test_view_is_whole_again_after_the_server_lost_everything() -> None:
-    """A server that returns empty has every key again with the next writing."""
+    """A server that returns empty has every key again after the next write."""
     client = MemoryClient()
     view = ValkeyView(client, "regraft")
     view.publish(VIEW, 0)
@@ -86,7 +86,7 @@ def valkey(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.mark.stack
 def test_view_on_a_real_server(valkey: Any) -> None:
-    """The same keys on Valkey, and again after everything in it was lost."""
+    """The same keys on Valkey, also after it lost everything."""
     view = ValkeyView(valkey, "regraft")
     view.publish(VIEW, 0)
     valkey.flushall()

@@ -1,4 +1,4 @@
-"""Windows as they are seen over the brokers of one overlay."""
+"""Windows restricted to the brokers of one overlay."""
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.user_interests import UserInterests
@@ -10,7 +10,7 @@ FOUR = ("a", "b", "c", "d")
 
 
 def test_a_window_over_fewer_brokers_leaves_out_all_that_only_others_had() -> None:
-    """Deliveries, homes, users, queues of links that end there; what is left is as it was."""
+    """Deliveries, homes, users, queues of links that end there; the rest is unchanged."""
     sets = sets_of(FOUR, [{"a", "d"}, {"d"}, {"a", "b"}])
     window = ClosedWindow(
         0,

@@ -1,4 +1,4 @@
-"""Homes are what windows have seen, with what plans have set in between."""
+"""Homes are where windows saw publishers, updated by the plans since."""
 
 from regraft.controller.state.closed_window import ClosedWindow
 from regraft.overlay.configuration import Configuration
@@ -38,5 +38,5 @@ def test_a_publisher_that_came_back_elsewhere_is_believed() -> None:
 
 
 def test_a_publisher_of_the_plans_that_nobody_has_seen_is_left_out() -> None:
-    """Only publishers of the horizon have a home: the others may have left."""
+    """Only publishers seen in the horizon have a home: the others may have left."""
     assert homes_after(window(0, 3, 3, q="b01"), moved={"p": "b03"}) == {"q": "b01"}

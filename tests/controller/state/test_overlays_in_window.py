@@ -1,4 +1,4 @@
-"""Which overlays count for a window, and for how much of it."""
+"""Which overlays count for a window, and for which part of it."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ FURTHER = ClientMove("p", "b01", "b02")
 def test_each_overlay_counts_for_the_time_in_which_all_published_on_it(
     epochs: tuple[int, int], plans: list[Plan], expected: list[tuple[float, int, dict[str, str]]]
 ) -> None:
-    """An overlay is in use from when all brokers have activated it; what a plan moved is where it was at the time."""
+    """An overlay is in use once all brokers have activated it; what a plan moved is where it was at the time."""
     assert [(pytest.approx(share), *rest) for share, *rest in found_in(epochs, *plans)] == expected
 
 
 def test_shares_add_up_whatever_lies_outside() -> None:
-    """Times before and after the window leave nothing."""
+    """Times before and after the window do not count."""
     assert time_shares(WINDOW, [5_000, 12_000, 30_000]) == pytest.approx([0.0, 0.2, 0.8, 0.0])
     assert time_shares(WINDOW, []) == [1.0]

@@ -1,4 +1,4 @@
-"""What follows from the plans so far."""
+"""What the log derives from the plans so far."""
 
 import msgspec
 import pytest
@@ -15,7 +15,7 @@ OTHER = BOOTSTRAP.replaced(1, [("b00", "b01")], [("b00", "b03")])
 
 
 def plan_at(epoch: int, phase: PlanPhase, undoes: str = "", sent: int = 10, since_ms: int = 0) -> Plan:
-    """A plan to the other tree."""
+    """Return a plan to the other tree."""
     return Plan(
         plan=f"plan-{epoch}",
         epoch_from=epoch - 1,
@@ -73,12 +73,12 @@ def test_newest_version_of_a_plan_counts() -> None:
 
 
 def test_a_transition_ends_with_the_phase_in_which_no_broker_is_at_work_any_more() -> None:
-    """Executed or aborted; what is verified later ends nothing."""
+    """Executed or aborted; the later end of the verification does not count."""
     assert {PlanPhase.VERIFYING, PlanPhase.ABORTED} == TRANSITION_ENDS
 
 
 def test_undone_plan_mutes_its_planner() -> None:
-    """From the moment the undoing plan began, for the time set."""
+    """From the moment the undoing plan began, for the configured time."""
     log = PlanLog(INVENTORY, [plan_at(1, PlanPhase.COMPLETED), plan_at(2, PlanPhase.COMPLETED, "plan-1", since_ms=500)])
     assert log.muted_until_ms(1000) == {"swap_links_ci": 1500}
     assert log.undo_of("plan-1") is not None
@@ -86,14 +86,14 @@ def test_undone_plan_mutes_its_planner() -> None:
 
 
 def test_price_is_learnt_from_recent_plans() -> None:
-    """The mean is over the last five plans that were executed; aborted ones do not count."""
+    """The mean is over the last five executed plans; aborted ones do not count."""
     plans = [plan_at(epoch, PlanPhase.COMPLETED, sent=epoch) for epoch in range(1, 8)]
     log = PlanLog(INVENTORY, [*plans, plan_at(8, PlanPhase.ABORTED, sent=1000)])
     assert log.control_messages_mean == 5.0
 
 
 def test_configurations_of_past_epochs_are_known() -> None:
-    """Epochs of plans and of the bootstrap can be looked up, others not."""
+    """Epochs of plans and of the bootstrap can be looked up, others cannot."""
     log = PlanLog(INVENTORY, [plan_at(3, PlanPhase.COMPLETED)])
     assert log.configuration_of(0) == BOOTSTRAP
     found = log.configuration_of(3)
@@ -110,7 +110,7 @@ def test_plan_of_another_inventory_is_refused() -> None:
 
 
 def test_memory_is_bounded_and_the_present_is_kept() -> None:
-    """Old finished plans are forgotten, but never the one whose target is in force."""
+    """Old finished plans are forgotten, except the one whose target is in force."""
     log = PlanLog(INVENTORY, [plan_at(1, PlanPhase.COMPLETED)])
     for epoch in range(2, PLANS_KEPT_MAX + 50):
         log.record(plan_at(epoch, PlanPhase.ABORTED))

@@ -1,4 +1,4 @@
-"""What planners are given: settings that are refused with a sentence, and prices that are found once for a tree."""
+"""What planners get: settings that are checked, and prices that are computed once per tree."""
 
 import random
 from dataclasses import replace
@@ -29,14 +29,14 @@ from tests.overlay.published_overlays import draw_overlay
     ],
 )
 def test_settings_of_homes_are_checked(settings: PlannerSettings, fault: str) -> None:
-    """A setting that cannot be used is named with its value and the limit."""
+    """The message names an invalid setting with its value and the limit."""
     (found,) = settings.faults()
     assert found.startswith(fault)
     assert type(settings)().faults() == []
 
 
 def test_prices_of_homes_are_found_once_for_a_tree() -> None:
-    """They depend on the links and not on the homes, so a state with publishers moved has them already."""
+    """They depend on the links but not on the homes, so a state with publishers moved reuses them."""
     rng = random.Random(4)
     drawn = draw_overlay(rng, brokers_max=9)
     state = state_of(drawn, rng)

@@ -1,4 +1,4 @@
-"""Plans of a ring: what they lead to, what the log knows of them, what each broker gets, and what people read."""
+"""Plans of a ring: what they lead to, what the log derives from them, what each broker gets, and what people read."""
 
 import msgspec
 import pytest
@@ -29,7 +29,7 @@ def ring_plan(
     phase: PlanPhase = PlanPhase.COMPLETED,
     epoch_from: int | None = None,
 ) -> Plan:
-    """A plan from the bootstrap's IDs to those of ``ring``."""
+    """Return a plan from the bootstrap's IDs to those of ``ring``."""
     return Plan(
         plan=f"plan-{epoch}",
         epoch_from=epoch - 1 if epoch_from is None else epoch_from,
@@ -50,7 +50,7 @@ def ring_plan(
 
 
 def new_plan(*moves: ClientMove) -> Plan:
-    """A plan that has not begun."""
+    """Return a plan that has not begun."""
     return msgspec.structs.replace(ring_plan(1, TURNED, moves, PlanPhase.PREPARING), history=())
 
 
@@ -69,7 +69,7 @@ def test_a_plan_leads_to_its_ring_with_the_homes_of_all_users_moved_so_far() -> 
 
 
 def test_the_log_knows_the_ring_in_force_and_where_plans_have_put_users() -> None:
-    """Only what passed activation counts; of the others the epoch is used up."""
+    """Only plans past activation count; the others only use up their epoch."""
     plans = [
         ring_plan(1, TURNED, (U_AWAY,)),
         ring_plan(2, RING, (U_ON, V_AWAY)),
@@ -85,7 +85,7 @@ def test_the_log_knows_the_ring_in_force_and_where_plans_have_put_users() -> Non
 
 
 def test_a_plan_under_way_is_known_but_not_in_force() -> None:
-    """Windows of its epoch may come before it has passed."""
+    """Windows of its epoch may come before its activation is complete."""
     log = PlanLog(INVENTORY, [ring_plan(1, TURNED, (U_AWAY,), PlanPhase.DRAINING)])
     assert log.present == RING
     under_way = log.configuration_of(1)
@@ -96,14 +96,14 @@ def test_a_plan_under_way_is_known_but_not_in_force() -> None:
 
 
 def test_a_user_that_came_elsewhere_by_itself_counts_from_there() -> None:
-    """Between two plans u has gone to b06: what it cost before plans were made is to be seen there."""
+    """u moved to b06 by itself between two plans: the cost before the plans is computed with u there."""
     again = ring_plan(2, moves=(ClientMove("u", "b06", "b01"),))
     assert homes_before([ring_plan(1, moves=(U_AWAY,)), again]) == {"u": "b06"}
     assert homes_before([ring_plan(1, moves=(U_AWAY,)), ring_plan(2, moves=(U_ON,))]) == {"u": "b00"}
 
 
 def test_a_decision_rests_on_where_the_register_has_users() -> None:
-    """u, moved by a plan, is elsewhere by now; v has left; w was never moved and needs no naming."""
+    """u, moved by a plan, is elsewhere by now; v has left; w was never moved and is not listed."""
     present = ChordConfiguration.of(2, BITS, RING.id_of, {"u": "b05", "v": "b02"})
     window = ring_window({"u": ("b06", ["a"]), "w": ("b01", ["a"])}, {"a": 1}, in_force=RING)
     assert ring_kind(INVENTORY).with_homes(present, [window]).home_of == {"u": "b06"}
@@ -111,7 +111,7 @@ def test_a_decision_rests_on_where_the_register_has_users() -> None:
 
 
 def test_plans_of_another_inventory_are_refused() -> None:
-    """Other brokers, an ID twice, a tree on a ring and a ring on a tree: each has its sentence."""
+    """Other brokers, a duplicate ID, a tree on a ring and a ring on a tree: each has its message."""
     with pytest.raises(ValueError, match="plan-1 leads to a ring of 2 brokers, which are not the 8 of the inventory"):
         PlanLog(INVENTORY, [msgspec.structs.replace(ring_plan(1), ring_target=(RingId("x", 1), RingId("y", 2)))])
     twice = msgspec.structs.replace(ring_plan(1), ring_target=tuple(RingId(broker, 1) for broker in BROKERS))
@@ -128,7 +128,7 @@ def test_plans_of_another_inventory_are_refused() -> None:
 
 
 def test_memory_is_bounded_by_users_moved_and_homes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans that moved many users are forgotten sooner; where they put them is still known, up to a bound."""
+    """Plans that moved many users are forgotten sooner; where they put them is remembered, up to a bound."""
     monkeypatch.setattr(regraft.controller.state.plan_log, "MOVES_KEPT_MAX", 3)
     monkeypatch.setattr(regraft.controller.state.plan_log, "HOMES_KEPT_MAX", 2)
     log = PlanLog(INVENTORY, [ring_plan(1, moves=(U_AWAY, V_AWAY))])
@@ -144,7 +144,7 @@ def test_memory_is_bounded_by_users_moved_and_homes_are_kept(monkeypatch: pytest
 
 
 def test_a_prepare_names_the_users_of_its_broker_and_all_ids() -> None:
-    """b00 loses u, b03 gets it, b05 has nothing to do with users; the later phases carry none of it."""
+    """b00 loses u, b03 gets it, b05 has no moved users; later phases carry neither."""
     plan = new_plan(U_AWAY, V_AWAY)
     transition = Transition(plan, TURNED, TransitionLimits())
     effects = transition.start(0)
@@ -163,7 +163,7 @@ def test_a_prepare_names_the_users_of_its_broker_and_all_ids() -> None:
 
 
 def test_hundreds_of_moves_are_counted_not_listed() -> None:
-    """A few are named; one of a kind is singular."""
+    """A few are named; a single one is in the singular."""
     moves = tuple(ClientMove(f"u{number:03d}", "b00", "b01") for number in range(214))
     transition = Transition(new_plan(*moves), TURNED, TransitionLimits())
     (told,) = [effect.event.text for effect in transition.start(0) if isinstance(effect, EmitEvent)]

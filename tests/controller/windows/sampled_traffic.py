@@ -1,4 +1,4 @@
-"""Drawn traffic as brokers with any samplings report it, and what the controller makes of it."""
+"""Random traffic as brokers with various samplings report it, and what the controller derives from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FLUSH_MS = 250
 
 @dataclass(frozen=True)
 class DrawnTraffic:
-    """Notifications in the order of their time, each with its publisher's broker and the hand-overs at each broker."""
+    """Notifications ordered by time, each with its publisher's broker and the hand-overs at each broker."""
 
     brokers: tuple[str, ...]
     notifications: tuple[tuple[Notification, dict[str, int]], ...]
@@ -31,9 +31,10 @@ class DrawnTraffic:
 def draw_traffic(
     rng: random.Random, brokers: int, publishers: int, count_max: int, gain: int = 1, start_ms: int = 0
 ) -> DrawnTraffic:
-    """Draw one window: each publisher has a home, tastes of its own and up to ``count_max`` notifications.
+    """Return the random traffic of one window: each publisher has a home, its audience and up to ``count_max``
+    notifications.
 
-    A sequence begins anywhere; ``gain`` further ones pass between two that are published here, as others carry them.
+    Sequences begin anywhere; of ``gain`` consecutive numbers one is published here, others elsewhere.
     """
     names = tuple(f"b{number:03d}" for number in range(brokers))
     found = []
@@ -71,7 +72,7 @@ def batches_of(traffic: DrawnTraffic, sampling_of: Callable[[str], Sampling]) ->
 
 
 def window_of_batches(batches: Sequence[TelemetryBatch], brokers: Sequence[str]) -> WindowDeliveries:
-    """Return what the controller makes of the batches."""
+    """Return what the controller derives from the batches."""
     aggregator = ReferenceAggregator(WINDOW_S * 1_000, 0)
     for batch in batches:
         aggregator.take(msgspec.to_builtins(batch) | {"seconds": [_plain(second) for second in batch.seconds]})

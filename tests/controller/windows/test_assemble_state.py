@@ -1,4 +1,4 @@
-"""Rows and markers in any order become the same windows; what is missing is said."""
+"""Rows and markers in any order give the same windows; what is missing is reported."""
 
 import random
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_disorder_and_repetition_change_nothing(seed: int) -> None:
 
 
 def test_window_waits_for_its_rows_and_then_says_which_are_missing() -> None:
-    """A window whose row is lost is not given out at once, and after the wait it is incomplete."""
+    """A window whose row is lost is not returned at once, and after the wait it is incomplete."""
     records = window_records(0)
     lost, rest = records[0], records[1:]
     assembler = WindowAssembler(BROKERS, LIMITS)
@@ -71,7 +71,7 @@ def test_window_waits_for_its_rows_and_then_says_which_are_missing() -> None:
 
 
 def test_repeated_marker_does_not_prolong_the_wait() -> None:
-    """A marker that comes again while rows are missing does not start the wait again."""
+    """A repeated marker does not restart the wait for missing rows."""
     records = window_records(0)[1:]
     assembler = WindowAssembler(BROKERS, LIMITS)
     for record in records:
@@ -96,7 +96,7 @@ def test_share_is_a_setting() -> None:
 
 
 def test_unheard_broker_is_missing() -> None:
-    """A broker of the configuration that sent nothing makes the window incomplete."""
+    """If a broker of the configuration sent nothing the window is incomplete."""
     rows = rows_of(BROKERS, 0, WANTED)
     (window,) = closed_from([*rows, marker_of(BROKERS[:3], 0, rows)])
     assert window.short_brokers == ("b03",)
@@ -104,7 +104,7 @@ def test_unheard_broker_is_missing() -> None:
 
 
 def test_batches_lost_between_windows_count_against_the_next() -> None:
-    """A window that was lost whole shows as a gap in the sequences, and the next window answers for it."""
+    """A window that was lost entirely shows as a gap in the sequences, which makes the next window incomplete."""
     first, second = closed_from(window_records(0) + window_records(2000))
     assert first.is_complete
     assert second.short_brokers == BROKERS
@@ -112,13 +112,13 @@ def test_batches_lost_between_windows_count_against_the_next() -> None:
 
 
 def test_first_window_does_not_answer_for_what_was_before() -> None:
-    """A controller that starts in the middle of a boot takes its first window as it is."""
+    """A controller that starts in the middle of a boot accepts its first window as it is."""
     (window,) = closed_from(window_records(7000))
     assert window.is_complete
 
 
 def test_new_boot_starts_its_sequence_again() -> None:
-    """A broker that was started again counts from 0; only batches lost since its boot are missing."""
+    """A restarted broker counts from 0; only batches lost since its boot are missing."""
     restarted = window_records(1000, first_window_ms=1000, boots=dict.fromkeys(BROKERS, 2))
     assert [window.is_complete for window in closed_from(window_records(0) + restarted)] == [True, True]
     late = window_records(1000, first_window_ms=0, boots=dict.fromkeys(BROKERS, 2))
@@ -145,7 +145,7 @@ def test_window_whose_marker_is_lost_is_given_up() -> None:
 
 
 def test_epoch_is_known_only_when_all_brokers_agree() -> None:
-    """A window through which a transition ran has no epoch of its own."""
+    """A window during a transition has no single epoch."""
     rows = rows_of(BROKERS, 0, WANTED)
     mixed = marker_of(BROKERS[:2], 0, rows, epoch=3)
     rest = marker_of(BROKERS[2:], 0, rows, epoch=4)
@@ -157,7 +157,7 @@ def test_epoch_is_known_only_when_all_brokers_agree() -> None:
 
 
 def test_other_rows_reach_the_window() -> None:
-    """Queues, round trips and churn are handed on."""
+    """Queues, round trips and churn are part of the window."""
     rows = [
         *rows_of(BROKERS, 0, WANTED),
         StateRow(0, WINDOW_MS, "rtt", "b00/b01", rtt=LinkRtt("b00", "b01", 4.0, 5.0)),
@@ -184,7 +184,7 @@ def test_homes_and_hand_overs_reach_the_window() -> None:
 
 
 def test_windows_of_version_1_have_no_homes() -> None:
-    """Rows that do not separate published from delivered leave every publisher where it is."""
+    """Rows that do not separate published from delivered do not allow moving publishers."""
     (window,) = closed_from(window_records(0))
     assert window.homes == {}
     assert window.homeless == {"p0"}
@@ -192,7 +192,7 @@ def test_windows_of_version_1_have_no_homes() -> None:
 
 
 def test_invented_brokers_leave_no_trace_but_their_number() -> None:
-    """Of 10,000 brokers outside of the inventory nothing gets into a window, which is complete without them."""
+    """Nothing of 10,000 brokers outside the inventory gets into a window, which is complete without them."""
     invented = [f"stranger-{number}" for number in range(10_000)]
     bodies = [
         *(("delivery", PublisherDelivery("p", broker, 1, 1, 1, (0,), (1,))) for broker in invented),
@@ -217,7 +217,7 @@ def test_invented_brokers_leave_no_trace_but_their_number() -> None:
 
 
 def test_a_window_has_one_length() -> None:
-    """A record that lets a window end later than the first one said is refused: it would close all until then."""
+    """A record with a later end than the window's first one is refused: it would close all windows until then."""
     assembler = WindowAssembler(BROKERS, LIMITS)
     first, *rest = window_records(0)
     assembler.add(first, 0)
@@ -230,7 +230,7 @@ def test_a_window_has_one_length() -> None:
 
 
 def test_buffers_are_bounded() -> None:
-    """Far-future windows are refused, the oldest of too many pending ones is dropped, rows have a limit."""
+    """Windows far in the future are refused, of too many pending ones the oldest is dropped, and rows have a limit."""
     limits = AssemblyLimits(windows_pending_max=2, rows_per_window_max=3, future_ms_max=10_000)
     assembler = WindowAssembler(BROKERS, limits)
     assembler.add(window_records(50_000)[0], 0)
@@ -246,7 +246,7 @@ def test_buffers_are_bounded() -> None:
 
 
 def test_packed_rows_are_counted_as_rows_and_judged_by_their_brokers() -> None:
-    """A record of many rows needs room for them all, and its rows of unknown brokers are refused one by one."""
+    """A record of many rows needs room for all of them, and its rows of unknown brokers are refused one by one."""
     bodies = [PublisherDelivery("p", broker, 1, 0, 0, (0,), (1,), (0,)) for broker in (*BROKERS, "x1", "x2")]
     rows = [StateRow(0, WINDOW_MS, "delivery", f"p|{body.broker}", delivery=body) for body in bodies]
     records, marker = packed_window(rows, marker_of(BROKERS, 0, rows), bytes_max=150)
@@ -268,7 +268,7 @@ def test_packed_rows_are_counted_as_rows_and_judged_by_their_brokers() -> None:
 
 @pytest.mark.parametrize(("single", "is_announced"), [(1, False), (50, False), (1_000, False), (1_000, True)])
 def test_a_job_that_is_upgraded_within_a_window_leaves_no_gap(single: int, is_announced: bool) -> None:
-    """Single rows of the old job, announced or not, and packed ones of the new one are the window that either gives."""
+    """The old job's single rows, announced or not, and the new job's packed ones give the window of either alone."""
     rows = rows_of(BROKERS, 0, WANTED)
     old_marker = marker_of(BROKERS, 0, rows)
     packed, marker = packed_window(rows, old_marker, bytes_max=150)
@@ -282,7 +282,7 @@ def test_a_job_that_is_upgraded_within_a_window_leaves_no_gap(single: int, is_an
 
 
 def test_a_window_is_complete_over_those_that_are_awaited_and_lies_in_their_epochs() -> None:
-    """A dead broker is missed by nobody; one outside the overlay is heard, and spoils nothing by its own epoch."""
+    """A dead broker is not awaited; one outside the overlay is included, and its epoch does not affect the window's."""
     alive = BROKERS[1:]
     assembler = WindowAssembler(BROKERS, LIMITS)
     assembler.know(BROKERS, alive[:2])
@@ -298,7 +298,7 @@ def test_a_window_is_complete_over_those_that_are_awaited_and_lies_in_their_epoc
 
 
 def test_a_broker_that_is_known_later_has_its_rows_in_later_windows() -> None:
-    """Until then they are those of a stranger."""
+    """Until then its rows are those of an unknown broker."""
     assembler = WindowAssembler(BROKERS[:3], LIMITS)
     for record in window_records(0):
         assembler.add(record, 0)
@@ -308,5 +308,5 @@ def test_a_broker_that_is_known_later_has_its_rows_in_later_windows() -> None:
         assembler.add(record, 2000)
     first, second = assembler.closed(2000)
     assert first.sets.brokers == second.sets.brokers == BROKERS
-    assert first.short_brokers == BROKERS[3:]  # It answers for the batches before, which nobody counted.
+    assert first.short_brokers == BROKERS[3:]  # It lacks the earlier batches, which nothing has counted.
     assert second.is_complete

@@ -1,4 +1,4 @@
-"""Changes of traffic: quiet traffic alarms as seldom as stated, and a step is found in its first whole window."""
+"""Changes of traffic: quiet traffic raises alarms at most at the stated rate, a step is found in its first window."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Traffic:
         self.level = 0.0
 
     def window(self) -> tuple[ClosedWindow, float]:
-        """The next window, and what a notification cost: its logarithm is a first-order autoregression."""
+        """Return the next window and the cost per notification, whose logarithm is a first-order autoregression."""
         rng = self.rng
         counts = np.minimum(rng.poisson(40, len(PUBLISHERS)), 64)
         wanted = rng.random((len(BROKERS), len(PUBLISHERS), 64)) < self.shares[:, :, None]
@@ -66,16 +66,16 @@ def alarms(detector: ChangeDetector, traffic: Traffic, count: int) -> Iterator[C
 
 @pytest.mark.parametrize("alike", [0.0, 0.8, 0.98])
 def test_quiet_traffic_alarms_no_more_than_stated(alike: float) -> None:
-    """Over 2,000 windows, whether what a notification costs wanders slowly or not; three deviations are granted."""
+    """Over 2,000 windows, whether the cost per notification drifts slowly or not; three deviations are tolerated."""
     windows_per_alarm, count = 100.0, 500
     found = sum(len(list(alarms(ChangeDetector(windows_per_alarm), Traffic(seed, alike), count))) for seed in range(4))
     expected = 4 * count / windows_per_alarm
     assert found <= expected + 3 * math.sqrt(expected)
-    assert found >= 1  # At a rate that high silence would mean that it hears nothing.
+    assert found >= 1  # At this rate, no alarm at all would mean that it detects nothing.
 
 
 def test_sums_of_normal_values_pass_the_limit_as_seldom_as_the_formula_says() -> None:
-    """Siegmund's mean time holds within a fifth, for one sum: a quarter of the alarms of all four."""
+    """Siegmund's mean time holds within a fifth, for one sum: it raises a quarter of the alarms of all four."""
     rng, windows_per_alarm = np.random.default_rng(1), 250.0
     limit, total, count = limit_for(windows_per_alarm), 0.0, 0
     for value in rng.normal(0, 1, 400_000):
@@ -86,20 +86,20 @@ def test_sums_of_normal_values_pass_the_limit_as_seldom_as_the_formula_says() ->
 
 
 def test_scores_of_few_values_are_those_of_a_normal_distribution() -> None:
-    """Predicted from 20 values, one in 50 lies beyond 2.33 deviations upwards or downwards, as it should."""
+    """Predicted from 20 values, about one in 50 is beyond 2.33 deviations on either side, as it should be."""
     rng = random.Random(2)
     scores = []
     for _ in range(5_000):
         reference = [rng.gauss(5, 3) for _ in range(20)]
         scores.append(normal_score(rng.gauss(5, 3), reference))
-    # Values that look alike by chance make scores smaller, never larger.
+    # Values that are similar by chance make scores smaller, never larger.
     assert 0.012 < sum(abs(score) > 2.326 for score in scores) / len(scores) < 0.021
 
 
 @pytest.mark.parametrize("quiet", [15, 100])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_shift_of_interests_is_found_in_its_first_window(seed: int, quiet: int) -> None:
-    """Half of all brokers want what they did not: new traffic begins with that window, and what follows is quiet."""
+    """Half of the brokers invert their interests: new traffic begins with that window, and no other alarm follows."""
     detector, traffic = ChangeDetector(2000.0), Traffic(seed)
     assert not list(alarms(detector, traffic, quiet))
     traffic.shares[:5] = 1 - traffic.shares[:5]
@@ -110,7 +110,7 @@ def test_a_shift_of_interests_is_found_in_its_first_window(seed: int, quiet: int
 
 
 def test_a_change_that_lies_mostly_in_the_next_window_counts_from_there() -> None:
-    """A window of which a fifth is new shows a change, the next one a larger step: old traffic is not new."""
+    """A window with a fifth of new traffic shows a change, the next one a larger step, where new traffic begins."""
     detector, traffic = ChangeDetector(2000.0), Traffic(3)
     assert not list(alarms(detector, traffic, 30))
     before = traffic.shares.copy()
@@ -128,9 +128,9 @@ def test_a_change_that_lies_mostly_in_the_next_window_counts_from_there() -> Non
 @pytest.mark.parametrize(("windows", "found_within"), [(2, 1), (6, 1), (12, 2), (20, 8)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_gradual_shift_is_found_while_it_goes_on(seed: int, windows: int, found_within: int) -> None:
-    """Half of all brokers change their minds over this many windows: the slower, the later, by churn above all.
+    """Half of the brokers change interests over this many windows: the slower, the later it is found, mainly by churn.
 
-    What follows is told only where the step is larger yet, so of a slow shift decisions go on to see some old traffic.
+    A further alarm needs a larger step, so during a slow shift decisions still include some old traffic.
     """
     detector, traffic = ChangeDetector(2000.0), Traffic(seed)
     assert not list(alarms(detector, traffic, 40))
@@ -163,7 +163,7 @@ def test_a_crowd_is_a_change_when_it_comes_and_when_it_goes(seed: int) -> None:
 
 @pytest.mark.parametrize("day_windows", [12, 60])
 def test_a_day_that_goes_around_is_reported_once_at_most_and_then_is_how_traffic_is(day_windows: int) -> None:
-    """Its beginning is a step; that interests then rise and fall from broker to broker is left to the horizon."""
+    """Its beginning is a step; the later rise and fall of interests from broker to broker is left to the horizon."""
     for seed in range(3):
         detector, traffic = ChangeDetector(2000.0), Traffic(seed)
         assert not list(alarms(detector, traffic, 40))
@@ -178,7 +178,7 @@ def test_a_day_that_goes_around_is_reported_once_at_most_and_then_is_how_traffic
 
 
 def test_one_publisher_that_publishes_more_is_a_change() -> None:
-    """No interest changes, but what is delivered does, and what a notification costs."""
+    """No interest changes, but deliveries and the cost per notification do."""
     detector, traffic = ChangeDetector(2000.0), Traffic(4)
     assert not list(alarms(detector, traffic, 30))
     traffic.shares[:, 1:] /= 3
@@ -186,7 +186,7 @@ def test_one_publisher_that_publishes_more_is_a_change() -> None:
 
 
 def test_a_new_level_of_churn_is_reported_once() -> None:
-    """Clients that change their minds three times as often are a change; that they continue doing so is none."""
+    """Three times as many changes of clients are a change of traffic; that they persist is not."""
     detector, traffic = ChangeDetector(2000.0), Traffic(6)
     assert not list(alarms(detector, traffic, 30))
     traffic.churn *= 3
@@ -195,7 +195,7 @@ def test_a_new_level_of_churn_is_reported_once() -> None:
 
 
 def test_a_gap_and_a_transition_are_no_change() -> None:
-    """After a gap windows are not compared, and clients that a plan moved count as changes of interest."""
+    """Windows are not compared across a gap, and clients that a plan moved would count as changes of interest."""
     detector, traffic = ChangeDetector(2000.0), Traffic(5)
     assert not list(alarms(detector, traffic, 30))
     window, cost = traffic.window()
@@ -207,7 +207,7 @@ def test_a_gap_and_a_transition_are_no_change() -> None:
 
 
 def test_a_broker_that_dies_or_comes_back_is_no_change() -> None:
-    """Its clients are gone, or there again, and settle in the windows after; a later shift is reported as ever."""
+    """Its clients leave or return, and settle in the windows after; a later shift is reported as usual."""
     detector, traffic = ChangeDetector(2000.0), Traffic(7)
     lives = dict.fromkeys(BROKERS, 1)
     members = [lives] * 30 + [dict.fromkeys(BROKERS[1:], 1)] * 10 + [lives | {BROKERS[0]: 2}] * 10
@@ -230,7 +230,7 @@ def test_windows_without_traffic_say_nothing() -> None:
 
 
 def test_deliveries_are_reported_by_publisher_and_broker() -> None:
-    """On a ring only by publisher: there plans move who wants what from broker to broker."""
+    """On a ring only by publisher, because plans move interests from broker to broker."""
     window = closed_window(("b00", "b01"), [{"b00"}, {"b00", "b01"}])
     assert deliveries_in(window) == {("b00", "p0"): 2.0, ("b01", "p0"): 1.0}
     assert deliveries_in(window, by_broker=False) == {("", "p0"): 2.0}

@@ -1,4 +1,4 @@
-"""Network coordinates: exact where costs are distances, near where they are the internet's, and none without links."""
+"""Network coordinates: exact if costs are distances, close on the internet, and absent without links."""
 
 import itertools
 import random
@@ -14,7 +14,7 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.producers.emulator.place_overlay import measured_rtt_ms
 from regraft.producers.nodes.choose_candidates import NEAR_MAX
 
-WINDOWS = 24  # Two minutes of windows of 5 s.
+WINDOWS = 24  # two minutes of windows of 5 s
 
 
 def names_of(count: int) -> list[str]:
@@ -22,7 +22,7 @@ def names_of(count: int) -> list[str]:
 
 
 def settled(costs: NDArray[np.float64], pairs: set[tuple[int, int]], windows: int = WINDOWS) -> NetworkCoordinates:
-    """Return places by the costs of these pairs alone."""
+    """Return coordinates from the costs of these pairs alone."""
     names = names_of(len(costs))
     measured: dict[Link, float] = {(names[a], names[b]): float(costs[a, b]) for a, b in pairs}
     coordinates = NetworkCoordinates(1)
@@ -32,7 +32,7 @@ def settled(costs: NDArray[np.float64], pairs: set[tuple[int, int]], windows: in
 
 
 def errors_of(costs: NDArray[np.float64], pairs: set[tuple[int, int]], found: NDArray[np.float64]) -> list[float]:
-    """Return by which share each pair that was not measured is off."""
+    """Return the relative error of each pair that was not measured."""
     others = [pair for pair in itertools.combinations(range(len(costs)), 2) if pair not in pairs]
     return [abs(float(found[pair]) - costs[pair]) / costs[pair] for pair in others]
 
@@ -40,7 +40,7 @@ def errors_of(costs: NDArray[np.float64], pairs: set[tuple[int, int]], found: ND
 @settings(max_examples=10, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_distances_behind_ways_of_their_own_are_found(seed: int) -> None:
-    """Points in the plane, each with a way into it: of 40 with 12 links each, all others cost what they do."""
+    """Points in the plane with access delays: 12 measured links for each of 40 suffice to predict all others."""
     rng = np.random.default_rng(seed)
     at, ways = rng.uniform(0, 100, (40, 2)), rng.uniform(1, 20, 40)
     costs = np.linalg.norm(at[:, None] - at[None], axis=2) + ways[:, None] + ways[None]
@@ -52,8 +52,9 @@ def test_distances_behind_ways_of_their_own_are_found(seed: int) -> None:
 
 
 def test_half_near_and_half_drawn_peers_place_hosts_of_planetlab() -> None:
-    """As nodes choose them: of 150 hosts, the median of what nobody measured is off by less than an eighth; by near
-    peers alone by half."""
+    """As nodes choose them: for 150 hosts, the median error of unmeasured pairs is below an eighth; with near peers
+    alone it is about half.
+    """
     whole = measured_rtt_ms()
     hosts = sorted(random.Random(5).sample(range(len(whole)), 150))
     costs = whole[np.ix_(hosts, hosts)] / 2
@@ -68,7 +69,7 @@ def test_half_near_and_half_drawn_peers_place_hosts_of_planetlab() -> None:
 
 
 def test_broker_with_few_measured_links_has_no_place() -> None:
-    """One more link, and it has one; a broker whose links are forgotten has none any more."""
+    """One more link gives it a place; a broker whose links are forgotten loses its place."""
     costs = np.full((12, 12), 10.0)
     whole = set(itertools.combinations(range(11), 2))
     few = whole | {(place, 11) for place in range(MEASURED_PEERS_MIN - 1)}

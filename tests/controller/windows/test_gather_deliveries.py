@@ -1,4 +1,4 @@
-"""Delivery rows become sets, homes and hand-overs; what does not separate published from delivered names no home."""
+"""Delivery rows become sets, homes and hand-overs; rows that do not separate published from delivered give no home."""
 
 import random
 
@@ -19,7 +19,7 @@ LONGS = st.integers(-(2**63), 2**63 - 1)
 def row_of(
     publisher: str, broker: str, bits: dict[int, tuple[int, int]], local_deliveries: int = 0, is_old: bool = False
 ) -> StateRow:
-    """The row of block -> (delivered, published)."""
+    """Return the row for block -> (delivered, published)."""
     blocks = sorted(bits)
     delivery = PublisherDelivery(
         publisher,
@@ -40,7 +40,7 @@ def gathered(*rows: StateRow) -> WindowDeliveries:
 
 @st.composite
 def delivery_rows(draw: st.DrawFn) -> list[StateRow]:
-    """At most one row of each publisher and broker, with up to four blocks."""
+    """Return at most one row of each publisher and broker, with up to four blocks."""
     pairs = draw(st.sets(st.tuples(st.sampled_from("pqr"), st.sampled_from(BROKERS))))
     blocks = st.dictionaries(st.sampled_from([0, 1, 7, 2**40]), st.tuples(LONGS, LONGS), min_size=1)
     return [row_of(*pair, draw(blocks), draw(st.integers(0, 3))) for pair in sorted(pairs)]
@@ -48,7 +48,7 @@ def delivery_rows(draw: st.DrawFn) -> list[StateRow]:
 
 @given(delivery_rows(), st.randoms(use_true_random=False))
 def test_rows_in_any_order_are_the_sets_of_their_masks(rows: list[StateRow], rng: random.Random) -> None:
-    """What is gathered row by row is what DeliverySets makes of the masks by name."""
+    """Rows gathered one by one equal the DeliverySets of the same masks."""
     mixed = [*rows, StateRow(0, 1000, "churn", "b00", churn=Churn("b00", 1, 1))]
     rng.shuffle(mixed)
     found = gathered(*mixed)
@@ -74,7 +74,7 @@ def test_rows_in_any_order_are_the_sets_of_their_masks(rows: list[StateRow], rng
 
 @given(st.lists(st.tuples(st.sampled_from("pq"), st.sampled_from(BROKERS), st.integers(1, 150)), min_size=1))
 def test_home_is_where_the_newest_was_published(stays: list[tuple[str, str, int]]) -> None:
-    """Publishers that go from home to home are at the last of them, whatever bit and block their newest falls on."""
+    """Publishers that move several times are at their last home, whatever bit and block their newest one has."""
     bits: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
     sequences, last = {"p": 0, "q": 0}, {}
     for publisher, broker, count in stays:
@@ -94,14 +94,14 @@ def test_home_is_where_the_newest_was_published(stays: list[tuple[str, str, int]
 
 
 def test_a_publisher_that_published_nothing_has_no_home() -> None:
-    """A row of deliveries alone, as when the home's rows are lost, names nobody's home."""
+    """Rows with deliveries alone, as when the home's rows are lost, give no home."""
     found = gathered(row_of("p", "b01", {0: (0b11, 0)}, 2), row_of("q", "b02", {0: (0, 0b1)}))
     assert found.homes == {"q": "b02"}
     assert found.local_deliveries == {("p", "b01"): 2}
 
 
 def test_a_row_of_version_1_leaves_only_its_own_publishers_untold() -> None:
-    """Where what is delivered and published is one mask, the publisher has no known home; all else is as it was."""
+    """If delivered and published share one mask, the publisher's home is unknown; everything else is unchanged."""
     others = [row_of("q", "b01", {0: (0, 0b11)}), row_of("q", "b00", {0: (0b10, 0)}, 1)]
     rows = [row_of("p", "b00", {0: (0b001, 0b110)}, 1), row_of("p", "b01", {0: (0b011, 0)}, 2), *others]
     known = gathered(*rows)
@@ -121,7 +121,7 @@ def test_a_row_of_version_1_leaves_only_its_own_publishers_untold() -> None:
 
 
 def test_where_a_publisher_was_before_it_went_to_an_old_broker_is_not_its_home() -> None:
-    """The newest notification decides: a home that is no longer true is worse than none."""
+    """The newest notification decides: an outdated home is worse than none."""
     went = [row_of("p", "b00", {0: (0, 0b0011)}), row_of("p", "b01", {0: (0b1100, 0)}, is_old=True)]
     assert (gathered(*went).homes, gathered(*went).homeless) == ({}, {"p"})
     came = [row_of("p", "b00", {0: (0, 0b1100)}), row_of("p", "b01", {0: (0b0011, 0)}, is_old=True)]
@@ -129,7 +129,7 @@ def test_where_a_publisher_was_before_it_went_to_an_old_broker_is_not_its_home()
 
 
 def test_no_rows_are_an_empty_window() -> None:
-    """Nothing published and nothing delivered is known to be so."""
+    """It is known that nothing was published and nothing delivered."""
     found = gathered()
     assert found.sets.words.shape == (4, 0)
     assert found.sets.delivered is not None
@@ -149,7 +149,7 @@ def test_packed_rows_say_what_single_ones_do(
 
 
 def test_packed_rows_of_unknown_brokers_are_left_out() -> None:
-    """They say nothing of the window, and bring no block into it."""
+    """They do not affect the window, and add no block to it."""
     known = PublisherDelivery("p", BROKERS[1], 1, 4, 5, (0,), (1,), (1,))
     strange = PublisherDelivery("p", "stranger", 1, 4, 5, (9,), (1,), (2,))
     rows, _ = packed_window(
@@ -162,7 +162,7 @@ def test_packed_rows_of_unknown_brokers_are_left_out() -> None:
 
 
 def assert_same(found: WindowDeliveries, expected: WindowDeliveries) -> None:
-    """Both say the same, bit by bit."""
+    """Assert that both are equal, bit by bit."""
     assert (found.sets.brokers, found.sets.columns) == (expected.sets.brokers, expected.sets.columns)
     assert np.array_equal(found.sets.words, expected.sets.words)
     assert found.sets.delivered is not None

@@ -1,4 +1,4 @@
-"""How long subscriptions live, by client changes and the number of subscriptions; and how far a decision looks back."""
+"""Lifetimes of subscriptions from client changes and their number; and how far a decision looks back."""
 
 import math
 import random
@@ -29,7 +29,7 @@ def test_replacements_give_the_lifetime_of_little() -> None:
 
 
 def test_on_a_ring_the_ends_are_counted() -> None:
-    """Of 400 subscriptions of few users 100 end in each window of 5 s, whatever number of changes that took."""
+    """Of 400 subscriptions of few users 100 end in each window of 5 s, by any number of changes."""
     meter = LifetimeMeter(10)
     for turn in range(4):
         meter.add_window(window_of(turn, 7), 400, 1000 + 100 * turn)
@@ -37,18 +37,18 @@ def test_on_a_ring_the_ends_are_counted() -> None:
 
 
 def test_newcomers_are_not_short_lives() -> None:
-    """A window in which 400 come and none leaves shows no end, and one in which they leave shows no beginning."""
+    """A window in which 400 arrive and none leaves shows no end, and one in which they leave shows no beginning."""
     meter = LifetimeMeter(10)
     meter.add_window(window_of(0, 0), 0)
     meter.add_window(window_of(1, 400), 400)
     assert meter.mean_s is None
     meter.add_window(window_of(2, 200), 400)
-    # They were there for half of the first window and for all of the second: 200 * 5 + 400 * 5 s, and 100 ended.
+    # They were present for half of the first window and all of the second: 200 * 5 + 400 * 5 s, and 100 ended.
     assert meter.mean_s == pytest.approx(30.0)
 
 
 def test_too_few_ends_say_nothing() -> None:
-    """Below the least number of ends no lifetime is claimed."""
+    """Below the minimum number of ends there is no lifetime."""
     meter = LifetimeMeter(10)
     meter.add_window(window_of(0, 0), 50)
     meter.add_window(window_of(1, 2 * (ENDS_MIN - 1)), 50)
@@ -69,7 +69,7 @@ def test_windows_that_say_nothing_count_for_nothing() -> None:
 
 
 def test_old_windows_are_forgotten() -> None:
-    """After a change of habits the lifetime is that of the windows kept."""
+    """When clients change their behaviour the lifetime follows that of the windows kept."""
     meter = LifetimeMeter(3)
     for turn in range(10):
         meter.add_window(window_of(turn, 200 if turn < 7 else 20), 400)
@@ -78,11 +78,11 @@ def test_old_windows_are_forgotten() -> None:
 
 @pytest.mark.parametrize("draw", [random.Random.expovariate, lambda rng, rate: 2 * rng.random() / rate])
 def test_lifetimes_of_any_distribution_are_found(draw) -> None:  # type: ignore[no-untyped-def]
-    """Little's law asks for a steady state and nothing else: exponential and uniform lives both give their mean."""
+    """Little's law only requires a steady state: exponential and uniform lifetimes both give their mean."""
     rng, count, mean_s = random.Random(3), 300, 17.0
     ends_s = [draw(rng, 1 / mean_s) * rng.random() for _ in range(count)]
     meter = LifetimeMeter(60)
-    for turn in range(120):  # The first windows are still shaped by how the lives were begun.
+    for turn in range(120):  # The first windows still depend on how the lifetimes were started.
         changes = 0
         for place in range(count):
             while ends_s[place] < (turn + 1) * WINDOW_MS / 1000:
@@ -91,7 +91,7 @@ def test_lifetimes_of_any_distribution_are_found(draw) -> None:  # type: ignore[
         meter.add_window(window_of(turn, changes), count)
     found_s = meter.mean_s
     assert found_s is not None
-    # About 5,300 lives end in the windows kept, which leaves a standard error of 1.4 % for exponential ones.
+    # About 5,300 lifetimes end in the windows kept: a standard error of 1.4 % for exponential ones.
     assert found_s == pytest.approx(mean_s, rel=0.06)
 
 
@@ -99,7 +99,7 @@ def test_lifetimes_of_any_distribution_are_found(draw) -> None:  # type: ignore[
 def test_the_horizon_holds_the_lifetimes_within_its_bounds(
     lifetimes: float, lifetime_s: float, window_ms: int, windows_min: int, windows_max: int
 ) -> None:
-    """Never below or above the bounds, and between them within half a window of what is asked for."""
+    """Never outside the bounds, and between them within half a window of the requested length."""
     count = horizon_window_count(lifetimes, lifetime_s, window_ms, windows_min, windows_max)
     assert windows_min <= count <= windows_max
     wanted = lifetimes * lifetime_s * 1000 / window_ms

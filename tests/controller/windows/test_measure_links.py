@@ -1,4 +1,4 @@
-"""Measured links: measurements replace the inventory's costs, and what comes and goes does not."""
+"""Measured links: measurements replace the inventory's costs, and fluctuations do not."""
 
 import itertools
 import random
@@ -25,23 +25,23 @@ from regraft.schemas.state import LinkRtt
 from tests.controller.published_windows import queue_of, window_of
 from tests.overlay.small_overlays import inventory_of, line_of, sets_of
 
-COST = 10.0  # Of every link, as the inventory tells it: a round trip of 20 ms.
+COST = 10.0  # of every link in the inventory: a round trip of 20 ms
 PAIR = ("b00", "b01")
 
 
 def inventory(brokers: int = 6) -> Inventory:
-    """Brokers on a line."""
+    """Return brokers on a line."""
     return inventory_of(line_of(brokers), {})
 
 
 def window_with(number: int, rtts_ms: dict[tuple[str, str], float], queues: tuple[object, ...] = ()) -> ClosedWindow:
-    """Window ``number`` in which somebody measured these round trips."""
+    """Return window ``number``, in which these round trips were measured."""
     rtts = tuple(LinkRtt(broker, peer, rtt_ms, rtt_ms) for (broker, peer), rtt_ms in rtts_ms.items())
     return window_of(number, sets_of(inventory().brokers, [{"b00"}]), {}, queues=queues, rtts=rtts)  # type: ignore[arg-type]
 
 
 def costs_along(rtts_ms: list[float], settings: LinkSettings | None = None) -> list[float | None]:
-    """The cost in use of a link after each window with one of these round trips, None while the inventory's holds."""
+    """Return a link's cost after each window with one of these round trips, or None while the inventory's applies."""
     meter, found = LinkMeter(settings or LinkSettings()), []
     for number, rtt_ms in enumerate(rtts_ms):
         meter.add(window_with(number, {PAIR: rtt_ms}), inventory())
@@ -50,18 +50,18 @@ def costs_along(rtts_ms: list[float], settings: LinkSettings | None = None) -> l
 
 
 def test_a_link_that_takes_ten_times_as_long_costs_that_with_the_second_window() -> None:
-    """One window may be odd, two are not; and back again in the same time."""
+    """A single window may be an outlier, two are not; the way back takes as long."""
     assert costs_along([20, 20, 20, 200, 200, 200]) == [None, None, None, None, 100.0, 100.0]
     assert costs_along([200, 200, 200, 20, 20, 20]) == [None, 100.0, 100.0, 100.0, None, None]
 
 
 def test_a_single_odd_window_changes_nothing() -> None:
-    """Neither up nor down, wherever it comes once there is something to hold it against."""
+    """Neither up nor down, at any position once there is something to compare it with."""
     assert costs_along([20, 20, 400, 20, 20, 1, 20]) == [None] * 7
 
 
 def test_costs_do_not_flicker() -> None:
-    """A link around the limit changes its cost once at most, and one that swings never does."""
+    """A link near the limit changes its cost at most once, and an oscillating one never does."""
     assert len(set(costs_along([24, 26, 24, 26, 24, 26, 24, 26])[4:])) == 1
     assert len(set(costs_along([20, 60] * 10)[2:])) == 1
     slow = [cost for cost in costs_along([100, 104, 96, 110, 90, 112, 100]) if cost is not None]
@@ -69,13 +69,13 @@ def test_costs_do_not_flicker() -> None:
 
 
 def test_the_unit_is_a_setting_and_nothing_turns_it_off() -> None:
-    """A ms may cost anything; with 0 links cost what the inventory says, whatever is measured."""
+    """A millisecond may have any cost; with 0 links keep the inventory's costs, whatever is measured."""
     assert costs_along([200, 200], LinkSettings(cost_per_ms=0.5)) == [None, 50.0]
     assert costs_along([200, 200], LinkSettings(cost_per_ms=0.0)) == [None, None]
 
 
 def test_both_ends_measure_one_link() -> None:
-    """The least of what the two tell counts: the other one has waited somewhere."""
+    """The smaller value of both ends counts: the other includes a wait."""
     meter = LinkMeter(LinkSettings())
     for number in range(2):
         changed = meter.add(window_with(number, {("b00", "b01"): 90.0, ("b01", "b00"): 80.0}), inventory())
@@ -83,7 +83,7 @@ def test_both_ends_measure_one_link() -> None:
 
 
 def test_costs_in_another_unit_are_left_alone() -> None:
-    """Where all links are off by as much, it is the unit: nothing is corrected, until most fit again."""
+    """If all links differ by the same factor, it is the unit: nothing is corrected until most fit again."""
     meter = LinkMeter(LinkSettings())
     pairs = list(itertools.combinations(inventory().brokers, 2))
     for number in range(3):
@@ -98,7 +98,7 @@ def test_costs_in_another_unit_are_left_alone() -> None:
 
 
 def test_what_nobody_measures_any_more_is_forgotten() -> None:
-    """After half an hour a link costs again what the inventory says."""
+    """After half an hour a link has the inventory's cost again."""
     meter = LinkMeter(LinkSettings())
     for number in range(2):
         meter.add(window_with(number, {PAIR: 200.0}), inventory())
@@ -109,7 +109,7 @@ def test_what_nobody_measures_any_more_is_forgotten() -> None:
 
 
 def test_drift_is_what_counted_messages_cost_at_measured_delays() -> None:
-    """A link that takes 20 % longer is not corrected, and yet counted; without probes only counts tell."""
+    """A link that takes 20 % longer is not corrected, but counted; without probes only message counts show drift."""
     meter = LinkMeter(LinkSettings())
     queues = (queue_of("b00", "b01", per_s=5.0), queue_of("b00", "", per_s=5.0))
     window = window_with(0, {PAIR: 24.0}, queues)
@@ -127,7 +127,7 @@ FIRST_ESTIMATE = ESTIMATED_EVERY + VALUES_MIN
 
 
 def measured_fleet(count: int = 30) -> tuple[Inventory, dict[Link, float]]:
-    """Brokers at measured hosts, of which an inventory says nothing, and what a link between two of them costs."""
+    """Return brokers at measured hosts with an inventory of equal costs, and the true cost of each link."""
     true = place_overlay(count, 8, random.Random(1))
     costs = {link(a, b): true.cost_of_link(a, b) for a, b in itertools.combinations(true.brokers, 2)}
     return replace(true, link_cost=inventory_of(true.bootstrap_tree, {}).link_cost), costs
@@ -139,7 +139,7 @@ def window_of_costs(number: int, costs: dict[Link, float], told: Inventory) -> C
 
 
 def test_measured_links_win_over_estimates_and_estimates_over_placeholders() -> None:
-    """Half of the links are measured; of the rest each has an estimate, until it is measured, too."""
+    """Half of the links are measured; each of the others has an estimate until it is measured, too."""
     told, costs = measured_fleet()
     measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))
     late = next(pair for pair in costs if pair not in measured)
@@ -147,7 +147,7 @@ def test_measured_links_win_over_estimates_and_estimates_over_placeholders() -> 
     for number in range(FIRST_ESTIMATE):
         meter.add(window_of_costs(number, measured, told), told)
     fleet = FleetView(told).with_measured(meter.costs, meter.estimated)
-    assert meter.is_usable  # By however much the placeholders differ: nobody takes them for costs.
+    assert meter.is_usable  # However much the placeholders differ: they are not taken for costs.
     assert meter.costs == pytest.approx(measured)
     for pair in costs:
         assert fleet.is_estimate(pair) == (pair not in measured)
@@ -157,14 +157,16 @@ def test_measured_links_win_over_estimates_and_estimates_over_placeholders() -> 
     estimate = fleet.inventory.cost_of_link(*late)
     for number in range(FIRST_ESTIMATE, FIRST_ESTIMATE + VALUES_MIN):
         changed = meter.add(window_of_costs(number, measured | {late: 1.05 * estimate}, told), told)
-    assert changed == {late: pytest.approx((estimate, 1.05 * estimate))}  # Measured is measured, however near it is.
+    assert changed == {
+        late: pytest.approx((estimate, 1.05 * estimate))
+    }  # A measured value counts, however close it is.
     fleet = fleet.with_measured(meter.costs, meter.estimated)
     assert not fleet.is_estimate(late)
     assert fleet.inventory.cost_of_link(*late) == pytest.approx(1.05 * estimate)
 
 
 def test_places_come_into_use_once_and_then_only_when_they_have_moved() -> None:
-    """What stays as it is gives one estimate, so that plans do not follow it; a network that changes gives another."""
+    """A stable network keeps one estimate, so that plans do not follow noise; a network that changes gets another."""
     told, costs = measured_fleet()
     measured = dict(random.Random(2).sample(sorted(costs.items()), len(costs) // 2))
     meter, found = LinkMeter(PLACEHOLDERS), []
@@ -172,7 +174,7 @@ def test_places_come_into_use_once_and_then_only_when_they_have_moved() -> None:
         factor = 1.0 if number < 4 * ESTIMATED_EVERY else 2.0
         meter.add(window_of_costs(number, {pair: factor * cost for pair, cost in measured.items()}, told), told)
         found.append(meter.estimated)
-    first = found[ESTIMATED_EVERY - 2]  # What nobody has measured costs as much as the most expensive.
+    first = found[ESTIMATED_EVERY - 2]  # Unmeasured links cost as much as the most expensive measured one.
     assert first is not None
     assert np.isnan(first.link_cost).all()
     assert first.unknown_cost == max(measured.values())

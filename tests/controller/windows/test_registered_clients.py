@@ -1,4 +1,4 @@
-"""The register of clients says at any time what building it from scratch would say."""
+"""The register of clients always equals one built from scratch."""
 
 import random
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ BROKERS = brokers_named(5)
 
 @dataclass
 class PlainRegister:
-    """The same the slow way: all clients by name."""
+    """The slow reference: all clients by name."""
 
     clients: dict[str, Client] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ def assert_same(found: UserInterests, expected: UserInterests) -> None:
 
 @given(st.integers(0, 2**32), st.booleans())
 def test_any_course_of_events_ends_in_the_register_built_at_once(seed: int, forgets_often: bool) -> None:
-    """Users come, change their topics, move, leave and come again; publishers and plain subscribers are among them."""
+    """Users arrive, change topics, move, leave and return; publishers and plain subscribers are among them."""
     rng = random.Random(seed)
     register, plain = RegisteredClients(), PlainRegister()
     with pytest.MonkeyPatch.context() as patch:
@@ -67,7 +67,7 @@ def test_any_course_of_events_ends_in_the_register_built_at_once(seed: int, forg
 
 
 def test_a_user_counts_as_many_subscriptions_as_it_has_topics() -> None:
-    """A subscriber without topics is one; a publisher is none."""
+    """A subscriber without topics counts once; a publisher does not count."""
     register = RegisteredClients()
     register.put(user("u", "b00", "a", "b", "c"))
     register.put(Client("s", Role.SUBSCRIBER, "b00", (), 0.0, 0))
@@ -78,7 +78,7 @@ def test_a_user_counts_as_many_subscriptions_as_it_has_topics() -> None:
 
 
 def test_ends_of_subscriptions_are_counted() -> None:
-    """Each topic that a user gives up is one end, and all of one that leaves; a move is none."""
+    """Each topic that a user drops is one end, and so is each topic of a user that leaves; a move is none."""
     register = RegisteredClients()
     register.put(user("u", "b00", "a", "b", "c"))
     register.put(user("u", "b01", "a", "b", "c"))
@@ -91,7 +91,7 @@ def test_ends_of_subscriptions_are_counted() -> None:
 
 
 def test_the_same_snapshot_as_long_as_no_user_changes() -> None:
-    """A user told again as it was, and whatever publishers do, make no new one; a move does, and leaves the old."""
+    """Repeated records and changes of publishers give no new snapshot; a move does, leaving the old one unchanged."""
     register = RegisteredClients()
     register.put(user("u", "b00", "a"))
     first = register.interests(BROKERS)
@@ -105,7 +105,7 @@ def test_the_same_snapshot_as_long_as_no_user_changes() -> None:
 
 
 def test_the_topic_of_a_publisher_outlives_it_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last notifications are in windows still to be closed; how many are remembered is bounded."""
+    """Windows yet to be closed contain its last notifications; how many are remembered is bounded."""
     monkeypatch.setattr(regraft.controller.windows.registered_clients, "DEPARTED_KEPT_MAX", 2)
     register = RegisteredClients()
     for name in ("p1", "p2", "p3"):
@@ -125,7 +125,7 @@ def test_only_a_predicate_that_names_one_topic_is_one() -> None:
 
 
 def test_subscribers_without_topics_are_counted_where_they_are() -> None:
-    """One that moves, leaves or turns to topics is no longer counted at its old home."""
+    """One that moves, leaves or acquires topics is no longer counted at its old home."""
     clients = RegisteredClients()
     for name, home in (("s1", "b1"), ("s2", "b1"), ("s3", "b2")):
         clients.put(Client(name, Role.SUBSCRIBER, home, (), 0.0, 0))

@@ -1,4 +1,4 @@
-"""What brokers tell of parts of their subscribers puts these back exactly where they were before a plan moved them."""
+"""From the parts of its subscribers that a broker reports, a window is restored as it was before a plan moved them."""
 
 import random
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ EPOCH = 7
 
 
 def draw(rng: random.Random, first: int = 0) -> list[tuple[Notification, dict[str, list[str]]]]:
-    """Notifications with the subscribers that want each, by the broker that these were first at."""
+    """Return notifications with the subscribers that want each, by the broker where these were first."""
     found = []
     for number in range(6):
         home = BROKERS[number % len(BROKERS)]
@@ -51,7 +51,7 @@ def window_of(
     told: bool,
     single: Mapping[str, tuple[str, int]] | None = None,
 ) -> ClosedWindow:
-    """Return the window with all subscribers of some brokers at others, from batches that come twice."""
+    """Return the window after all subscribers of some brokers have moved, from batches that arrive twice."""
     cells = {broker: DeliveryCells(60, sampling) for broker in BROKERS}
     for first, home in moved.items() if told else ():
         for place in range(7):
@@ -80,7 +80,7 @@ def window_of(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_with_its_parts_moved_back_a_window_is_as_if_nobody_had_moved(seed: int) -> None:
-    """Masks and hand-overs, where two groups have come to one broker that has subscribers of its own."""
+    """Masks and hand-overs, after two groups have moved to a broker with its own subscribers."""
     traffic, moved = draw(random.Random(seed)), {"b2": "b1", "b3": "b1"}
     before, after = (window_of(traffic, homes, FULL, told=True) for homes in ({}, moved))
     back = {("b1", number_of_moved(EPOCH, first)): first for first in moved}
@@ -97,7 +97,7 @@ def test_with_its_parts_moved_back_a_window_is_as_if_nobody_had_moved(seed: int)
 
 
 def test_telling_parts_changes_nothing_else() -> None:
-    """The window of all subscribers is the one without parts, its hand-overs, too."""
+    """The window is the same as without parts, including its hand-overs."""
     traffic, moved = draw(random.Random(5)), {"b2": "b1"}
     told, plain = (window_of(traffic, moved, FULL, told=told) for told in (True, False))
     assert told.parts.are_reported_at("b1")
@@ -106,7 +106,7 @@ def test_telling_parts_changes_nothing_else() -> None:
 
 
 def test_a_sample_puts_back_what_is_in_it_and_estimates_the_hand_overs() -> None:
-    """Masks of the sample are exact; what a group takes of all is its share of the sample."""
+    """Masks of the sample are exact; a group's hand-overs are estimated by its share of the sample."""
     traffic, moved, half = draw(random.Random(6)), {"b2": "b1"}, Sampling(1, 5, run=4)
     before, after = (window_of(traffic, homes, half, told=True) for homes in ({}, moved))
     found = after.with_parts_moved({("b1", number_of_moved(EPOCH, "b2")): "b2"})
@@ -120,7 +120,7 @@ def test_a_sample_puts_back_what_is_in_it_and_estimates_the_hand_overs() -> None
 
 
 def test_those_that_receive_most_are_reported_separately_unless_another_receives_twice_as_much() -> None:
-    """One of three; a little more is no reason to change, and what a subscriber took before is of the rest."""
+    """One of three: a small lead changes nothing, and what a subscriber received before belongs to the rest."""
     cells = DeliveryCells(60)
     cells.rule.subscribers_told = 1
 
@@ -138,7 +138,7 @@ def test_those_that_receive_most_are_reported_separately_unless_another_receives
 
 
 def test_parts_are_reported_for_a_time() -> None:
-    """Then a broker has one mask for all again."""
+    """Afterwards the broker has one mask for all of them again."""
     cells = DeliveryCells(60)
     cells.report_apart("s", 1, 0.0)
     cells.take_changed(MOVED_APART_MS + 1.0)
@@ -147,7 +147,7 @@ def test_parts_are_reported_for_a_time() -> None:
 
 
 def test_the_block_of_a_part_says_which() -> None:
-    """Beyond what fits, nothing is reported; blocks of sequence numbers and of counts are of no part."""
+    """A part that does not fit is not reported; blocks of sequence numbers and of counts belong to no part."""
     block = part_block(5, 3, 99)
     assert block is not None
     part = part_of_block(block)

@@ -1,4 +1,4 @@
-"""Of a sample the controller makes unbiased costs and exact hand-overs, whatever share each broker reports."""
+"""From a sample the controller computes unbiased costs and exact hand-overs, whatever share each broker reports."""
 
 import random
 from collections.abc import Sequence
@@ -25,9 +25,10 @@ SEEDS = st.integers(0, 1 << 30)
 def test_window_has_the_least_sample_and_all_hand_overs(
     seed: int, power: int, wider_by: int, run: int, other: int
 ) -> None:
-    """Brokers of other shares agree on the least one's runs; those bits and all hand-overs are as in full telemetry.
+    """Brokers with different shares are cut to the smallest one's runs; those bits and all hand-overs equal full
+    telemetry.
 
-    Of samples of other runs, what is in both counts. Batches that come twice and in another order change nothing.
+    Of samples with different runs, what is in both counts. Batches that are repeated or reordered change nothing.
     """
     rng = random.Random(seed)
     traffic = draw_traffic(rng, brokers=6, publishers=5, count_max=60, gain=7)
@@ -62,7 +63,7 @@ def _in_all(rules: Sequence[SampleRule], publisher: str, block: int) -> int:
 
 
 def test_share_is_reported_where_everything_is_in_the_sample() -> None:
-    """A counts cell is there though it counts nothing: else a window of sampled blocks alone would look complete."""
+    """A counts cell exists even if it counts nothing: otherwise a window of sampled blocks would look complete."""
     rng = random.Random(1)
     sampling = Sampling(1, 5)
     traffic = draw_traffic(rng, brokers=3, publishers=1, count_max=1)
@@ -74,7 +75,7 @@ def test_share_is_reported_where_everything_is_in_the_sample() -> None:
 @settings(max_examples=2, deadline=None, phases=[Phase.generate])
 @given(SEEDS)
 def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> None:
-    """The mean cost over many samples is the true one; random groups tell how far a gain's share of it is off."""
+    """The mean cost over many samples is the true one; random groups give the error of a gain's share of it."""
     rng = random.Random(seed)
     brokers, blocks, samples, power, groups = 8, 200, 100, 2, 16
     names = tuple(f"b{number}" for number in range(brokers))
@@ -111,7 +112,7 @@ def test_cost_is_unbiased_over_samples_and_a_gain_knows_its_error(seed: int) -> 
 
 
 def test_without_counts_cells_all_is_taken() -> None:
-    """Telemetry in full, as all earlier versions send it, is left as it is."""
+    """Full telemetry, as all earlier versions send it, is unchanged."""
     zero = np.zeros(1, dtype=np.int64)
     cells = MaskCells(zero, zero, np.ones(1, dtype=np.uint64), np.ones(1, dtype=np.uint64))
     sample = take_sample(cells, (("p", 3),))

@@ -55,7 +55,7 @@ def test_subscribers_are_counted_in_proportion() -> None:
 
 
 def test_what_was_delivered_had_a_subscriber_at_least() -> None:
-    """If handovers were lost or never counted, each delivered notification counts as one."""
+    """If hand-overs were lost or never counted, each delivered notification counts as one."""
     notifications = [Published("p", 0, frozenset({"b01", "b02"}))] * 10
     for known in ({("p", "b02"): 3}, {}):
         (window,) = windows_of(notifications, 1, local_deliveries=known)
