@@ -82,7 +82,7 @@ class AlertStore:
     def commit(self, batch: DeskBatch, positions: Sequence[TopicPartition], group: Any) -> bool:
         """Store a batch and positions whole; False when that has to be tried again with the same or a larger batch.
 
-        Raises AlertStoreTakenError when another stage took over, WriterLostError when Kafka forgot this writer.
+        Raises AlertStoreTakenError if another stage took over, WriterLostError if Kafka forgot this writer.
         """
         try:
             return self._writer.commit(lambda producer: self._fill(producer, batch, positions, group))

@@ -42,7 +42,7 @@ def name_webhook(url: str) -> str:
 def load_apprise() -> type[Apprise]:
     """Return apprise with its own log kept to itself: that holds URLs. Loading it takes a third of a second.
 
-    Raises StackError where it is not installed.
+    Raises StackError if it is not installed.
     """
     need_extras("An alert target that is an apprise URL", "alerts")
     import apprise

@@ -52,8 +52,8 @@ class AlertSettingsError(StackError):
 def run_alerts(settings: AlertSettings, stop: threading.Event) -> None:
     """Judge and notify until ``stop`` is set, then wait within a bound for messages being sent.
 
-    Raises AlertSettingsError and RulesError with all faults at once, MetricsPortError when the metrics port is in use,
-    AlertStoreTakenError when another alert stage took over and InputGoneError when a topic was deleted. Kafka, Valkey
+    Raises AlertSettingsError and RulesError with all faults at once, MetricsPortError if the metrics port is in use,
+    AlertStoreTakenError if another alert stage took over and InputGoneError if a topic was deleted. Kafka, Valkey
     or a target being away raises nothing.
     """
     faults = settings.faults()

@@ -41,7 +41,7 @@ class DashboardError(StackError):
 def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
     """Serve until ``stop`` is set. Valkey, Kafka or the inventory being away raises nothing.
 
-    Raises DashboardError when no live view is named or the port cannot be used, TokenSecretError for a bad secret,
+    Raises DashboardError if no live view is named or the port cannot be used, TokenSecretError for a bad secret,
     OrderKeyError for a bad key.
     """
     if settings.redis is None:
@@ -65,7 +65,7 @@ def view_client(access: RedisAccess, answer_ms_max: int) -> redis.asyncio.Redis:
 
 
 def _check_certificate(settings: DashboardSettings) -> None:
-    """Raise DashboardError where certificate and key cannot be used, before anything is listened to."""
+    """Raise DashboardError if certificate and key cannot be used, before anything is listened to."""
     if settings.certificate_file is None or settings.key_file is None:
         return
     try:

@@ -53,7 +53,7 @@ class DashboardParts:
     access: AccessCheck
 
     def ill_reason(self) -> str | None:
-        """Return why the page shows nothing live, None where it does."""
+        """Return why the page shows nothing live, or None if it does."""
         server = self.poller.server_part()
         return None if server["view"] == LIVE else f"the live view is {server['view']}: {server['reason']}".strip(": ")
 

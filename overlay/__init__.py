@@ -1,4 +1,4 @@
-"""The pure domain: configurations and epochs, trees, delivery sets, interest and the one cost.
+"""The pure domain: configurations and epochs, trees, delivery sets, interest and the cost function.
 
-No I/O but reading and writing an inventory file, no clock, no randomness that is not passed in.
+No I/O except reading and writing inventory files, no clock, and no randomness except generators passed in.
 """

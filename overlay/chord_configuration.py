@@ -1,4 +1,4 @@
-"""ChordConfiguration: which broker has which ring ID, and where users are, as a value with an epoch."""
+"""ChordConfiguration: the ring ID of each broker and the homes of users, as a value with an epoch."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from regraft.overlay.overlay_configuration import NO_CHANGE, BrokerChange, Link
 from regraft.schemas.plan import OFF_RING, ClientMove, IdMove, Plan, RingId
 
 TARGETS_KEPT_MAX = 4
-UNKNOWN = -2  # The place of a broker that a ring does not have; -1 is the parent of a root.
-SAME_ROUTES_KEPT_MAX = 4  # One for each pair of rings that a plan leads from and to; a thousand brokers take a MB.
+UNKNOWN = -2  # The parent of a broker that is not on the ring; -1 is the parent of a root.
+SAME_ROUTES_KEPT_MAX = 4  # One for each (before, after) pair of rings of a plan; 1 MB each at a thousand brokers.
 
 
 @dataclass(frozen=True)
 class ChordConfiguration:
-    """Brokers on a Chord ring and the homes of users, numbered by its epoch.
+    """Brokers on a Chord ring and the homes of users, numbered by the epoch.
 
     ``ids[i]`` is the ring ID of ``brokers[i]``; ``brokers`` and ``homes`` are sorted, so that equal overlays are equal
-    values. ``homes`` names (user, home) where it is known. Raises RingError when two brokers have one ID, ValueError
-    when a home is not a broker.
+    values. ``homes`` lists (user, home) for users whose home is known. Raises RingError if two brokers share an ID,
+    ValueError if a home is not a broker.
     """
 
     KIND: ClassVar[str] = "ring"
@@ -52,7 +52,7 @@ class ChordConfiguration:
 
     @classmethod
     def hashed(cls, epoch: int, bits: int, brokers: Iterable[str]) -> ChordConfiguration:
-        """Build the configuration that consistent hashing of the brokers' names gives, as Zhao13 starts from."""
+        """Build the configuration that consistent hashing of the brokers' names gives, Zhao13's starting point."""
         ordered = sorted(brokers)
         return cls(epoch, bits, tuple(ordered), hashed_ids(ordered, bits))
 
@@ -69,12 +69,12 @@ class ChordConfiguration:
 
     @cached_property
     def ring(self) -> ChordRing:
-        """The positions that the brokers stand at."""
+        """The ring of the brokers' positions."""
         return chord_ring(self.bits, tuple(sorted(self.ids)))
 
     @cached_property
     def home_of(self) -> dict[str, str]:
-        """The home of each user of whom it is known."""
+        """The home of each user whose home is known."""
         return dict(self.homes)
 
     @cached_property
@@ -84,7 +84,7 @@ class ChordConfiguration:
 
     @cached_property
     def place_of(self) -> dict[str, int]:
-        """The place of each broker among the sorted names."""
+        """The index of each broker in ``brokers``."""
         return {broker: place for place, broker in enumerate(self.brokers)}
 
     @cached_property
@@ -98,33 +98,33 @@ class ChordConfiguration:
         return {broker: position for position, broker in enumerate(self.broker_at)}
 
     def rendezvous(self, topic: str) -> str:
-        """Return the broker responsible for a topic: root of its tree, and where its publications go first."""
+        """Return the broker responsible for a topic: the root of its tree, to which its publications go first."""
         return self.broker_at[self.ring.owner(ring_key(topic, self.bits))]
 
     def next_hop(self, broker: str, target_broker: str) -> str:
-        """Return the next broker on the way to another one; the broker itself when it is the target."""
+        """Return the next broker on the route to ``target_broker``, or the broker itself if it is the target."""
         position = self.position_of
         return self.broker_at[int(self.ring.next_hops[position[broker], position[target_broker]])]
 
     def parent(self, root_broker: str, broker: str) -> str | None:
-        """Return the last broker before ``broker`` on the way from the root, None for the root itself."""
+        """Return the last broker before ``broker`` on the route from the root, or None for the root itself."""
         position = self.position_of
         parent = int(self.ring.parents[position[root_broker], position[broker]])
         return None if parent < 0 else self.broker_at[parent]
 
     def route(self, broker: str, target_broker: str) -> tuple[str, ...]:
-        """Return the brokers on the way, both ends included."""
+        """Return the brokers on the route, both ends included."""
         position = self.position_of
         return tuple(self.broker_at[at] for at in self.ring.route(position[broker], position[target_broker]))
 
     def way_of(self, topic: str, broker: str, *, is_up: bool) -> tuple[str, ...]:
-        """Return the brokers on the way from a broker up to a topic's rendezvous, or from there down to it."""
+        """Return the route from a broker up to a topic's rendezvous, or from the rendezvous down to the broker."""
         root = self.rendezvous(topic)
         return self.route(broker, root) if is_up else self.route(root, broker)
 
     @cached_property
     def neighbours(self) -> dict[str, tuple[str, ...]]:
-        """For each broker its fingers and those whose finger it is, sorted: messages go only between these."""
+        """Each broker's fingers and the brokers whose finger it is, sorted: messages travel only between these."""
         found: dict[str, set[str]] = {broker: set() for broker in self.brokers}
         for position, fingers in enumerate(self.ring.fingers):
             broker = self.broker_at[position]
@@ -140,14 +140,14 @@ class ChordConfiguration:
 
     @cached_property
     def degree_max(self) -> int:
-        """The largest number of neighbours of a broker."""
+        """The largest number of neighbours that any broker has."""
         return max((len(peers) for peers in self.neighbours.values()), default=0)
 
     def same_routes_since(self, before: ChordConfiguration, lost: frozenset[str] = frozenset()) -> NDArray[np.bool_]:
-        """Return whether the way from one broker to another is as it was before, broker by broker, shape (from, to).
+        """Return True for each pair of brokers whose route is the same as in ``before``, shape (from, to).
 
-        Rows and columns are in the order of the brokers of this ring. A way that touches a broker that only one of the
-        rings has, or one whose earlier life is lost, is not the same. Cost O(brokers^2 log brokers), once.
+        Rows and columns follow the brokers of this ring. A route is not the same if it touches a broker that is on only
+        one of the rings or whose earlier life is lost. Cost O(brokers^2 log brokers), once; then cached.
         """
         key = before.brokers, before.ids, lost
         found = self._same_routes_since.get(key)
@@ -169,9 +169,9 @@ class ChordConfiguration:
     ) -> ChordConfiguration:
         """Return the configuration with IDs reassigned and the users of ``homes`` moved, at a later epoch.
 
-        A joining broker has no ID before, one that is gone none after (OFF_RING); users at brokers that are gone have
-        no home. Raises ValueError when a broker does not have the ID it is to give up, when an ID would be that of two
-        brokers, when a broker of the result has none, when ``change`` does not fit or the epoch does not grow.
+        A joining broker has no ID before (OFF_RING), a departing broker none after; users whose home departs have no
+        home. Raises ValueError if a broker does not have the ID it should give up, two brokers would share an ID, a
+        broker of the result has no ID, ``change`` does not fit, or the epoch does not grow.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
@@ -194,13 +194,14 @@ class ChordConfiguration:
         return replace(self, homes=tuple(sorted(homes.items())))
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the same ring and homes with another number."""
+        """Return the same ring and homes with another epoch."""
         return replace(self, epoch=epoch)
 
     def target_of(self, plan: Plan) -> ChordConfiguration:
         """Return the ring that the plan leads to, without homes.
 
-        Raises RingError when its IDs are not a ring, ValueError when it is a tree or names other brokers than its own.
+        Raises RingError if the IDs do not form a ring, ValueError if the plan leads to a tree or its ring is not over
+        the target brokers.
         """
         if not plan.ring_target:
             raise ValueError(
@@ -223,25 +224,25 @@ class ChordConfiguration:
         return ChordConfiguration.of(plan.epoch_from, self.bits, placed, homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
-        """Return the plan leading from ``present`` to this ring: the target and the IDs that are reassigned."""
+        """Return the plan completed to lead from ``present`` to this ring: its target and its reassigned IDs."""
         ring = tuple(RingId(broker, number) for broker, number in self.id_of.items())
         return msgspec.structs.replace(
             plan, id_moves=id_moves_between(present, self), ring_target=ring, brokers_target=self.brokers
         )
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return the moves from and to the broker: who routes by topics need not know where users are."""
+        """Return the moves from or to the broker: routing by topic does not depend on where users are."""
         return tuple(move for move in moves if broker in (move.home_from, move.home_to))
 
     def overlay_fields(self) -> dict[str, Any]:
-        """Return what an inventory's JSON holds of the ring."""
+        """Return the fields that describe the ring in an inventory's JSON."""
         return {"ring": {"bits": self.bits, "ids": self.ids}}
 
     @classmethod
     def of_fields(cls, brokers: Sequence[str], fields: Mapping[str, Any]) -> Self | None:
-        """Return the ring of epoch 0 from an inventory's JSON, None when that holds no ring.
+        """Return the ring of epoch 0 from an inventory's JSON, or None if it holds no ring.
 
-        Raises KeyError, TypeError or ValueError when the IDs cannot be read or are not a ring.
+        Raises KeyError, TypeError or ValueError if the IDs cannot be read or are not a ring.
         """
         if "ring" not in fields:
             return None
@@ -250,16 +251,16 @@ class ChordConfiguration:
         return cls(0, bits, tuple(sorted(brokers)), tuple(id_of[broker] for broker in sorted(brokers)))
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return the ID of each broker and how many bits IDs have."""
+        """Return the ID of each broker and the number of bits of an ID."""
         return {"ring": tuple(self.id_of.items()), "ring_bits": self.bits}
 
     def reshaped(self, shown: Mapping[str, Any]) -> ChordConfiguration:
-        """Return the ring over the same brokers with the IDs that were shown, without homes."""
+        """Return the ring over the same brokers with the IDs of ``shown``, without homes."""
         return ChordConfiguration.of(self.epoch, self.bits, {broker: int(number) for broker, number in shown["ring"]})
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of epoch, brokers and ring IDs, for checking that two parties mean the same ring."""
+        """A fingerprint of epoch, brokers and ring IDs, to check that two parties mean the same ring."""
         pairs = (f"{broker} {number}" for broker, number in zip(self.brokers, self.ids, strict=True))
         text = "\n".join([str(self.epoch), str(self.bits), *pairs])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -269,7 +270,7 @@ class ChordConfiguration:
 def _shared(
     epoch: int, bits: int, brokers: tuple[str, ...], ids: tuple[int, ...], homes: tuple[tuple[str, str], ...]
 ) -> ChordConfiguration:
-    """Return one value for all brokers of a process that a plan leads there, with what it has worked out."""
+    """Return one value for all brokers of a process that a plan leads to this ring, so that they share its caches."""
     return ChordConfiguration(epoch, bits, brokers, ids, homes)
 
 
@@ -286,8 +287,8 @@ def _same_routes(
         before = _aligned(before, brokers_before, brokers_after, lost)
     same_parent = before == after
     same = same_parent
-    np.fill_diagonal(after, np.arange(len(after)))  # The way to itself begins and ends there.
-    while True:  # A way is the same if its last step is, and the way to where that begins.
+    np.fill_diagonal(after, np.arange(len(after)))  # The route of a broker to itself is empty.
+    while True:  # A route is the same if its last hop and the route up to that hop are.
         further = same_parent & np.take_along_axis(same, after, axis=1)
         if np.array_equal(further, same):
             return np.asarray(same, dtype=np.bool_)
@@ -297,7 +298,7 @@ def _same_routes(
 def _aligned(
     parents: NDArray[np.intp], brokers_before: tuple[str, ...], brokers_after: tuple[str, ...], lost: frozenset[str]
 ) -> NDArray[np.intp]:
-    """Return parents by the places of the later brokers, UNKNOWN where a broker is lost or was not there."""
+    """Return parents as indices of the later brokers; UNKNOWN if a broker is lost or was not on the ring."""
     place = {broker: at for at, broker in enumerate(brokers_before) if broker not in lost}
     place_after = {broker: at for at, broker in enumerate(brokers_after)}
     later = np.array([place_after.get(broker, UNKNOWN) if broker in place else UNKNOWN for broker in brokers_before])
@@ -312,7 +313,7 @@ def _aligned(
 
 
 def _parents_by_broker(bits: int, ids: tuple[int, ...]) -> NDArray[np.intp]:
-    """Return the last broker before another on the way from a third, shape (from, to), in the order of ``ids``."""
+    """Return the last broker before the target on each route, shape (from, to), in the order of ``ids``."""
     at_position = np.argsort(ids)
     position = np.empty_like(at_position)
     position[at_position] = np.arange(len(ids))
@@ -321,7 +322,7 @@ def _parents_by_broker(bits: int, ids: tuple[int, ...]) -> NDArray[np.intp]:
 
 
 def id_moves_between(before: ChordConfiguration, after: ChordConfiguration) -> tuple[IdMove, ...]:
-    """Return what a reassignment changes, sorted by broker; OFF_RING where a broker is on one of the rings only."""
+    """Return the changes of IDs, sorted by broker; OFF_RING if a broker is on only one of the rings."""
     old, new = before.id_of, after.id_of
     pairs = ((name, old.get(name, OFF_RING), new.get(name, OFF_RING)) for name in sorted({*old, *new}))
     return tuple(IdMove(name, was, becomes) for name, was, becomes in pairs if was != becomes)

@@ -1,10 +1,10 @@
-"""A Chord ring: node positions with fixed IDs, their finger tables and the routes that greedy lookup takes.
+"""A Chord ring: node positions with fixed IDs, their finger tables, and the routes of greedy lookup.
 
-Positions are 0 .. n - 1 in the order of the IDs. Which broker stands at which position is unknown here
-(:mod:`overlay.chord_configuration`).
+Positions are 0 .. n - 1 in the order of the IDs. Which broker is at which position belongs to
+:mod:`overlay.chord_configuration`.
 
 Source: Stoica et al., Chord, SIGCOMM 2001; Zhao13, section 3. A finger that is the target counts as a hit (inclusive
-lookup), as Zhao13's Fig. 2 needs.
+lookup), as Zhao13's Fig. 2 requires.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 
 Positions = NDArray[np.int32]
 
-BITS_MAX = 60  # IDs and sums of two of them are signed 64-bit integers.
+BITS_MAX = 60  # IDs, and sums of two IDs, must fit into signed 64-bit integers.
 DEFAULT_BITS = 32
 NO_PARENT = -1
-RINGS_KEPT_MAX = 8  # One for each set of IDs in use; a thousand nodes take some 12 MB.
+RINGS_KEPT_MAX = 8  # One for each set of IDs in use; some 12 MB each at a thousand nodes.
 
 
 class RingError(ValueError):
-    """The IDs make no ring; the message says which one is wrong."""
+    """The IDs do not form a ring; the message names the wrong one."""
 
 
 @dataclass(frozen=True)
 class ChordRing:
-    """Nodes on a ring of 2^``bits`` IDs; ``ids`` are theirs, rising. Raises RingError when they are not."""
+    """Nodes on a ring of 2^``bits`` IDs; ``ids`` are the nodes' IDs, ascending. Raises RingError if they are not."""
 
     bits: int
     ids: tuple[int, ...]
@@ -48,11 +48,11 @@ class ChordRing:
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return len(self.ids)
 
     def owner(self, key: int) -> int:
-        """Return the position responsible for a key: the first node at or after it."""
+        """Return the position responsible for a key: that of the first node at or after it."""
         position = int(np.searchsorted(self._ids, key % (1 << self.bits)))
         return position % self.node_count
 
@@ -66,9 +66,9 @@ class ChordRing:
 
     @cached_property
     def next_hops(self) -> Positions:
-        """The next node on the way from a to b, shape (nodes, nodes): the finger farthest clockwise, not past b.
+        """The next node on the route from a to b, shape (nodes, nodes): the finger farthest clockwise, not past b.
 
-        The node itself on the diagonal. Cost O(nodes^2 log bits).
+        The diagonal holds the node itself. Cost O(nodes^2 log bits).
         """
         size, ids = 1 << self.bits, self._ids
         hops = np.empty((self.node_count, self.node_count), dtype=np.int32)
@@ -85,16 +85,16 @@ class ChordRing:
 
     @cached_property
     def parents(self) -> Positions:
-        """The last node before t on the way from r to t, shape (nodes r, nodes t); NO_PARENT where t is r.
+        """The last node before t on the route from r to t, shape (nodes r, nodes t); NO_PARENT if t is r.
 
-        Routes from one node share their beginnings, so row r is a tree that hangs from r: the one that every topic
-        with rendezvous r spans a part of. Cost O(nodes^2 log nodes).
+        Routes from one node share prefixes, so row r is a tree rooted at r; each topic with rendezvous r spans a part
+        of it. Cost O(nodes^2 log nodes).
         """
         return self._walk[0]
 
     @cached_property
     def depths(self) -> Positions:
-        """The links on the way from r to t, shape (nodes r, nodes t)."""
+        """The number of links on the route from r to t, shape (nodes r, nodes t)."""
         return self._walk[1]
 
     def route(self, start: int, target: int) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ class ChordRing:
 
     @cached_property
     def _walk(self) -> tuple[Positions, Positions]:
-        """Walk all routes at once, one hop in each turn."""
+        """Walk all routes at once, one hop per iteration; return the parents and depths."""
         count = self.node_count
         everywhere = np.arange(count, dtype=np.int32)
         targets = np.broadcast_to(everywhere, (count, count))
@@ -130,20 +130,20 @@ class ChordRing:
 
 @lru_cache(maxsize=RINGS_KEPT_MAX)
 def chord_ring(bits: int, ids: tuple[int, ...]) -> ChordRing:
-    """Return the ring with these rising IDs; the same one again, since a reassignment of IDs keeps them."""
+    """Return the ring with these ascending IDs, cached because reassigning IDs does not change the set."""
     return ChordRing(bits, ids)
 
 
 @lru_cache(maxsize=100_000)
 def ring_key(name: str, bits: int) -> int:
-    """Return the key of a name on a ring: the first bits of its SHA-1, as Chord takes it."""
+    """Return the key of a name on a ring: the first bits of its SHA-1 hash, as in Chord."""
     return int.from_bytes(hashlib.sha1(name.encode(), usedforsecurity=False).digest()) >> (160 - bits)
 
 
 def hashed_ids(names: Iterable[str], bits: int) -> tuple[int, ...]:
     """Return an ID for each name by consistent hashing; a name whose ID is taken gets the next free one.
 
-    Raises RingError when there are more names than IDs.
+    Raises RingError if there are more names than IDs.
     """
     wanted: Sequence[str] = list(names)
     if len(wanted) > 1 << bits:

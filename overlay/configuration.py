@@ -1,4 +1,4 @@
-"""Configuration: the overlay's links and its publishers' homes as a value with an epoch."""
+"""Configuration: the links of a tree and the homes of its publishers, as a value with an epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DegreeError(ValueError):
 
 
 def link(broker: str, peer: str) -> Link:
-    """Return the undirected link between two brokers in its one canonical order."""
+    """Return the undirected link between two brokers in canonical order."""
     if broker == peer:
         raise NotATreeError(f"a link joins two brokers, got {broker!r} twice")
     return (broker, peer) if broker < peer else (peer, broker)
@@ -31,11 +31,11 @@ def link(broker: str, peer: str) -> Link:
 
 @dataclass(frozen=True)
 class Configuration:
-    """A spanning tree over brokers and the homes of publishers, numbered by its epoch.
+    """A spanning tree over brokers and the homes of publishers, numbered by the epoch.
 
-    ``brokers``, ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` names
-    (publisher, home) where it is known; publishers come and go by themselves, so it need not be all of them. Raises
-    NotATreeError when the links are not a tree over all brokers, ValueError when a home is none of them.
+    ``brokers``, ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` lists
+    (publisher, home) for publishers whose home is known: publishers come and go freely, so some may be missing.
+    Raises NotATreeError if the links are not a tree over all brokers, ValueError if a home is not a broker.
     """
 
     KIND: ClassVar[str] = "tree"
@@ -97,7 +97,7 @@ class Configuration:
         return max((len(peers) for peers in self.neighbours.values()), default=0)
 
     def next_hops_from(self, source_broker: str) -> dict[str, str]:
-        """Return, for every other reachable broker, the neighbour of ``source_broker`` on the way to it. O(brokers)."""
+        """Return, for each other reachable broker, the neighbour of ``source_broker`` on the path to it. O(brokers)."""
         first: dict[str, str] = {peer: peer for peer in self.neighbours[source_broker]}
         frontier = list(first)
         while frontier:
@@ -109,7 +109,7 @@ class Configuration:
         return first
 
     def reached_over(self, links: Collection[Link], source_broker: str) -> frozenset[str]:
-        """Return the brokers that these links of the tree join to ``source_broker``, itself included. O(brokers)."""
+        """Return the brokers that these links of the tree connect to ``source_broker``, itself included. O(brokers)."""
         reached, frontier = {source_broker}, [source_broker]
         while frontier:
             broker = frontier.pop()
@@ -120,7 +120,7 @@ class Configuration:
         return frozenset(reached)
 
     def links_kept_since(self, before: Configuration, lost: frozenset[str] = frozenset()) -> frozenset[Link]:
-        """Return the links that an earlier tree had, too, but for those of brokers whose earlier life is lost."""
+        """Return the links shared with an earlier tree, except those of brokers whose earlier life is lost."""
         both = set(self.links).intersection(before.links)
         return frozenset(pair for pair in both if lost.isdisjoint(pair)) if lost else frozenset(both)
 
@@ -133,7 +133,7 @@ class Configuration:
         return tuple(path)
 
     def parents_from(self, root_broker: str) -> dict[str, str]:
-        """Return each broker's parent when the tree hangs from ``root_broker``, in breadth-first order of insertion."""
+        """Return each broker's parent in the tree rooted at ``root_broker``; the dict is in breadth-first order."""
         parents: dict[str, str] = {}
         frontier = [root_broker]
         for broker in frontier:
@@ -153,9 +153,9 @@ class Configuration:
     ) -> Configuration:
         """Return the configuration with links exchanged and the publishers of ``homes`` moved, at a later epoch.
 
-        Links of brokers that are lost are gone, named in ``removed`` or not; publishers at brokers that are gone have
-        no home. Raises NotATreeError when the result is not a tree, ValueError when a removed link is absent, an added
-        one is present, a home is not a broker, ``change`` does not fit or the epoch does not grow.
+        Links of lost brokers are removed whether ``removed`` lists them or not; publishers at brokers that are gone
+        have no home. Raises NotATreeError if the result is not a tree, ValueError if a removed link is absent, an added
+        one is present, a home is not a broker, ``change`` does not fit, or the epoch does not grow.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
@@ -180,13 +180,13 @@ class Configuration:
         return replace(self, homes=tuple(sorted(homes.items())))
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the same tree and homes with another number."""
+        """Return the same tree and homes with another epoch."""
         return replace(self, epoch=epoch)
 
     def target_of(self, plan: Plan) -> Configuration:
         """Return the tree that the plan leads to, without homes.
 
-        Raises NotATreeError when its links are not a tree over its brokers, ValueError when it leads to a ring.
+        Raises NotATreeError if its links are not a tree over its brokers, ValueError if it leads to a ring.
         """
         if plan.ring_target:
             raise ValueError(
@@ -198,13 +198,13 @@ class Configuration:
     def origin_of(self, plan: Plan, homes: Mapping[str, str]) -> Configuration:
         """Return the tree from which the plan led to this one, with these homes."""
         links = (set(self.links) - set(plan.links_added)) | set(plan.links_removed)
-        brokers = {end for pair in links for end in pair} or self.brokers  # Of one broker alone there are no links.
+        brokers = {end for pair in links for end in pair} or self.brokers  # A single broker has no links.
         return Configuration.of(plan.epoch_from, brokers, links, homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
-        """Return the plan leading from ``present`` to this tree: the target and the links that go and come.
+        """Return the plan completed to lead from ``present`` to this tree: its target, and the links removed and added.
 
-        Links of brokers that the plan says are lost go, and come again where the target has them.
+        All links of brokers that the plan lists as lost are removed, and added again if the target has them.
         """
         lost = set(plan.brokers_lost)
         kept = {pair for pair in present.links if lost.isdisjoint(pair)} & set(self.links)
@@ -217,42 +217,42 @@ class Configuration:
         )
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return all moves: a publisher's advertisement leads every broker to its home."""
+        """Return all moves: every broker routes by a publisher's home, which advertisements make known."""
         return tuple(moves)
 
     def overlay_fields(self) -> dict[str, Any]:
-        """Return what an inventory's JSON holds of the tree."""
+        """Return the fields that describe the tree in an inventory's JSON."""
         return {"links": self.links}
 
     @classmethod
     def of_fields(cls, brokers: Sequence[str], fields: Mapping[str, Any]) -> Self | None:
-        """Return the tree of epoch 0 from an inventory's JSON, None when that holds no tree.
+        """Return the tree of epoch 0 from an inventory's JSON, or None if it holds no tree.
 
-        Raises TypeError or ValueError when the links cannot be read, NotATreeError when they are not a tree.
+        Raises TypeError or ValueError if the links cannot be read, NotATreeError if they are not a tree.
         """
         if "links" not in fields:
             return None
         return cls(0, tuple(sorted(brokers)), tuple(sorted(link(a, b) for a, b in fields["links"])))
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return nothing: a picture of a tree needs only its links."""
+        """Return no fields: drawing a tree takes only its links."""
         return {}
 
     def reshaped(self, shown: Mapping[str, Any]) -> Configuration:
-        """Return the tree with the links that were shown, without homes: brokers that these do not have are dead."""
+        """Return the tree with the links of ``shown``, without homes. Brokers without a link are dead and left out."""
         links = [(a, b) for a, b in shown["links"]]
         brokers = tuple(sorted({end for pair in links for end in pair})) or self.brokers
         return Configuration.of(self.epoch, brokers, links)
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint of epoch, brokers and links, for checking that two parties mean the same tree."""
+        """A fingerprint of epoch, brokers and links, to check that two parties mean the same tree."""
         text = "\n".join([str(self.epoch), *self.brokers, *(f"{a} {b}" for a, b in self.links)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_degree(configuration: Configuration, degree_max: int) -> None:
-    """Raise DegreeError when a broker has more than ``degree_max`` links."""
+    """Raise DegreeError if a broker has more than ``degree_max`` links."""
     for broker, peers in configuration.neighbours.items():
         if len(peers) > degree_max:
             raise DegreeError(f"{broker} would have {len(peers)} links, the limit is {degree_max}")

@@ -1,4 +1,4 @@
-"""The one cost by which all algorithms are compared: Jaeger07, Eq. 1-2, per second."""
+"""The cost function by which all algorithms are compared: Jaeger07, Eq. 1-2, per second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class CostBreakdown:
-    """Cost per second of an overlay and how much of it each link and each broker causes."""
+    """The cost per second of an overlay, broken down by link and by broker."""
 
     links_per_s: Mapping[Link, float]
     brokers_per_s: Mapping[str, float]
@@ -33,10 +33,10 @@ class CostBreakdown:
 
 
 def overlay_cost(configuration: Configuration, inventory: Inventory, sets: DeliverySets) -> CostBreakdown:
-    """Return what distributing the notifications of ``sets`` over the tree costs per second.
+    """Return the cost per second of distributing the notifications of ``sets`` over the tree.
 
-    A notification costs c of each link and p of each broker of its delivery tree, the smallest subtree that holds
-    V(n); a notification wanted only at its publisher's broker costs p there once. Source: Jaeger07, Eq. 1-2. Cost
+    A notification costs c for each link and p for each broker of its delivery tree, the smallest subtree that contains
+    V(n). A notification wanted only at its publisher's broker costs p there once. Source: Jaeger07, Eq. 1-2. Cost
     O(brokers * columns).
     """
     if sets.brokers != configuration.brokers or inventory.brokers != configuration.brokers:
@@ -62,9 +62,9 @@ def overlay_cost(configuration: Configuration, inventory: Inventory, sets: Deliv
 
 
 def link_crossings(configuration: Configuration, sets: DeliverySets) -> dict[Link, NDArray[np.uint64]]:
-    """Return, for each link, the bits of the notifications whose delivery tree has it, shape (columns,).
+    """Return, for each link, the bits of the notifications whose delivery tree contains it, shape (columns,).
 
-    A link is crossed by the notifications that both of its sides want.
+    A notification crosses a link if it is wanted on both sides.
     """
     tree, names = HungTree.of(configuration), configuration.brokers
     below, above = link_sides(tree, sets.words)
@@ -76,7 +76,7 @@ def link_crossings(configuration: Configuration, sets: DeliverySets) -> dict[Lin
 
 
 def mean_breakdown(parts: Sequence[CostBreakdown], spans_s: Sequence[float]) -> CostBreakdown:
-    """Return the mean of breakdowns, each weighted by its span."""
+    """Return the mean of the breakdowns, weighted by their spans."""
     total_s = sum(spans_s)
 
     def mean(values_of: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
@@ -94,7 +94,7 @@ def mean_breakdown(parts: Sequence[CostBreakdown], spans_s: Sequence[float]) -> 
 
 
 def summed_breakdown(parts: Sequence[CostBreakdown]) -> CostBreakdown:
-    """Return the sum of breakdowns; nothing costs anything where there is none."""
+    """Return the sum of the breakdowns; the cost is 0 if there are none."""
 
     def added(values_of: Callable[[CostBreakdown], Mapping[Key, float]]) -> dict[Key, float]:
         sums: dict[Key, float] = {}

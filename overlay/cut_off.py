@@ -1,7 +1,8 @@
-"""What the death of each broker would cut off: deliveries between others that have to pass it. Pure.
+"""What the death of each broker would cut off: deliveries between other brokers that pass through it. Pure.
 
-In: an overlay and how often something is handed over where. Out: deliveries a second by broker, until the overlay is
-repaired. What a broker's own clients lose when it dies they lose in any overlay, so it is left out.
+In: an overlay and the rate of deliveries at each broker. Out: for each broker, the deliveries per second that its death
+cuts off until the overlay is repaired. Losses of a dead broker's own clients are left out because they are the same in
+any overlay.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class CutOff:
-    """How many deliveries a second each broker's death cuts off, shape (brokers,), of ``total_per_s`` altogether."""
+    """Deliveries per second that each broker's death cuts off, shape (brokers,), out of ``total_per_s``."""
 
     brokers: tuple[str, ...]
     per_s: Floats
@@ -31,28 +32,29 @@ class CutOff:
 
     @cached_property
     def worst_broker(self) -> str:
-        """The broker whose death cuts off most."""
+        """The broker whose death cuts off the most."""
         return self.brokers[int(self.per_s.argmax())]
 
     @property
     def worst_share(self) -> float:
-        """The share of all deliveries that its death cuts off, 0 where nothing is delivered."""
+        """The share of all deliveries that the worst broker's death cuts off; 0 if nothing is delivered."""
         return float(self.per_s.max()) / self.total_per_s if self.total_per_s else 0.0
 
     @property
     def mean_share(self) -> float:
-        """The share of all deliveries that the death of a random broker cuts off, 0 where nothing is delivered.
+        """The mean share of all deliveries that a broker's death cuts off; 0 if nothing is delivered.
 
-        Times brokers, deaths of each in a year and the time to a repair, it is the share that a year of deaths takes.
+        Multiplied by the number of brokers, the deaths per broker and year, and the time to repair in years, it gives
+        the share of a year's deliveries that deaths cut off.
         """
         return float(self.per_s.mean()) / self.total_per_s if self.total_per_s else 0.0
 
 
 def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:
-    """Return what the deaths of brokers of a tree cut off.
+    """Return what the death of each broker of a tree cuts off.
 
-    ``deliveries_per_s`` (brokers, brokers) is what is handed over at each broker (column) of what is published at each
-    (row). Cost O(brokers^2).
+    ``deliveries_per_s`` (brokers, brokers) holds the deliveries at each broker (column) of what is published at each
+    broker (row). Cost O(brokers^2).
     """
     hung = HungTree.of(tree)
     places, sizes = _preorder(hung)
@@ -60,10 +62,10 @@ def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:
     sums = np.zeros((len(order) + 1, len(order) + 1))
     np.cumsum(np.cumsum(deliveries_per_s[np.ix_(order, order)], axis=0), axis=1, out=sums[1:, 1:])
     first, end = places, places + sizes
-    inside = sums[end, end] - sums[first, end] - sums[end, first] + sums[first, first]  # Within what hangs from each.
+    inside = sums[end, end] - sums[first, end] - sums[end, first] + sums[first, first]  # Within each broker's subtree.
     total = sums[-1, -1]
     touching = (sums[end, -1] - sums[first, -1]) + (sums[-1, end] - sums[-1, first]) - inside
-    above = total - touching  # Between brokers none of which hangs from it.
+    above = total - touching  # Between brokers outside its subtree.
     own = np.diagonal(deliveries_per_s)
     of_broker = deliveries_per_s.sum(axis=0) + deliveries_per_s.sum(axis=1) - own
     children = np.zeros(len(order))
@@ -74,14 +76,14 @@ def tree_cut_off(tree: Configuration, deliveries_per_s: Floats) -> CutOff:
 
 
 def ring_cut_off(ring: ChordConfiguration, interests: UserInterests, rates_per_s: Floats) -> CutOff:
-    """Return what the deaths of brokers of a ring cut off: what passes them from a topic's rendezvous to its users.
+    """Return what the death of each broker of a ring cuts off: what passes it from a topic's rendezvous to users.
 
-    The way from a publisher to the rendezvous is left out, as in the cost. ``rates_per_s`` follows
+    The route from a publisher to the rendezvous is left out, as in the cost. ``rates_per_s`` follows
     ``interests.topics``. Cost O(brokers^2 * depth).
     """
     chord, roots = ring.ring, topic_roots(ring, interests.topics)
     handed = at_positions(ring, interests.user_counts).astype(np.float64) * rates_per_s
-    below = np.zeros((chord.node_count, chord.node_count))  # By rendezvous and broker: what is handed over there.
+    below = np.zeros((chord.node_count, chord.node_count))  # Deliveries, by rendezvous and broker.
     np.add.at(below, roots, handed.T)
     own = below.copy()
     for depth in range(int(chord.depths.max(initial=0)), 0, -1):
@@ -93,7 +95,7 @@ def ring_cut_off(ring: ChordConfiguration, interests: UserInterests, rates_per_s
 
 
 def _preorder(hung: HungTree) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return each broker's place when what hangs from a broker follows it, and how many that are, itself included."""
+    """Return each broker's place in preorder and the size of its subtree, itself included."""
     sizes = np.rint(hung.summed_below(np.ones(len(hung.parents)))).astype(np.intp)
     places = np.zeros(len(sizes), dtype=np.intp)
     for level in hung.levels:

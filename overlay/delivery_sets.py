@@ -1,7 +1,7 @@
-"""Delivery sets V(n) as bits, and common interest counted from them.
+"""Delivery sets V(n) as bits, and the interest I_ij counted from them.
 
-A column of 64 bits is one block of one publisher; row i has a bit for each of its notifications that broker i
-published or delivered. Everything the planners and the cost need is popcounts over these rows.
+A column of 64 bits is one block of one publisher; row i has a bit for each of its notifications that broker i published
+or delivered. Planners and cost need nothing but popcounts over these rows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 from regraft.overlay.distinct_sets import Counts, Words, digit_planes, distinct_sets
 
 ALL_BITS = (1 << 64) - 1
-OWNER_DIGITS = 32  # Of a publisher's position among those of a span.
+OWNER_DIGITS = 32  # Bits for a publisher's position among those of a span.
 
 
 @dataclass(frozen=True, eq=False)
 class MaskCells:
-    """Masks as parallel arrays: cell i is of broker ``row[i]`` and of column ``column[i]``, both by position.
+    """Masks as parallel arrays: cell i belongs to broker ``row[i]`` and column ``column[i]``, both by position.
 
-    ``masks`` are what was delivered where ``published`` is known, else both, as in :meth:`DeliverySets.of`.
+    ``masks`` hold what was delivered if ``published`` is given, else deliveries and publications together, as in
+    :meth:`DeliverySets.of`.
     """
 
     row: NDArray[np.int64]
@@ -36,10 +37,10 @@ class MaskCells:
 class DeliverySets:
     """V(n) for every notification of a span of time.
 
-    ``words`` has shape (brokers, columns), uint64; ``columns[c]`` names (publisher, block); ``span_s`` is the length
-    of the span in seconds, times ``share`` where there are only that share of all blocks: counts over it are unbiased
-    estimates of what there was a second. ``delivered`` is the part of ``words`` that was handed to local subscribers,
-    without what a broker only published; None when that is not known.
+    ``words`` has shape (brokers, columns), uint64; ``columns[c]`` is (publisher, block). ``span_s`` is the length of
+    the span in seconds, for a sample times ``share``, its share of all blocks: counts divided by it are unbiased
+    estimates of rates. ``delivered`` is the part of ``words`` that was handed to local subscribers, without what a
+    broker only published; None if that is not known.
     """
 
     brokers: tuple[str, ...]
@@ -57,10 +58,10 @@ class DeliverySets:
         span_s: float,
         published: Mapping[tuple[str, str, int], int] | None = None,
     ) -> DeliverySets:
-        """Build from ``(broker, publisher, block) -> mask`` (signed or unsigned 64 bits). Brokers are sorted.
+        """Build from ``(broker, publisher, block) -> mask`` (signed or unsigned 64 bits); brokers come in any order.
 
-        With ``published``, ``masks`` are what was delivered and ``published`` what was published at a broker; without,
-        ``masks`` are both and nothing is known of either alone.
+        With ``published``, ``masks`` hold what was delivered and ``published`` what was published at a broker. Without
+        it, ``masks`` hold both, and ``delivered`` is unknown.
         """
         ordered = tuple(sorted(brokers))
         row = {broker: position for position, broker in enumerate(ordered)}
@@ -78,9 +79,9 @@ class DeliverySets:
     def of_cells(
         cls, brokers: tuple[str, ...], columns: Sequence[tuple[str, int]], cells: MaskCells, span_s: float
     ) -> DeliverySets:
-        """Build from cells over ``brokers``, which are sorted, and ``columns``, distinct and in any order.
+        """Build from cells over sorted ``brokers`` and distinct ``columns`` in any order.
 
-        Masks of the same broker and column are united. Cost O(cells + brokers * columns) on words.
+        Masks of the same broker and column are combined by OR. Cost O(cells + brokers * columns) on words.
         """
         order = sorted(range(len(columns)), key=columns.__getitem__)
         place = np.empty(len(columns), dtype=np.int64)
@@ -96,7 +97,10 @@ class DeliverySets:
 
     @classmethod
     def joined(cls, parts: Iterable[DeliverySets]) -> DeliverySets:
-        """Return the union of spans over the same brokers; a notification is counted once. Raise ValueError if none."""
+        """Return the union of spans over the same brokers; a notification is counted once.
+
+        Raises ValueError if there is no span, or if their brokers differ.
+        """
         spans = list(parts)
         if not spans:
             raise ValueError("no span to join: at least one window is needed")
@@ -117,8 +121,8 @@ class DeliverySets:
     def at_homes(self, homes: Mapping[str, str]) -> DeliverySets:
         """Return V(n) as it would have been with each publisher of ``homes`` at that broker; others stay.
 
-        A subscriber gets the same wherever the publisher is, so only the publisher's own bit moves. Raises ValueError
-        when ``delivered`` is not known, KeyError for a home that is not a broker.
+        Subscribers get the same wherever the publisher is, so only the publisher's own bit moves. Raises ValueError if
+        ``delivered`` is not known, KeyError if a home is not a broker.
         """
         if self.delivered is None:
             raise ValueError("published and delivered are not reported separately: publishers cannot be moved")
@@ -133,11 +137,11 @@ class DeliverySets:
         return replace(self, words=words)
 
     def with_subscribers_moved(self, moved: Mapping[str, str], homes: Mapping[str, str]) -> DeliverySets:
-        """Return V(n) as it would have been with all subscribers of each broker of ``moved`` at the other one.
+        """Return V(n) as it would have been with all subscribers of each broker of ``moved`` at its target.
 
-        ``homes`` are those of publishers: what one that is not named published somewhere stays there where nobody
-        wanted it, and counts as delivered only where it was wanted. Raises ValueError when ``delivered`` is not known,
-        KeyError for a broker that is none.
+        ``homes`` are those of publishers. What an unlisted publisher published stays at its broker if nobody there
+        wanted it; otherwise it counts only where it is delivered. Raises ValueError if ``delivered`` is not known,
+        KeyError if ``moved`` names an unknown broker.
         """
         if self.delivered is None:
             raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
@@ -150,7 +154,7 @@ class DeliverySets:
         return self.with_delivered(delivered, homes)
 
     def with_delivered(self, delivered: Words, homes: Mapping[str, str]) -> DeliverySets:
-        """Return V(n) as it would have been if this had been delivered, the same notifications all in all.
+        """Return V(n) as it would have been with these deliveries of the same notifications.
 
         ``homes`` and errors are as in :meth:`with_subscribers_moved`.
         """
@@ -161,9 +165,9 @@ class DeliverySets:
         return replace(self, words=words, delivered=delivered).at_homes(known)
 
     def over(self, brokers: tuple[str, ...]) -> DeliverySets:
-        """Return the same notifications over other brokers, sorted: those that are new here want nothing yet.
+        """Return the same notifications over other, sorted brokers; new ones want nothing.
 
-        What only brokers wanted or published that are not named is left out.
+        What was wanted or published only at brokers that are left out is dropped.
         """
         if brokers == self.brokers:
             return self
@@ -174,7 +178,7 @@ class DeliverySets:
         return replace(self, brokers=brokers, words=words, delivered=delivered)
 
     def of_publishers(self, publishers: Collection[str]) -> DeliverySets:
-        """Return what these publishers published, without all else."""
+        """Return only the notifications of these publishers."""
         places = [place for place, (name, _) in enumerate(self.columns) if name in publishers]
         delivered = None if self.delivered is None else self.delivered[:, places]
         columns = tuple(self.columns[place] for place in places)
@@ -182,27 +186,27 @@ class DeliverySets:
 
     @cached_property
     def published(self) -> Words:
-        """Every notification there was, shape (columns,): each was at least published somewhere."""
+        """All notifications of the span, shape (columns,): each was at least published somewhere."""
         return np.asarray(np.bitwise_or.reduce(self.words, axis=0), dtype=np.uint64)
 
     @cached_property
     def distinct(self) -> tuple[Words, Counts]:
-        """The distinct V(n), a bit for each broker, and how many notifications have each; found on first use."""
+        """The distinct V(n), a bit for each broker, and the count of notifications with each; computed on first use."""
         return distinct_sets(self.words)
 
     @cached_property
     def distinct_delivered(self) -> tuple[tuple[str, ...], Words, Counts]:
-        """The publishers, and the distinct sets in which something of each was delivered, with how often each occurs.
+        """The publishers, the distinct sets of brokers to which notifications of each were delivered, and their counts.
 
-        A row has a bit for each broker; its last word is the position of the publisher. A notification that was
-        delivered nowhere is an empty set. Raises ValueError when ``delivered`` is not known.
+        A row has a bit for each broker, and its last word is the position of the publisher. A notification that was
+        delivered nowhere has an empty set. Raises ValueError if ``delivered`` is not known.
         """
         if self.delivered is None:
             raise ValueError("published and delivered are not reported separately: build it with both")
         names = tuple(sorted({name for name, _ in self.columns}))
         place_of = {name: place for place, name in enumerate(names)}
         owner = np.array([place_of[name] for name, _ in self.columns], dtype=np.uint64)
-        # The publisher's position and a bit that says that there was a notification are rows, like those of brokers.
+        # The publisher's position, and a bit that marks an existing notification, are rows like those of brokers.
         padding = np.zeros((-len(self.brokers) % 64, len(self.columns)), dtype=np.uint64)
         digits = [np.where(owner >> np.uint64(digit) & 1, self.published, 0) for digit in range(OWNER_DIGITS)]
         rows, counts = distinct_sets(np.concatenate([self.delivered, padding, [self.published], digits]))
@@ -212,16 +216,16 @@ class DeliverySets:
 
     @cached_property
     def planes(self) -> tuple[Words, Counts]:
-        """The same as bits by broker with the weight of each word (:func:`digit_planes`); found on first use."""
+        """``distinct`` as bits by broker with the weight of each word (:func:`digit_planes`); computed on first use."""
         return digit_planes(*self.distinct, len(self.brokers))
 
     @property
     def notification_count(self) -> int:
-        """How many notifications have been published or delivered anywhere in the span."""
+        """The number of notifications published or delivered anywhere in the span."""
         return int(np.bitwise_count(self.published).sum()) if self.columns else 0
 
     def interest(self) -> NDArray[np.int64]:
-        """Return I_ij for all pairs, shape (brokers, brokers): notifications common to i and j; I_ii on the diagonal.
+        """Return I_ij for all pairs, shape (brokers, brokers): notifications common to i and j, I_ii on the diagonal.
 
         Source: Jaeger07, section 4.1. Cost O(brokers^2 * columns / 8) with 64 notifications a column.
         """
@@ -235,7 +239,7 @@ class DeliverySets:
 
 
 def rows_over(words: Words, brokers: Sequence[str], others: Sequence[str]) -> Words:
-    """Return the rows of other brokers: those of ``brokers`` that they are among these, empty ones for the rest."""
+    """Return a row for each of ``others``: that of ``brokers`` if it is among these, else an empty one."""
     row = {broker: position for position, broker in enumerate(brokers)}
     rows = np.array([row.get(broker, -1) for broker in others], dtype=np.intp)
     found = words[rows]

@@ -1,4 +1,4 @@
-"""Equal delivery sets found and counted: notifications of one type mostly go to the same brokers.
+"""Find and count equal delivery sets: notifications of one type mostly go to the same brokers.
 
 In: bits by broker and notification. Out: the distinct sets, a bit for each broker, and how often each occurs.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-COLUMNS_AT_ONCE = 512  # Columns that are transposed together, so that they stay in the processor's cache.
+COLUMNS_AT_ONCE = 512  # Columns transposed at a time, so that they stay in the processor's cache.
 MIXERS = np.random.Generator(np.random.PCG64(0)).integers(1 << 62, 1 << 63, 1 << 12, dtype=np.uint64) * 2 + 1
 
 Words = NDArray[np.uint64]
@@ -16,9 +16,9 @@ Counts = NDArray[np.int64]
 
 
 def distinct_sets(words: Words) -> tuple[Words, Counts]:
-    """Return the distinct V(n), shape (sets, words of brokers), and how many notifications have each.
+    """Return the distinct V(n), shape (sets, words of brokers), and the number of notifications with each.
 
-    ``words`` (brokers, columns) has a bit for each notification; bits that no broker has set stand for no notification.
+    ``words`` (brokers, columns) has a bit for each notification; a bit that no broker has set is not a notification.
     Cost O(brokers * columns) on words.
     """
     parts = [_by_notification(words[:, at : at + COLUMNS_AT_ONCE]) for at in range(0, words.shape[1], COLUMNS_AT_ONCE)]
@@ -34,7 +34,7 @@ def merge_sets(parts: list[tuple[Words, Counts]], brokers: int) -> tuple[Words, 
 
 
 def digit_planes(sets: Words, counts: Counts, brokers: int) -> tuple[Words, Counts]:
-    """Return bits by broker that count several times over, and how often those of each word do.
+    """Return weighted bits by broker, and the weight of each word: how many notifications one of its bits stands for.
 
     A set that occurs n times has a bit for each binary digit of n. Shapes (brokers, words) and (words,).
     """
@@ -48,14 +48,14 @@ def digit_planes(sets: Words, counts: Counts, brokers: int) -> tuple[Words, Coun
 
 
 def _by_broker(sets: Words, brokers: int) -> Words:
-    """Return a row for each broker, with a bit for each of the sets."""
+    """Return a row for each broker, with a bit for each set."""
     padded = _padded(sets, 64, axis=0)
     groups = _transposed(padded.reshape(-1, 64, sets.shape[1]).transpose(2, 1, 0))
     return groups.reshape(64 * len(groups), groups.shape[2])[:brokers]
 
 
 def _by_notification(words: Words) -> Words:
-    """Return a row for each notification that anyone wants, with a bit for each broker."""
+    """Return a row for each notification that any broker wants, with a bit for each broker."""
     groups = _transposed(_padded(words, 64, axis=0).reshape(-1, 64, words.shape[1]))
     rows = groups.transpose(1, 2, 0).reshape(-1, len(groups))
     return rows[rows.any(axis=1)]
@@ -87,7 +87,7 @@ def _merged(rows: Words, counts: Counts) -> tuple[Words, Counts]:
     keys = (rows * MIXERS[: rows.shape[1]]).sum(axis=1, dtype=np.uint64)
     keys ^= keys >> np.uint64(31)
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    if not np.array_equal(rows[first][inverse], rows):  # Two sets with one key: one chance in some billion runs.
+    if not np.array_equal(rows[first][inverse], rows):  # Two sets share a key: once in some billion runs.
         merged, inverse = np.unique(rows, axis=0, return_inverse=True)
         first = np.array([np.flatnonzero(inverse == place)[0] for place in range(len(merged))])
     return rows[first], np.bincount(inverse, weights=counts, minlength=len(first)).astype(np.int64)

@@ -1,6 +1,6 @@
 """Costs of unmeasured links: estimates, which measurements supersede.
 
-In: brokers and a matrix. Out: an inventory with these costs. How they are estimated is seen elsewhere.
+In: brokers and a matrix. Out: an inventory with these costs. How costs are estimated does not belong here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from regraft.overlay.overlay_configuration import Link
 
 @dataclass(frozen=True, eq=False)
 class EstimatedCosts:
-    """``link_cost`` (n, n, symmetric) follows ``brokers``, sorted; no number is a link that is not estimated.
+    """Estimates of link costs: ``link_cost`` (n, n, symmetric) follows sorted ``brokers``, NaN if there is none.
 
-    Such a link costs ``unknown_cost``; where that is no number, either, what the inventory says.
+    A link without an estimate costs ``unknown_cost``; if that is NaN, what the inventory says.
     """
 
     brokers: tuple[str, ...]
@@ -30,7 +30,7 @@ class EstimatedCosts:
 
     @classmethod
     def of_none(cls, brokers: Collection[str]) -> EstimatedCosts:
-        """Return no estimate of any link."""
+        """Build without an estimate for any link."""
         return cls(tuple(sorted(brokers)), np.full((len(brokers), len(brokers)), np.nan))
 
     @cached_property
@@ -38,7 +38,7 @@ class EstimatedCosts:
         return {broker: place for place, broker in enumerate(self.brokers)}
 
     def cost_of_link(self, pair: Link) -> float | None:
-        """Return the estimate of a link, None where there is none."""
+        """Return the estimate of a link, or None if there is none."""
         rows = [self._index.get(broker) for broker in pair]
         if None in rows:
             return None
@@ -46,9 +46,10 @@ class EstimatedCosts:
         return None if np.isnan(cost) else cost
 
     def share_moved(self, after: EstimatedCosts, by_share: float) -> float:
-        """Return which share of the links of ``after`` costs otherwise by more than a share of its cost here.
+        """Return the share of links whose estimate in ``after`` differs from this one by more than ``by_share`` of it.
 
-        Estimates of links that had none count as if all had moved: they are worth more than what stood there.
+        A link that lost its estimate counts as moved. If any link gains one, or the brokers differ, the result is 1:
+        new estimates are worth more than what they replace.
         """
         if after.brokers != self.brokers or (np.isnan(self.link_cost) & ~np.isnan(after.link_cost)).any():
             return 1.0
@@ -57,9 +58,9 @@ class EstimatedCosts:
         return float(moved[np.triu_indices(len(self.brokers), 1)].mean())
 
     def over(self, inventory: Inventory, priced: Collection[str] = ()) -> Inventory:
-        """Return the inventory with the estimates in place of its costs, as far as there are any.
+        """Return the inventory with its link costs replaced by the estimates, if there are any.
 
-        What it says of the links of ``priced`` brokers is kept where there is no estimate, known or unknown.
+        A link without an estimate keeps its cost if an end is in ``priced`` or ``unknown_cost`` is NaN.
         """
         costs = inventory.link_cost.copy()
         if not math.isnan(self.unknown_cost):

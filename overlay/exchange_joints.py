@@ -1,11 +1,11 @@
-"""Links of a tree that may be exchanged for others, each brought to where it costs least with the traffic there is.
+"""Exchange given links of a tree for others, each where it costs least with the present traffic.
 
-In: a tree, what is wanted where, and which links may go elsewhere. Out: the tree with those links at better places.
+In: a tree, what is wanted where, and which links may be exchanged. Out: the links that take their place.
 
-Taken away, a link leaves two sides. What both sides want crosses the new link a-b, wherever that is, and has to get to
-a on the one side and to b on the other, as if it were published there; all else stays as it is. So what each broker of
-a side costs as the end of the link is what one publisher costs at each home (:mod:`overlay.publisher_costs`), and the
-cheapest pair of ends is exact.
+Removing a link leaves two sides. What both sides want crosses the new link a-b, wherever that is, and has to reach a on
+one side and b on the other, as if it were published there; everything else is unchanged. So the cost of each broker of
+a side as an end of the link is that of one publisher at each home (:mod:`overlay.publisher_costs`), and the cheapest
+pair of ends is exact.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.publisher_costs import costs_at_homes
 from regraft.overlay.weighted_sets import WeightedSets
 
-WORDS_MAX = 50_000_000  # Words of brokers swept over: at a thousand brokers some fifty looks at a link, seconds.
-GAIN_SHARE_MIN = 1e-9  # A gain below this share is the rounding of floats.
+WORDS_MAX = 50_000_000  # Words of brokers swept over: at a thousand brokers some fifty attempts, which take seconds.
+GAIN_SHARE_MIN = 1e-9  # A gain below this share is rounding error.
 
 Floats = NDArray[np.float64]
 
@@ -37,19 +37,20 @@ def exchange_joints(
     room: NDArray[np.integer],
     words_max: int = WORDS_MAX,
 ) -> tuple[Link, ...]:
-    """Return the links that take the place of ``joints``, sorted.
+    """Return the links that replace ``joints``, sorted.
 
-    ``room`` (brokers,) is how many ends of such links each broker may have; one with more keeps them and gets no
-    others. Each link in turn, the most expensive first, goes where it costs least while the others stay, until none can
-    be improved or ``words_max`` words have been swept over. Exact for a single link; of several, no one alone can be
-    exchanged for a cheaper one, unless the bound is reached. Cost O(brokers * words + brokers^2) for each look.
+    ``room`` (brokers,) caps the ends of such links at each broker; a broker above its cap keeps its links and gets no
+    others. Each link in turn, the most expensive first, is moved to where it costs least while the others stay, until
+    none can be improved or ``words_max`` words have been swept over. Exact for a single link; among several, no single
+    one can be exchanged for a cheaper one, unless the bound was reached. Cost O(brokers * words + brokers^2) per
+    attempt.
     """
     row = inventory.index
     found = _dearest_first(tree, inventory, sets, joints)
     rest = np.asarray(room, dtype=np.int64).copy()
     for pair in found:
         rest[[row[end] for end in pair]] -= 1
-    settled, place = 0, 0  # This many attempts in a row have found nothing.
+    settled, place = 0, 0  # Attempts in a row that found nothing.
     for _ in range(max(words_max // max(sets.words.size, 1), len(found) == 1)):
         if settled == len(found):
             break
@@ -68,7 +69,7 @@ def exchange_joints(
 def _dearest_first(
     tree: Configuration, inventory: Inventory, sets: WeightedSets, joints: Collection[Link]
 ) -> list[Link]:
-    """Return the links by what the traffic across them costs, the most expensive first."""
+    """Return the links sorted by the cost of the traffic across them, the most expensive first."""
     hung = HungTree.of(tree)
     below, above = link_sides(hung, sets.words)
     counts = sets.counts(below & above).sum(axis=-1)
@@ -83,7 +84,7 @@ def _dearest_first(
 def _best_ends(
     tree: Configuration, inventory: Inventory, sets: WeightedSets, pair: Link, is_open: NDArray[np.bool_]
 ) -> Link:
-    """Return the link that costs least in the place of ``pair``; the same where no other is cheaper."""
+    """Return the cheapest link in place of ``pair``, or ``pair`` itself if no other is cheaper."""
     behind = tree.reached_over(set(tree.links) - {pair}, pair[1])
     is_far = np.array([broker in behind for broker in tree.brokers])
     sides = [np.flatnonzero(~is_far), np.flatnonzero(is_far)]
@@ -108,7 +109,7 @@ def _best_ends(
 
 @dataclass(frozen=True, eq=False)
 class _Crossing:
-    """What both sides of a link want: ``mask`` of the words at ``columns``, worth ``count`` notifications."""
+    """What both sides of a link want: the bits of ``mask`` in the words at ``columns``, ``count`` notifications."""
 
     sets: WeightedSets
     columns: NDArray[np.intp]
@@ -122,7 +123,7 @@ class _Crossing:
 
 
 def _end_costs(tree: Configuration, inventory: Inventory, crossing: _Crossing, side: NDArray[np.intp]) -> Floats:
-    """Return what each broker of a side costs as the end of the link, by what the side wants of what crosses."""
+    """Return the cost of each broker of a side as the end of the link, from what the side wants of what crosses it."""
     sets, columns = crossing.sets, crossing.columns
     names = [tree.brokers[place] for place in side]
     inside = set(names)

@@ -1,7 +1,8 @@
-"""What moving subscribers of a broker to another one changes on the links of a tree: all of one, or a part of them.
+"""What moving all or some subscribers of a broker to another one changes in the cost of a tree's links.
 
-In: a tree, what was delivered and published where. Out: a change of cost for each broker they may go to. Only links on
-the way between the two change: on all others both are on the same side. Prices of handing over belong elsewhere.
+In: a tree, what was delivered and published where. Out: the change of cost for each broker that they may move to. Only
+the links on the path between both brokers change: any other link has both on the same side. The cost of handing
+notifications over to subscribers does not belong here.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Floats = NDArray[np.float64]
 def group_move_changes_per_s(
     configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
 ) -> Floats:
-    """Return what the links cost more, shape (brokers from, brokers to), when all subscribers of one move to another.
+    """Return the increase of link cost if all subscribers of one broker move to another, shape (from, to).
 
-    Exact but for what processing at the brokers on the way costs. ``homes`` are those of publishers. Cost O(brokers^2 *
-    degree * columns). Raises ValueError when what was delivered is not known apart.
+    Exact except for the processing cost of the brokers on the path. ``homes`` are those of publishers. Cost O(brokers^2
+    * degree * columns). Raises ValueError if ``delivered`` of the sets is not known.
     """
     walk = _Walk(configuration, inventory, sets, homes)
     delivered = walk.delivered
@@ -40,9 +41,10 @@ def part_move_changes_per_s(
     homes: Mapping[str, str],
     parts: Sequence[tuple[str, Words, Words]],
 ) -> Floats:
-    """Return the same for parts of brokers' subscribers, shape (parts, brokers to).
+    """Return the same for parts of brokers' subscribers, shape (parts, to).
 
-    A part is its broker, what it takes, and what the other subscribers there take, both over the columns of the sets.
+    A part is its broker, what it receives, and what the broker's other subscribers receive, both over the columns of
+    the sets.
     """
     walk, row = _Walk(configuration, inventory, sets, homes), {broker: at for at, broker in enumerate(sets.brokers)}
     changes = [walk.changes_from(row[broker], going, staying) for broker, going, staying in parts]
@@ -50,7 +52,7 @@ def part_move_changes_per_s(
 
 
 class _Walk:
-    """Walks from a broker over the tree, with what its side of each link still wants when its subscribers are gone."""
+    """Walks the tree from a broker, tracking what the near side of each link still wants without its subscribers."""
 
     def __init__(
         self, configuration: Configuration, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]
@@ -64,7 +66,7 @@ class _Walk:
         self._peers = [[index[peer] for peer in configuration.neighbours[broker]] for broker in sets.brokers]
         tree = HungTree.of(configuration)
         below, above = link_sides(tree, sets.words)
-        self._side: dict[tuple[int, int], Words] = {}  # By link from-to: all that the side of its first end has.
+        self._side: dict[tuple[int, int], Words] = {}  # By directed link: all that its first end's side has.
         self._before: dict[tuple[int, int], int] = {}
         for child, parent in enumerate(tree.parents):
             if child != parent:
@@ -73,9 +75,9 @@ class _Walk:
                 self._before[child, parent] = self._before[parent, child] = crossing
 
     def changes_from(self, start: int, going: Words, staying: Words | None = None) -> Floats:
-        """Return what the links cost more for each broker that subscribers of this one may go to.
+        """Return the increase of link cost for each broker that subscribers of ``start`` may move to.
 
-        ``going`` is what they take, ``staying`` what the others take who stay.
+        ``going`` is what they receive, ``staying`` what the subscribers that stay receive.
         """
         changes = np.zeros(len(self._peers))
         if not going.any():
@@ -98,7 +100,7 @@ class _Walk:
 
 
 def _published_at_home(sets: DeliverySets, homes: Mapping[str, str]) -> Words:
-    """Return what stays at each broker without its subscribers, shape (brokers, columns): what was published there."""
+    """Return what each broker has without its subscribers, shape (brokers, columns): what was published there."""
     assert sets.delivered is not None
     kept = sets.words & ~sets.delivered
     row = {broker: position for position, broker in enumerate(sets.brokers)}

@@ -17,8 +17,8 @@ Paths = NDArray[np.intp]
 def paths_within(configuration: Configuration, hops_max: int) -> dict[int, Paths]:
     """Return, for each hop count from 1 to ``hops_max``, all directed paths of that length.
 
-    Each array has shape (paths, hops + 1) and is sorted; a path and its reverse are both there. A length that the
-    tree does not have gives an empty array. Raises ValueError when ``hops_max`` is below 1. Cost O(paths).
+    Each array has shape (paths, hops + 1) and is sorted; it contains each path and its reverse. If the tree has no path
+    of a length, its array is empty. Raises ValueError if ``hops_max`` is below 1. Cost O(paths).
     """
     if hops_max < 1:
         raise ValueError(f"hops_max is {hops_max}, a horizon has at least 1 hop")
@@ -36,7 +36,7 @@ def paths_within(configuration: Configuration, hops_max: int) -> dict[int, Paths
 
 
 def _extended(paths: Paths, degrees: Paths, starts: Paths, flat: Paths) -> Paths:
-    """Return every path made one hop longer at its end without turning back; in a tree none of them closes a cycle."""
+    """Return every path extended by one hop without turning back, which cannot close a cycle in a tree."""
     ends = paths[:, -1]
     counts = degrees[ends]
     origin = np.repeat(np.arange(len(paths), dtype=np.intp), counts)

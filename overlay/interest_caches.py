@@ -1,11 +1,12 @@
-"""What brokers remember of their notifications and exchange: caches, and Bloom filters of caches.
+"""Caches of notification identifiers that brokers keep and exchange, whole or as Bloom filters.
 
-In: delivery sets. Out: the newest identifiers of each broker, and the common interest that each broker works out from
-its own cache and what the others broadcast. Which decisions rest on it does not belong here.
+In: delivery sets. Out: the newest identifiers of each broker, and the interest that each broker computes from its own
+cache and the others' broadcasts. Decisions based on it do not belong here.
 
-A broker's cache holds identifiers of what its own clients published or got (Jaeger07, section 4), which is its row of
-the delivery sets. The text says both that the cache's content is exchanged (section 4) and that the filter holds the
-entries added in the last interval (4.3.1); the whole cache is taken, for which 100,000 bits with 5 hash functions fit.
+A broker's cache holds identifiers of what its own clients published or received (Jaeger07, section 4), which is its row
+of the delivery sets. The text says both that the cache's content is exchanged (section 4) and that the filter holds the
+entries added in the last interval (4.3.1); we exchange the whole cache, for which 100,000 bits with 5 hash functions
+are the right size.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 
 PAPER_CACHE_IDS = 8192  # Jaeger07, section 5.
-WORDS_AT_ONCE = 1 << 17  # 1 MB a step stays in the processor's cache, which is three times as fast as 8 MB.
+WORDS_AT_ONCE = 1 << 17  # 1 MB per step stays in the processor's cache: three times as fast as 8 MB.
 
 
 @dataclass(frozen=True, eq=False)
 class InterestCaches:
-    """Each broker's own identifiers, and those that its broadcast claims, as bits over the same columns.
+    """Each broker's own identifiers and those that its broadcast claims, as bits over the same columns.
 
-    ``own`` and ``claimed`` have shape (brokers, columns), uint64. Masks claim exactly what is there; a Bloom filter
-    claims that and its false positives; only those that some broker has in its cache matter.
+    ``own`` and ``claimed`` have shape (brokers, columns), uint64. A whole cache claims exactly its content; a Bloom
+    filter also claims false positives, of which only those in some broker's cache matter.
     """
 
     own: Words
@@ -40,14 +41,14 @@ class InterestCaches:
 
     @classmethod
     def of_masks(cls, sets: DeliverySets) -> InterestCaches:
-        """Return caches that are exchanged whole."""
+        """Build caches that are exchanged whole."""
         return cls(sets.words, sets.words)
 
     @classmethod
     def of_filters(cls, sets: DeliverySets, shape: FilterShape) -> InterestCaches:
-        """Return caches that are exchanged as Bloom filters of one shape.
+        """Build caches that are exchanged as Bloom filters of one shape.
 
-        Cost O(brokers * identifiers) look-ups: every broker's filter is asked for every identifier in any cache.
+        Cost O(brokers * identifiers) look-ups: every filter is queried for every identifier in any cache.
         """
         wanted = np.bitwise_or.reduce(sets.words, axis=0) if sets.columns else np.zeros(0, dtype=np.uint64)
         anywhere = np.flatnonzero(_bits(wanted))
@@ -63,19 +64,19 @@ class InterestCaches:
 
     @cached_property
     def interest(self) -> Counts:
-        """I_ij as broker i counts it, shape (brokers, brokers): its own identifiers that j's broadcast claims.
+        """I_ij as broker i counts it, shape (brokers, brokers): how many of its own identifiers j's broadcast claims.
 
-        Symmetric with masks; with filters false positives make I_ij and I_ji differ. I_ii is the size of i's cache.
-        Source: Jaeger07, section 4.1.
+        Symmetric if caches are exchanged whole; with filters, false positives make I_ij and I_ji differ. I_ii is the
+        size of i's cache. Source: Jaeger07, section 4.1.
         """
         columns = [np.bitwise_count(self.own & claimed).sum(axis=1, dtype=np.int64) for claimed in self.claimed]
         return np.stack(columns, axis=1)
 
     def common(self, i: NDArray[np.intp], k: NDArray[np.intp], j: NDArray[np.intp]) -> Counts:
-        """Return I_ikj as broker i counts it for each triple: its own identifiers that both broadcasts claim.
+        """Return I_ikj as broker i counts it for each triple: how many of its own identifiers both broadcasts claim.
 
-        That is what the conjunction of the filters of k and j claims, the paper's proposal in section 6 (future work).
-        Exact with masks. Cost O(distinct triples * columns).
+        The conjunction of the filters of k and j claims the same; the paper proposes it in section 6 (future work).
+        Exact if caches are exchanged whole. Cost O(distinct triples * columns).
         """
         brokers = len(self.own)
         keys, place = np.unique((i * brokers + k) * brokers + j, return_inverse=True)
@@ -91,11 +92,11 @@ class InterestCaches:
 
 
 def newest_ids(windows: Sequence[DeliverySets], ids_max: int) -> DeliverySets:
-    """Return what each broker's cache holds after the windows (oldest first): its newest ``ids_max`` notifications.
+    """Return each broker's cache after the windows (oldest first): its newest ``ids_max`` notifications.
 
-    ``span_s`` stays that of all windows. A window says when a notification was published only to its own length; in the
-    window that a full cache cuts, a publisher's sequence numbers count as spread evenly over it, and the later place is
-    the newer (ties: the publisher's name). Raises ValueError without a window or for ``ids_max`` below 1.
+    ``span_s`` is that of all windows. Publish times are known only to the window. If a cache fills up within a window,
+    each publisher's sequence numbers are taken as spread evenly over it, and the latest are kept (ties: by the
+    publisher's name). Raises ValueError if there is no window or ``ids_max`` is below 1.
     """
     if ids_max < 1:
         raise ValueError(f"ids_max is {ids_max}: a cache holds at least 1 identifier")
@@ -125,7 +126,7 @@ def bloom_interest(sets: DeliverySets, bits: int, hashes: int) -> Counts:
 
 
 def _place_in_window(window: DeliverySets) -> NDArray[np.float64]:
-    """Return where in the window each bit was published, 0 to 1, by its publisher's sequence numbers."""
+    """Return when in the window each bit was published, 0 to 1, estimated from its publisher's sequence numbers."""
     if not window.columns:
         return np.zeros(0)
     _, publisher = np.unique([name for name, _ in window.columns], return_inverse=True)
@@ -144,7 +145,7 @@ def _place_in_window(window: DeliverySets) -> NDArray[np.float64]:
 
 
 def _first_bits(words: Words, order: NDArray[np.intp], count: int) -> Words:
-    """Return the first ``count`` set bits of a row, in this order of bits."""
+    """Return the first ``count`` set bits of a row, in the given order."""
     is_set = _bits(words)
     kept = np.zeros_like(is_set)
     kept[order[is_set[order]][:count]] = True
@@ -152,7 +153,7 @@ def _first_bits(words: Words, order: NDArray[np.intp], count: int) -> Words:
 
 
 def _ids(sets: DeliverySets) -> Words:
-    """Return the identifier of every bit of the columns."""
+    """Return the identifier of each bit of the columns."""
     found = [
         notification_ids(publisher, np.arange(block * 64, block * 64 + 64, dtype=np.uint64))
         for publisher, block in sets.columns
@@ -161,7 +162,7 @@ def _ids(sets: DeliverySets) -> Words:
 
 
 def _bits(words: Words) -> NDArray[np.bool_]:
-    # Little-endian bytes, so that bit b of word w is place 64 * w + b on every machine.
+    # Little-endian, so that bit b of word w is at place 64 * w + b on every machine.
     return np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little").astype(np.bool_)
 
 

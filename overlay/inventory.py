@@ -1,4 +1,4 @@
-"""Inventory: which brokers there are and what links and processing would cost. Known before anything runs."""
+"""Inventory: the brokers, and the costs of processing and of every potential link. Known before anything runs."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Inventory:
 
     ``brokers`` is sorted; ``processing_cost`` (n,) and ``link_cost`` (n, n, symmetric, diagonal 0) follow its order.
     Costs are per notification in one common unit; the demo takes milliseconds of one-way delay and of service.
-    ``degree_max`` caps the links of a broker; on a ring the fingers are what they are. ``bootstrap`` is the overlay of
-    epoch 0, of any kind: over all brokers as the file has it, and unchanged where brokers were added or left out.
-    ``load_max_per_s`` (n,) is how many notifications a second may pass each broker, None for no cap. ``positions`` (n,
-    2) is where brokers are on a map, x to the right and y upwards, as longitude and latitude; None where unknown. They
-    are shown, and price the links of brokers that are added without costs. ``agent_of`` names by broker the agent that
-    represents it in Kafka, in its own topics; brokers without an agent share topics. ``clients_stay``: the brokers are
-    real ones of a tree, whose clients stay where they connect, so that no plan moves any. ``prices``: what traffic
-    costs in money, None where nobody is billed by it; ``link_cost`` then still holds delays, and :attr:`charged` is
-    what decisions rest on.
+    ``degree_max`` caps the links of a broker, except on a ring, whose fingers follow from the IDs. ``bootstrap`` is the
+    overlay of epoch 0, of any kind: over all brokers in the file, and unchanged if brokers were added or left out.
+    ``load_max_per_s`` (n,) caps the notifications per second that may pass each broker; None means no caps.
+    ``positions`` (n, 2) are those of brokers on a map, x to the right and y upwards like longitude and latitude; None
+    if unknown. They are displayed, and price the links of brokers added without costs. ``agent_of`` maps a broker to
+    the agent that represents it in Kafka, in its own topics; brokers without an agent share topics. ``clients_stay``
+    means that the brokers are real ones of a tree whose clients stay where they connect, so that plans move none.
+    ``prices`` is what traffic costs in money, None if it is not billed. With prices, ``link_cost`` still holds delays,
+    and decisions use :attr:`charged`.
     """
 
     brokers: tuple[str, ...]
@@ -93,13 +93,13 @@ class Inventory:
                 )
 
     def broker_topics(self, namespace: str) -> BrokerTopics:
-        """Return in which topics of a namespace each broker is spoken to and for."""
+        """Return the topics of a namespace in which each broker gets its commands and reports its telemetry."""
         agent_of = {broker: self.agent_of.get(broker, NO_AGENT) for broker in self.brokers} if self.agent_of else {}
         return BrokerTopics(namespace, agent_of)
 
     @property
     def bootstrap_tree(self) -> Configuration:
-        """The overlay of epoch 0 where only a tree will do. Raises InventoryError when it is a ring."""
+        """The overlay of epoch 0, for callers that need a tree. Raises InventoryError if it is of another kind."""
         if not isinstance(self.bootstrap, Configuration):
             kind = self.bootstrap.KIND
             raise InventoryError(f"the overlay of {len(self.brokers)} brokers is a {kind}, a tree is needed here")
@@ -112,7 +112,7 @@ class Inventory:
 
     @cached_property
     def charged(self) -> Inventory:
-        """The same with money, and what delays count as, for costs of links and brokers; itself without prices."""
+        """The inventory with link and broker costs in money, delays at their price; itself if there are no prices."""
         prices = self.prices
         if prices is None or prices.is_charged:
             return self
@@ -126,7 +126,7 @@ class Inventory:
 
     @property
     def delay_cost(self) -> NDArray[np.float64]:
-        """What the delay of each link costs a notification, shape (n, n): all of its cost without prices."""
+        """The cost of each link's delay per notification, shape (n, n); without prices, the whole cost of the link."""
         prices = self.prices
         if prices is None or prices.delay_ms is None:
             return self.link_cost
@@ -134,7 +134,7 @@ class Inventory:
 
     @property
     def delay_ms(self) -> NDArray[np.float64]:
-        """The delay of each link, shape (n, n): its cost, where that is not money."""
+        """The delay of each link in ms, shape (n, n): its cost unless that is money."""
         known = None if self.prices is None else self.prices.delay_ms
         return self.link_cost if known is None else known
 
@@ -143,9 +143,9 @@ class Inventory:
         return float(self.link_cost[self.index[broker], self.index[peer]])
 
     def restricted_to(self, brokers: Iterable[str]) -> Inventory:
-        """Return the inventory of these brokers alone; the bootstrap overlay stays as it is.
+        """Return the inventory of only these brokers; the bootstrap overlay stays as it is.
 
-        Raises InventoryError when one of them is unknown or fewer than 2 are left.
+        Raises InventoryError if one of them is unknown or fewer than 2 are left.
         """
         wanted = tuple(sorted(set(brokers)))
         if wanted == self.brokers:
@@ -167,13 +167,13 @@ class Inventory:
         )
 
     def save(self, path: Path) -> None:
-        """Write the inventory as JSON, whole: another process may be looking at this moment."""
+        """Write the inventory as JSON, atomically: another process may be reading it."""
         replace_file(path, self.to_json())
 
     def to_json(self) -> str:
-        """Return the inventory as JSON; :meth:`from_json` is the way back.
+        """Return the inventory as JSON, which :meth:`from_json` reads.
 
-        Raises InventoryError when brokers were added or left out: the file is what a fleet begins with.
+        Raises InventoryError if brokers were added or left out: the file holds the initial fleet.
         """
         if self.bootstrap.brokers != self.brokers:
             count = len(self.bootstrap.brokers)

@@ -1,7 +1,7 @@
-"""The cheapest links that make one tree of fragments, under caps on the links of each broker.
+"""The cheapest links that join fragments into one tree, under caps on the links of each broker.
 
-In: what each link would cost, which fragment each broker is in, and how many more links each may have. Out: links.
-Where fragments come from and what a link is worth is unknown here.
+In: the cost of each possible link, the fragment of each broker, and how many more links each may have. Out: links.
+Where fragments come from and what a link is worth does not belong here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 Pair = tuple[int, int]
 
-NODES_MAX = 400  # Subproblems that one search looks at: at a thousand brokers about a second.
+NODES_MAX = 400  # Subproblems per search: at a thousand brokers about a second.
 
 
 @dataclass(frozen=True)
 class JoinedFragments:
-    """Links between fragments, by position.
+    """Links between fragments, by the positions of brokers.
 
-    No choice within the caps costs less than ``cost_min``: it is ``cost`` where the links are proven to be cheapest.
-    ``exceeded`` is by how many links a broker is above its cap; of these there are as few as can be.
+    ``cost_min`` is a lower bound for any choice within the caps; it equals ``cost`` if the links are proven to be
+    cheapest. ``exceeded`` maps each broker above its cap to its excess links, which are as few as possible in total.
     """
 
     links: tuple[Pair, ...]
@@ -40,12 +40,12 @@ class JoinedFragments:
 def join_fragments(
     link_cost: Floats, fragment_of: NDArray[np.integer], room: NDArray[np.integer], nodes_max: int = NODES_MAX
 ) -> JoinedFragments:
-    """Return the cheapest links that make one tree of the fragments.
+    """Return the cheapest links that join the fragments into one tree.
 
     ``link_cost`` (n, n) is symmetric, ``fragment_of`` (n,) numbers each broker's fragment from 0, ``room`` (n,) is how
-    many links more a broker may have. Where no tree keeps that, as few links as possible exceed it. Exact: a minimum
-    spanning tree where no cap binds, else branch and bound over which links of a full broker are taken. After
-    ``nodes_max`` subproblems the best tree found, with the bound that is proven. Cost O(n^2) for each of them.
+    many more links a broker may have. If no tree keeps these caps, as few links as possible exceed them. Exact: a
+    minimum spanning tree if no cap binds, else branch and bound over the links of a full broker. After ``nodes_max``
+    subproblems, returns the best tree found, with the bound proven so far. Cost O(n^2) per subproblem.
     """
     granted = _granted(link_cost, fragment_of, np.maximum(room, 0))
     search = _Search(link_cost, fragment_of, np.maximum(room, 0) + granted)
@@ -56,9 +56,10 @@ def join_fragments(
 
 
 def _granted(link_cost: Floats, fragment_of: NDArray[np.integer], room: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Return the links above the caps that a tree takes at least, each given to the broker nearest to another fragment.
+    """Return how many links above its cap each broker is granted: as few as make a tree possible, shape (n,).
 
-    A tree of m fragments has 2 (m - 1) ends of links, at least one in each fragment, and any such choice makes a tree.
+    A tree of m fragments has 2 (m - 1) ends of links, at least one in each fragment, and any such choice of ends makes
+    a tree. Grants go to the brokers nearest to another fragment.
     """
     fragments = int(fragment_of.max(initial=-1)) + 1
     granted = np.zeros(len(fragment_of), dtype=np.int64)
@@ -71,20 +72,20 @@ def _granted(link_cost: Floats, fragment_of: NDArray[np.integer], room: NDArray[
         granted[inside[outward[inside].argmin()]] += 1
     missing = 2 * (fragments - 1) - int(np.maximum(rooms, 1).sum())
     for _ in range(missing):
-        granted[int((outward * (1 + granted)).argmin())] += 1  # Shared out: a second one costs a broker twice.
+        granted[int((outward * (1 + granted)).argmin())] += 1  # Spread: a second grant doubles a broker's price.
     return granted
 
 
 @dataclass(frozen=True)
 class _Node:
-    """A subproblem: trees that have all of ``taken`` and none of ``left_out``."""
+    """A subproblem: the trees that contain all links of ``taken`` and none of ``left_out``."""
 
     taken: tuple[Pair, ...] = ()
     left_out: tuple[Pair, ...] = ()
 
 
 class _Search:
-    """Branch and bound: a spanning tree without caps is the bound; a broker with too many links is what is split on."""
+    """Branch and bound: bounds are spanning trees without caps, and branches split on a broker with too many links."""
 
     def __init__(self, link_cost: Floats, fragment_of: NDArray[np.integer], room: NDArray[np.integer]) -> None:
         usable = np.flatnonzero(room > 0)
@@ -100,7 +101,7 @@ class _Search:
         return np.searchsorted(self._fragments, np.arange(self._count + 1)).astype(np.intp)
 
     def run(self, nodes_max: int) -> tuple[tuple[Pair, ...], float, float]:
-        """Return links, their cost and the least that any choice can cost."""
+        """Return links, their cost, and a lower bound for any choice."""
         if self._count < 2:
             return (), 0.0, 0.0
         order = count()
@@ -124,7 +125,7 @@ class _Search:
         return tuple((min(pair), max(pair)) for pair in named), best_cost, least
 
     def _split(self, node: _Node, links: Iterable[Pair], full: int) -> list[_Node]:
-        """Return subproblems that together hold every tree within the caps: none has all links of the full broker."""
+        """Return subproblems that together cover every tree within the caps: no such tree has all links of ``full``."""
         own = [pair for pair in links if full in pair]
         free = [pair for pair in own if pair not in node.taken]
         held = len(own) - len(free)
@@ -132,7 +133,7 @@ class _Search:
         return [_Node(node.taken + tuple(free[:at]), (*node.left_out, free[at])) for at in range(len(free))]
 
     def _bound(self, node: _Node) -> tuple[float, tuple[Pair, ...]]:
-        """Return the cheapest tree of a subproblem without caps, but for brokers that its taken links fill."""
+        """Return cost and links of a subproblem's cheapest tree, with caps only on brokers that ``taken`` fills."""
         costs = self._costs
         if node.taken or node.left_out:
             costs = costs.copy()
@@ -171,15 +172,15 @@ class _Search:
         return float(sum(self._costs[pair] for pair in sorted(links)))
 
     def _greedy(self) -> tuple[Pair, ...]:
-        """Return a tree within the caps: the cheapest link that keeps them and leaves ends enough, one after another.
+        """Return a tree within the caps, built greedily from the cheapest link that leaves enough ends free.
 
-        Two groups of fragments may be joined only if the new group keeps room, or nothing is left outside it.
+        Two groups of fragments may be joined only if the new group keeps room or contains all fragments.
         """
         room, group = self._room.astype(np.int64), self._fragments.astype(np.intp)
         costs, links = self._costs.copy(), []
         for rest in range(self._count - 2, -1, -1):
             rooms = np.bincount(group, weights=room, minlength=self._count)
-            if rest:  # Joining costs two groups two ends; a group left without any could never be reached.
+            if rest:  # Joining two groups takes two ends; a group without a free end could never be reached.
                 dead_end = rooms[group][:, None] + rooms[group][None, :] <= 2
                 usable = np.where(dead_end, np.inf, costs)
             else:
@@ -197,7 +198,7 @@ class _Search:
 
 
 def _spanning_tree(least: Floats) -> list[Pair] | None:
-    """Return the pairs of a minimum spanning tree of a dense graph, None where it is not connected. Prim, O(m^2)."""
+    """Return the pairs of a minimum spanning tree of a dense graph, or None if it is not connected. Prim, O(m^2)."""
     size = len(least)
     nearest, parent = least[0].copy(), np.zeros(size, dtype=np.intp)
     outside = np.ones(size, dtype=bool)

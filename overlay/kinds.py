@@ -1,6 +1,7 @@
-"""The kinds of overlay there are. A further kind is a configuration class with :class:`OverlayConfiguration`'s answers.
+"""The kinds of overlay. A further kind is a configuration class that implements :class:`OverlayConfiguration`.
 
-The controller, the emulator and the report hold their own answers by the kind's name; ARCHITECTURE.md lists them.
+The controller, the emulator and the report have their own classes for each kind, by its name; ARCHITECTURE.md lists
+them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ KINDS = tuple(sorted(each.KIND for each in CONFIGURATIONS))
 
 
 def read_configuration(brokers: Sequence[str], fields: Mapping[str, Any]) -> OverlayConfiguration:
-    """Return the overlay of epoch 0 that an inventory's JSON holds.
+    """Return the overlay of epoch 0 from the fields of an inventory's JSON.
 
-    Raises KeyError, TypeError or ValueError (NotATreeError, RingError) when that is not an overlay of a known kind.
+    Raises KeyError, TypeError or ValueError (NotATreeError, RingError) if they are not an overlay of a known kind.
     """
     for kind in CONFIGURATIONS:
         found = kind.of_fields(brokers, fields)

@@ -1,7 +1,7 @@
-"""A cost that no tree and no homes of publishers can be below: how far an overlay is from the best possible at most.
+"""A lower bound on the cost of any tree with any homes of publishers, to limit how far an overlay is from optimal.
 
-In: an inventory and delivery sets. Out: a bound per second, of the cost of Jaeger07, Eq. 1-2. Overlays that come near
-it do not belong here.
+In: an inventory and delivery sets. Out: a bound per second on the cost of Jaeger07, Eq. 1-2. Finding overlays near the
+bound does not belong here.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ from regraft.overlay.delivery_sets import DeliverySets
 from regraft.overlay.distinct_sets import Words, merge_sets
 from regraft.overlay.inventory import Inventory
 
-SLACK_SHARE = 1e-9  # What sums of floats may be above the true ones.
-JOINED_MAX = 30_000  # Brokers joined, over all sets: some 0.2 s. What is not looked at lowers the bound, no more.
-WAYS_BROKERS_MAX = 400  # Shortest ways between this many brokers take 0.2 s, between 1,000 some seconds.
+SLACK_SHARE = 1e-9  # How far sums of floats may be above the true ones.
+JOINED_MAX = 30_000  # Brokers joined, over all sets: some 0.2 s. Skipping sets only lowers the bound.
+WAYS_BROKERS_MAX = 400  # Shortest paths between this many brokers take 0.2 s, between 1,000 some seconds.
 
 Floats = NDArray[np.float64]
 
 
 def least_cost_per_s(inventory: Inventory, spans: Sequence[DeliverySets], joined_max: int = JOINED_MAX) -> float:
-    """Return a lower bound of the cost of any tree over the brokers, with every publisher at any home.
+    """Return a lower bound on the cost of any tree over the brokers, with every publisher at any home.
 
-    Each notification is processed where it is delivered. Its links cost
-    at least what joins those brokers over any links, and that no less than moats around them, grown at one pace over
-    shortest ways until they meet: half the minimum spanning tree of the ways, and half its longest link once more
-    (Goemans and Williamson, A general approximation technique for constrained forest problems, 1995). Besides, the
-    links of the one tree cost at least the lightest tree of link cost times what both ends want. The larger of the two
-    counts. Caps of degree and load would only raise it. Cost O(brokers^3 + sets * delivered^2), both bounded: of more
-    than WAYS_BROKERS_MAX brokers ways of several links are bounded by their first and last one, and sets are joined
-    until ``joined_max`` brokers were, those of the most deliveries first. Raises ValueError without a span, or where
-    what was delivered is not known apart.
+    Each notification is processed wherever it is delivered. Its links cost at least as much as joining these brokers
+    over any links would, and that at least as much as moats around the brokers, grown at equal speed along shortest
+    paths until they meet: half the minimum spanning tree over shortest paths plus half its longest link (Goemans and
+    Williamson, A general approximation technique for constrained forest problems, 1995). Also, the links of the tree
+    cost at least as much as the spanning tree that minimises link cost times the interest of both ends. The larger of
+    the two bounds counts. Caps on degree and load would only raise it.
+
+    Cost O(brokers^3 + sets * delivered^2), both bounded: with more than WAYS_BROKERS_MAX brokers, a path of several
+    links is bounded by its first and last link, and sets are joined, those with the most deliveries first, until
+    ``joined_max`` brokers are. Raises ValueError if there is no span, or ``delivered`` of one is not known.
     """
     if not spans:
         raise ValueError("no span to bound the cost of: at least one window is needed")
@@ -57,7 +58,7 @@ def least_cost_per_s(inventory: Inventory, spans: Sequence[DeliverySets], joined
 
 
 def _ways(link_cost: Floats) -> Floats:
-    """Return what the shortest way between any two brokers costs at least."""
+    """Return a lower bound on the cost of the shortest path between any two brokers, shape (n, n)."""
     ways = link_cost.copy()
     if len(ways) <= WAYS_BROKERS_MAX:
         for broker in range(len(ways)):
@@ -75,7 +76,7 @@ def _members(sets: Words, brokers: int) -> NDArray[np.uint8]:
 
 
 def _spanning(weights: Floats) -> list[float]:
-    """Return the weights of the links of the lightest tree, by Prim's method; none for fewer than two brokers."""
+    """Return the link weights of a minimum spanning tree (Prim); none if there are fewer than two brokers."""
     if len(weights) < 2:
         return []
     nearest = weights[0].copy()

@@ -1,8 +1,8 @@
-"""When the queue of a link counts as congested (Shafique, Eq. 10, whose terms are lost in the text).
+"""When the queue of a link counts as congested (Shafique, Eq. 10, whose terms are missing from the text).
 
-In: how many messages entered and left a queue in a window, and its length at the end. Out: a measure and whether it is
-above the threshold. The text fixes what goes in and that a queue where as many leave as enter, and none wait, is never
-congested; ``PRODUCT`` is the reading taken, the others are alternatives.
+In: how many messages entered and left a queue in a window, and its length at the end. Out: a measure, and whether it is
+above the threshold. The text defines the inputs, and that a queue in which no message waits and as many leave as enter
+is never congested. ``PRODUCT`` is our reading of Eq. 10; the other rules are alternatives.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 WINDOW_MS = 50.0
 THRESHOLD = 10.0
-RELEASE_SHARE = 0.5  # Of the threshold: what is congested stays so until its measure is down to this.
+RELEASE_SHARE = 0.5  # Share of the threshold to which the measure of a congested queue must fall.
 
 
 @dataclass(frozen=True, slots=True)
 class QueueWindow:
-    """What happened at a queue in one window: messages that entered, left, and wait at its end."""
+    """The messages that entered a queue and left it in a window, and those waiting at its end."""
 
     entered: int = 0
     left: int = 0
@@ -25,7 +25,7 @@ class QueueWindow:
 
     @property
     def congestion_element(self) -> float:
-        """Entered over left; 1 where neither happened, and as if one had left where none did."""
+        """``entered`` / ``left``; 1 if both are 0, and as if one message had left if none did."""
         return self.entered / max(self.left, 1) if self.entered or self.left else 1.0
 
 
@@ -33,7 +33,8 @@ class QueueWindow:
 class CongestionRule:
     """A named measure of a window; a queue becomes congested above ``threshold``.
 
-    Once it is, it stays so until the measure is no longer above ``release_share`` of that; at 1 there is no hysteresis.
+    A congested queue stays so until the measure is at most ``release_share`` of the threshold; at 1 there is no
+    hysteresis.
     """
 
     name: str
@@ -42,11 +43,11 @@ class CongestionRule:
     release_share: float = RELEASE_SHARE
 
     def congested(self, window: QueueWindow, *, was: bool = False) -> bool:
-        """Return True if the queue is congested; ``was``: in the window before."""
+        """Return True if the queue is congested; ``was`` is the result for the previous window."""
         return self.is_above(self.measure(window), was=was)
 
     def is_above(self, measured: float, *, was: bool = False) -> bool:
-        """Return the same of a queue whose measure is known."""
+        """Return the same as :meth:`congested` for a known measure."""
         return measured > self.threshold * (self.release_share if was else 1)
 
 

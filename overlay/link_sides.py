@@ -1,4 +1,4 @@
-"""What is wanted on either side of each link of a tree, as bits; costs and loads are counted from it elsewhere."""
+"""What is wanted on either side of each link of a tree, as bits. Costs and loads do not belong here."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from regraft.overlay.configuration import Configuration
 from regraft.overlay.distinct_sets import Words
 
-WORDS_AT_ONCE = 1 << 17  # Words that are swept over together, so that they stay in the processor's cache.
+WORDS_AT_ONCE = 1 << 17  # Words swept over at a time, so that they stay in the processor's cache.
 
 Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
 class HungTree:
-    """A tree hung from its first broker; brokers are positions in the configuration's order.
+    """A tree rooted at its first broker; brokers are positions in the configuration's order.
 
-    ``parents`` (brokers,) is the next broker towards the root, the root's own is itself. ``levels`` are the brokers by
-    distance from the root, without the root itself, siblings side by side. ``ranks[k]`` are the brokers that are the
-    k-th child of theirs.
+    ``parents`` (brokers,) is the next broker towards the root; the root is its own parent. ``levels`` are the brokers
+    by distance from the root, without the root, siblings next to each other. ``ranks[k]`` are the brokers that are the
+    k-th child of their parent.
     """
 
     parents: Places
@@ -32,13 +32,13 @@ class HungTree:
 
     @classmethod
     def of(cls, configuration: Configuration) -> HungTree:
-        """Hang the tree of a configuration from its first broker. O(brokers)."""
+        """Root the tree of a configuration at its first broker. O(brokers)."""
         row = {broker: position for position, broker in enumerate(configuration.brokers)}
         return cls.of_peers([[row[peer] for peer in configuration.neighbours[broker]] for broker in row])
 
     @classmethod
     def of_peers(cls, peers: Sequence[Iterable[int]]) -> HungTree:
-        """Hang a tree from its first broker; ``peers`` are the neighbours of each broker, in the order of siblings."""
+        """Root a tree at its first broker; ``peers`` are the neighbours of each broker, in the order of siblings."""
         parents = np.zeros(len(peers), dtype=np.intp)
         ranks: list[list[int]] = []
         levels: list[list[int]] = []
@@ -60,7 +60,7 @@ class HungTree:
         return cls(parents, by_level, by_rank)
 
     def path_to_root(self, broker: int) -> list[int]:
-        """Return the brokers from this one to the root, both included."""
+        """Return the brokers from ``broker`` to the root, both included."""
         path = [broker]
         while (parent := int(self.parents[path[-1]])) != path[-1]:
             path.append(parent)
@@ -68,14 +68,14 @@ class HungTree:
 
     @cached_property
     def paths_to_root(self) -> Places:
-        """The brokers from each broker to the root in a row, shape (brokers, longest path); the root fills the rest."""
+        """The path from each broker to the root, shape (brokers, longest path), padded with the root."""
         paths = [np.arange(len(self.parents), dtype=np.intp)]
         for _ in self.levels:
             paths.append(self.parents[paths[-1]])
         return np.stack(paths, axis=1)
 
     def summed_below(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return for each broker the sum over itself and what hangs from it, along the last axis."""
+        """Return for each broker the sum over its subtree, itself included, along the last axis."""
         below = values.copy()
         for level in reversed(self.levels):
             starts = _first_siblings(self.parents[level])
@@ -83,9 +83,9 @@ class HungTree:
         return below
 
     def rerooted(self, first: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return values at all brokers from those at the root and the change from each broker's parent to it.
+        """Return the values at all brokers, given those at the root and the change from each broker's parent to it.
 
-        ``step`` has shape (..., brokers), the root's own is not looked at; ``first`` has shape (...).
+        ``step`` has shape (..., brokers), where the root's is ignored; ``first`` has shape (...).
         """
         values = np.empty_like(step)
         values[..., 0] = first
@@ -97,9 +97,9 @@ class HungTree:
 def link_sides(tree: HungTree, words: Words) -> tuple[Words, Words]:
     """Return what is wanted below and above each broker, both of shape (brokers, columns).
 
-    Row i of ``words`` is what broker i wants itself. The link from broker b to its parent has ``below[b]`` (b and what
-    hangs from it) on one side and ``above[b]`` on the other; the root has all in ``below`` and nothing in ``above``.
-    Cost O(brokers * columns).
+    Row i of ``words`` is what broker i itself wants. The link from broker b to its parent has ``below[b]`` (what b's
+    subtree wants) on one side and ``above[b]`` on the other; the root has everything in ``below`` and nothing in
+    ``above``. Cost O(brokers * columns).
     """
     below, above = words.copy(), np.zeros_like(words)
     columns = max(WORDS_AT_ONCE // max(len(words), 1), 1)
@@ -114,18 +114,18 @@ def _sides(tree: HungTree, words: Words) -> tuple[Words, Words]:
     for level in reversed(tree.levels):
         starts = _first_siblings(tree.parents[level])
         below[tree.parents[level][starts]] |= np.bitwise_or.reduceat(below[level], starts, axis=0)
-    once, twice = words.copy(), np.zeros_like(words)  # Wanted at a broker or by a child, and by two of these.
+    once, twice = words.copy(), np.zeros_like(words)  # Wanted by the broker or a child's subtree; by two of these.
     for children in tree.ranks:
         parents, wanted = tree.parents[children], below[children]
         twice[parents] |= once[parents] & wanted
         once[parents] |= wanted
     for level in tree.levels:
         parents = tree.parents[level]
-        # Of what a child wants only what someone else wants too is wanted above it.
+        # What a child's subtree wants is wanted above it only if another one wants it as well.
         above[level] = above[parents] | twice[parents] | (once[parents] & ~below[level])
     return below, above
 
 
 def _first_siblings(parents: Places) -> Places:
-    """Return where each run of equal parents begins."""
+    """Return the start of each run of equal parents."""
     return np.flatnonzero(np.concatenate([[True], parents[1:] != parents[:-1]]))

@@ -1,12 +1,13 @@
-"""The fleet: all brokers that are known, the state of each, and the inventory that holds them all.
+"""The fleet: all known brokers, the state of each, and an inventory of them all.
 
-In: the inventory as its file has it, and the records of members. Out: the state of each broker, and an inventory of all
-known brokers. Which of them are in the overlay is said by its configuration; reading topics belongs to the stages.
+In: the inventory from its file, and the records of members. Out: the state of each broker, and an inventory of all
+known brokers. The configuration defines which of them are in the overlay; reading topics belongs to the stages.
 
-The inventory file is the first fill: a broker of it without a record is in service. A record's facts take the place of
-what the file says of its broker. A link that neither end's facts price costs as much by distance as the inventory's
-links do, if both have positions; else UNKNOWN_COST_FACTOR times the most expensive known link: usable where nothing
-else joins the overlay, but never chosen.
+The inventory file is the initial fleet: its brokers are in service unless a record says otherwise. The facts of a
+record replace what the file says about its broker. A link between brokers of the file keeps the file's cost unless
+facts price it. Any other link without a price costs, if both ends have positions, as much per distance as the
+inventory's links do at the median; else UNKNOWN_COST_FACTOR times the most expensive known link, so that it is used
+only if nothing else joins the overlay.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from regraft.schemas.member import BrokerFacts, Member, MemberState
 
 UNKNOWN_COST_FACTOR = 100.0
 FIRST_FILL = "of the inventory"
-RESTRICTED_KEPT_MAX = 8  # Overlays before, in force and planned, and those of shadows.
+RESTRICTED_KEPT_MAX = 8  # For the overlays before, in force and planned, and those of shadow planners.
 
 
 @dataclass(frozen=True, eq=False)
 class FleetView:
-    """All known brokers: the inventory as it was at first, and the newest record of each member by name.
+    """All known brokers: the initial inventory, and the newest record of each member by name.
 
-    ``records`` holds what topic and orders have said; ``members`` has every known broker. ``measured`` are the costs of
-    the links that are known to cost something else than inventory and records say. ``estimated``, where there are any,
-    take the place of what those say of all other links.
+    ``records`` come from the members' topic and from orders; ``members`` has every known broker. ``measured`` are the
+    link costs that measurements have corrected. ``estimated``, if given, replaces the inventory's and the records'
+    costs of all other links.
     """
 
     first_fill: Inventory
@@ -44,13 +45,14 @@ class FleetView:
 
     @classmethod
     def of(cls, first_fill: Inventory, records: Iterable[Member] = ()) -> FleetView:
-        """Build the fleet from records in the order of their topic; the newest of a broker counts."""
+        """Build the fleet from records in topic order; the newest of each broker counts."""
         return cls(first_fill).with_records(records)
 
     def with_records(self, records: Iterable[Member]) -> FleetView:
         """Return the fleet after these records.
 
-        One of a broker that is neither in the inventory nor has facts says nothing that could be used; it is left out.
+        A record without facts of a broker that is not in the inventory is left out: nothing is known about such a
+        broker.
         """
         newest = dict(self.records)
         for record in records:
@@ -59,42 +61,42 @@ class FleetView:
         return self if newest == self.records else replace(self, records=newest)
 
     def with_measured(self, measured: Mapping[Link, float], estimated: EstimatedCosts | None = None) -> FleetView:
-        """Return the fleet with these costs of links, and no others, in the place of what is said of them."""
+        """Return the fleet with exactly these measured and estimated link costs."""
         return FleetView(self.first_fill, self.records, dict(measured), estimated)
 
     def is_estimate(self, pair: Link) -> bool:
-        """Return True if a link's cost is neither measured nor given."""
+        """Return True if a link's cost in :attr:`inventory` is an estimate, neither measured nor given by a record."""
         if self.estimated is None or pair in self.measured:
             return False
         return self.estimated.cost_of_link(pair) is not None or self._priced.isdisjoint(pair)
 
     @cached_property
     def _priced(self) -> frozenset[str]:
-        """The brokers of which records say what their links cost."""
+        """The brokers whose records have facts, and so prices of their links."""
         return frozenset(broker for broker, record in self.records.items() if record.facts is not None)
 
     @cached_property
     def members(self) -> dict[str, Member]:
-        """The newest record of every known broker, by name in order."""
+        """The newest record of every known broker, sorted by name."""
         unsaid = {broker: Member(broker, MemberState.IN_SERVICE, 0, FIRST_FILL) for broker in self.first_fill.brokers}
         return dict(sorted((unsaid | dict(self.records)).items()))
 
     def in_state(self, *states: MemberState) -> tuple[str, ...]:
-        """Return the brokers in one of these states, sorted."""
+        """Return the brokers in any of these states, sorted."""
         return tuple(broker for broker, member in self.members.items() if member.state in states)
 
     @cached_property
     def serving(self) -> tuple[str, ...]:
-        """The brokers that are expected to be heard of: in service or draining, sorted."""
+        """The brokers expected to report, sorted: in service or leaving."""
         return tuple(broker for broker, member in self.members.items() if member.state.is_serving)
 
     def inventory_over(self, brokers: tuple[str, ...]) -> Inventory:
-        """Return the inventory of these brokers, those of an overlay, and one value as long as neither changes."""
+        """Return the inventory of an overlay's brokers, cached while inventory and brokers stay the same."""
         return _restricted(self.inventory, brokers)
 
     @cached_property
     def inventory(self) -> Inventory:
-        """The inventory of all known brokers, in any state. O(brokers^2) when a record has facts."""
+        """The inventory of all known brokers, in any state. O(brokers^2) if a record has facts."""
         reported = self.inventory_announced
         return _corrected(
             reported if self.estimated is None else self.estimated.over(reported, self._priced), self.measured
@@ -102,13 +104,13 @@ class FleetView:
 
     @cached_property
     def inventory_announced(self) -> Inventory:
-        """The same with link costs from inventory and records, ignoring measurements; in money if there are prices."""
+        """The same, but with link costs only from inventory and records; in money if there are prices."""
         facts = {broker: record.facts for broker, record in self.records.items() if record.facts is not None}
         return (extended(self.first_fill, facts) if facts else self.first_fill).charged
 
 
 def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inventory:
-    """Return the inventory with these facts of brokers that it has or has not; its bootstrap overlay stays."""
+    """Return the inventory with facts of known and new brokers merged in; its bootstrap overlay stays."""
     brokers = tuple(sorted({*inventory.brokers, *facts_of}))
     row = {broker: place for place, broker in enumerate(brokers)}
     known = np.array([row[broker] for broker in inventory.brokers])
@@ -144,7 +146,7 @@ def extended(inventory: Inventory, facts_of: Mapping[str, BrokerFacts]) -> Inven
 def _link_costs(
     inventory: Inventory, brokers: tuple[str, ...], places: NDArray[np.float64], facts_of: Mapping[str, BrokerFacts]
 ) -> NDArray[np.float64]:
-    """Return what all links cost, shape (n, n): by facts, as the inventory says, by distance, or as unknown."""
+    """Return the costs of all links, shape (n, n): from facts, else the inventory, else distance, else unknown."""
     row = {broker: place for place, broker in enumerate(brokers)}
     known = np.array([row[broker] for broker in inventory.brokers])
     cost = np.full((len(brokers), len(brokers)), np.nan)
@@ -161,7 +163,7 @@ def _link_costs(
 
 
 def announced_costs(facts_of: Mapping[str, BrokerFacts]) -> dict[tuple[str, str], float]:
-    """Return the cost of each link that facts name, by its ends in order; the larger of two, as both ends know it."""
+    """Return the cost of each link that facts price, by its sorted ends. If both ends report it, the larger counts."""
     found: dict[tuple[str, str], float] = {}
     for broker, facts in facts_of.items():
         for link in facts.link_costs:
@@ -172,7 +174,7 @@ def announced_costs(facts_of: Mapping[str, BrokerFacts]) -> dict[tuple[str, str]
 
 
 def _cost_per_distance(inventory: Inventory) -> float:
-    """Return the median of cost over distance of the inventory's links, NaN where distances are unknown."""
+    """Return the median of cost over distance of the inventory's links, NaN if distances are unknown."""
     if inventory.positions is None:
         return float("nan")
     apart = np.linalg.norm(inventory.positions[:, None, :] - inventory.positions[None, :, :], axis=2)
@@ -181,7 +183,7 @@ def _cost_per_distance(inventory: Inventory) -> float:
 
 
 def _shown_places(places: NDArray[np.float64], link_cost: NDArray[np.float64]) -> NDArray[np.float64] | None:
-    """Return places for a map, shape (n, 2): a broker without one stands where the nearest with one does."""
+    """Return positions for a map, shape (n, 2). A broker without one gets that of the one nearest by link cost."""
     placed = np.flatnonzero(~np.isnan(places[:, 0]))
     if not placed.size:
         return None
@@ -191,7 +193,7 @@ def _shown_places(places: NDArray[np.float64], link_cost: NDArray[np.float64]) -
 
 
 def _corrected(inventory: Inventory, measured: Mapping[Link, float]) -> Inventory:
-    """Return the inventory with these costs of its links; others are left out."""
+    """Return the inventory with these link costs; links of unknown brokers are ignored."""
     costs = {pair: cost for pair, cost in measured.items() if all(end in inventory.index for end in pair)}
     if not costs:
         return inventory

@@ -1,7 +1,7 @@
-"""What every kind of overlay answers about itself, as a protocol: which brokers are linked, where a plan leads.
+"""The protocol of every kind of overlay: which brokers are linked, and where a plan leads.
 
-A configuration is a value with an epoch. Everything that does not care about the kind takes this protocol; what cares
-lives with the kind (docs: "What a kind must answer").
+A configuration is a value with an epoch. Code that is independent of the kind uses this protocol; everything else lives
+with the kind (docs: "What a kind must answer").
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Link = tuple[str, str]
 
 @dataclass(frozen=True)
 class BrokerChange:
-    """Which brokers an overlay gains and gives up on its way to a later one.
+    """The brokers that an overlay gains and loses on the way to a later one.
 
-    ``lost`` are those whose life in the earlier overlay is over, dead or restarted empty; ``left`` go alive. A broker
-    both lost and joined comes back: it keeps no link of its earlier life.
+    ``lost`` are brokers that died or restarted empty; ``left`` are those that leave alive. A broker both lost and
+    joined comes back, and keeps no link of its earlier life.
     """
 
     joined: frozenset[str] = frozenset()
@@ -28,9 +28,9 @@ class BrokerChange:
     lost: frozenset[str] = frozenset()
 
     def of(self, brokers: Iterable[str]) -> frozenset[str]:
-        """Return the brokers of the later overlay.
+        """Return the brokers of the later overlay, given those of the earlier one.
 
-        Raises ValueError if one to remove is not among ``brokers``, or one to join is among them and not lost.
+        Raises ValueError if a broker to remove is not among ``brokers``, or one to join is among them and not lost.
         """
         present = frozenset(brokers)
         if strangers := (self.left | self.lost) - present:
@@ -41,7 +41,10 @@ class BrokerChange:
 
     @classmethod
     def between(cls, before: Iterable[str], after: Iterable[str], lost: Iterable[str] = ()) -> BrokerChange:
-        """Return the change from the brokers of one overlay to those of another; the lost no longer in it are gone."""
+        """Return the change from one overlay's brokers to another's.
+
+        Brokers in ``lost`` that are in ``after`` come back; those not in ``before`` are ignored.
+        """
         present, target = frozenset(before), frozenset(after)
         gone = frozenset(lost) & present
         return cls(target - (present - gone), present - gone - target, gone)
@@ -51,12 +54,12 @@ NO_CHANGE = BrokerChange()
 
 
 class OverlayConfiguration(Protocol):
-    """Brokers, the links between them and the homes of clients, numbered by the epoch.
+    """Brokers, the links between them, and the homes of clients, numbered by the epoch.
 
-    ``KIND`` names the kind of overlay, ``CLIENTS`` the clients whose homes it knows and plans move (a plural).
-    ``HAS_PLACES``: brokers have places in regions and clusters where those of a ring have IDs.
-    ``brokers``, ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` names
-    (client, home) where it is known.
+    ``KIND`` names the kind of overlay, ``CLIENTS`` (a plural) the clients whose homes it knows and plans move.
+    ``HAS_PLACES`` is True if brokers have places in regions and clusters, as those of a ring have IDs. ``brokers``,
+    ``links`` and ``homes`` are sorted, so that equal overlays are equal values. ``homes`` lists (client, home) for
+    clients whose home is known.
     """
 
     KIND: ClassVar[str]
@@ -75,7 +78,7 @@ class OverlayConfiguration(Protocol):
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The links that messages between brokers cross."""
+        """The links over which brokers exchange messages."""
         ...
 
     @property
@@ -95,12 +98,12 @@ class OverlayConfiguration(Protocol):
 
     @property
     def degree_max(self) -> int:
-        """The largest number of links at one broker."""
+        """The largest number of links at any broker."""
         ...
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the overlay without its homes, for checking that two parties mean the same one."""
+        """A fingerprint of the overlay without its homes, to check that two parties mean the same one."""
         ...
 
     def with_homes(self, homes: Mapping[str, str]) -> Self:
@@ -108,13 +111,13 @@ class OverlayConfiguration(Protocol):
         ...
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the same overlay and homes with another number."""
+        """Return the same overlay and homes with another epoch."""
         ...
 
     def target_of(self, plan: Plan) -> Self:
         """Return the overlay of the same kind that the plan leads to, without homes.
 
-        Raises ValueError when what the plan intends is not an overlay of this kind over the plan's brokers.
+        Raises ValueError if the plan's target is not an overlay of this kind over the plan's brokers.
         """
         ...
 
@@ -123,21 +126,21 @@ class OverlayConfiguration(Protocol):
         ...
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
-        """Return the plan leading from ``present`` to this overlay: the target and all changes but the moves."""
+        """Return the plan completed to lead from ``present`` to this overlay: target and all changes but the moves."""
         ...
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return which moves of a plan a broker must know of to prepare."""
+        """Return the moves of a plan that a broker must know to prepare."""
         ...
 
     def overlay_fields(self) -> dict[str, Any]:
-        """Return what an inventory's JSON holds of the overlay; :mod:`overlay.kinds` is the way back."""
+        """Return the fields that describe the overlay in an inventory's JSON, which :mod:`overlay.kinds` reads."""
         ...
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return what a picture needs besides brokers and links: fields of ``schemas.live_view.ShownConfiguration``."""
+        """Return what drawing takes besides brokers and links: fields of ``schemas.live_view.ShownConfiguration``."""
         ...
 
     def reshaped(self, shown: Mapping[str, Any]) -> Self:
-        """Return the overlay over the same brokers that was shown, without homes; ``shown`` holds its links, too."""
+        """Return the overlay that ``shown`` describes (:meth:`shown_fields` and its links), without homes."""
         ...

@@ -1,7 +1,7 @@
-"""The one cost of a tree with its publishers at their homes, through swaps of links and moves of publishers.
+"""The cost of a tree with its publishers at their homes, maintained through swaps of links and moves of publishers.
 
-In: a configuration, an inventory and sets by publisher. Out: the cost after each change, and what every home of every
-publisher costs on the tree as it is. Choosing changes does not belong here.
+In: a configuration, an inventory and sets by publisher. Out: the cost after each change, and the cost of every
+publisher at every home on the present tree. Choosing changes does not belong here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from regraft.overlay.tree_costs import LinkSwap, TreeCosts
 
 
 class OverlayCosts:
-    """A tree and homes (positions of brokers, by publisher) with their cost.
+    """A tree and the homes of publishers (positions of brokers, by publisher), with their cost.
 
-    ``tree`` costs the links; callers that swap links on it must call :meth:`links_changed`. Memory and set-up are those
-    of :class:`TreeCosts`, a move takes O(brokers * words of the publisher).
+    ``tree`` prices the tree; callers that swap links on it directly must call :meth:`links_changed`. Memory and set-up
+    are those of :class:`TreeCosts`; a move costs O(brokers * words of the publisher).
     """
 
     def __init__(self, configuration: Configuration, inventory: Inventory, sets: PublisherSets) -> None:
@@ -46,12 +46,12 @@ class OverlayCosts:
         return self.tree.cost_per_s
 
     def apply(self, swap: LinkSwap) -> list[int]:
-        """Make a swap, and return what :meth:`TreeCosts.apply` does. Raises NotATreeError as that."""
+        """Make a swap; result and errors are those of :meth:`TreeCosts.apply`."""
         self._at_homes = None
         return self.tree.apply(swap)
 
     def links_changed(self) -> None:
-        """Note that swaps were made on ``tree`` itself."""
+        """Invalidate cached costs after swaps were made on ``tree`` directly."""
         self._at_homes = None
 
     def move(self, homes: Mapping[int, int]) -> None:
@@ -71,14 +71,14 @@ class OverlayCosts:
 
     @property
     def at_homes(self) -> HomeCosts:
-        """What every publisher costs and loads at every home of the tree as it is; found once for each tree."""
+        """Cost and load of every publisher at every home on the present tree; cached until the tree changes."""
         if self._at_homes is None:
             self._at_homes = HomeCosts(self.tree.hung, self.inventory, self.sets)
         return self._at_homes
 
 
 class HomeCosts:
-    """What each publisher costs at each home on one tree; what was published at an unknown broker is left out.
+    """What each publisher costs at each home on one tree; publishers without a home are left out.
 
     ``costs_per_s`` (publishers, brokers); ``published_per_s`` (publishers,), ``below_per_s`` and ``above_per_s``
     (publishers, brokers) as in :class:`overlay.publisher_costs.PublisherCosts`.

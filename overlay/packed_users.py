@@ -1,12 +1,12 @@
-"""What it costs to have users at brokers that are priced by traffic: access links, and trees between brokers.
+"""The cost of users at brokers whose traffic is billed: access links, and trees between brokers.
 
 In: what users publish and want by sub-channel of the content space, prices, room of brokers, homes. Out: costs per
-second, and what one user's move changes. Which homes are taken belongs to the packers.
+second, and the change of cost of a user's move. Choosing homes belongs to the packers.
 
 Source: Zhao and Wu, "On the Construction of the Minimum Cost Content-Based Publish/Subscribe Overlays", sections II to
-IV. A message is charged the access link of its publisher and of each subscriber, and between brokers one minimum
-spanning tree over the publisher's broker and those with a subscriber of its sub-channel (section III.A); what nobody
-else wants is not sent at all (end of section IV.B).
+IV. A message pays for the access link of its publisher and of each subscriber, and between brokers for a minimum
+spanning tree over the publisher's broker and the brokers with a subscriber of its sub-channel (section III.A). Messages
+that no other user wants are not sent at all (end of section IV.B).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TREES_KNOWN_MAX = 1_000_000  # Some 200 MB.
 
 
 class PackingError(ValueError):
-    """Users, prices and brokers do not fit together; the message says which."""
+    """Users, prices and brokers do not fit together; the message says what is wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class PackingInstance:
     """Users to be packed: ``rates`` (users, channels) per second, ``wants`` (users, channels), ``access_price`` (users,
     brokers), ``core_price`` (brokers, brokers; symmetric, 0 to itself), ``room_per_s`` (brokers,).
 
-    ``rates`` holds only what another user wants. A broker has room for the traffic of its users, both ways; what passes
-    through it between other brokers is not counted (section II.B).
+    ``rates`` holds only what another user wants. The room of a broker limits the traffic of its users in both
+    directions; transit traffic between other brokers does not count (section II.B).
     """
 
     rates: Floats
@@ -47,10 +47,10 @@ class PackingInstance:
     def of(
         cls, published: Floats, wants: Flags, access_price: Floats, core_price: Floats, room_factor: float = 2.0
     ) -> PackingInstance:
-        """Return the instance whose brokers together have room for ``room_factor`` times the traffic, each as much.
+        """Build an instance whose brokers have equal room, together for ``room_factor`` times the traffic.
 
-        Raises PackingError when shapes differ, a price or rate is negative, or prices between brokers are not a metric
-        table (symmetric, nothing to itself).
+        Each broker has room for at least the user with the most traffic. Raises PackingError if shapes differ, a price
+        or rate is negative, or prices between brokers are not symmetric with 0 on the diagonal.
         """
         _check(published, wants, access_price, core_price)
         others = wants.sum(axis=0)[None, :] - wants
@@ -62,32 +62,32 @@ class PackingInstance:
 
     @property
     def user_count(self) -> int:
-        """How many users there are."""
+        """The number of users."""
         return len(self.rates)
 
     @property
     def broker_count(self) -> int:
-        """How many brokers there are."""
+        """The number of brokers."""
         return len(self.core_price)
 
     @cached_property
     def demand_per_s(self) -> Floats:
-        """What each user sends and takes, shape (users,): b_i(out) + b_i(in)."""
+        """What each user sends and receives, shape (users,): b_i(out) + b_i(in)."""
         return _demand_per_s(self.rates, self.wants)
 
     @cached_property
     def access_cost_per_s(self) -> Floats:
-        """What each user costs at each broker, shape (users, brokers)."""
+        """What each user's access link costs at each broker, shape (users, brokers)."""
         return self.demand_per_s[:, None] * self.access_price
 
     @cached_property
     def channel_rates(self) -> Floats:
-        """What is sent on each sub-channel by all users, shape (channels,)."""
+        """What all users send on each sub-channel per second, shape (channels,)."""
         return np.asarray(self.rates.sum(axis=0))
 
     @cached_property
     def trees(self) -> KnownTrees:
-        """The prices of trees between brokers that have been asked for; users that move ask for few others."""
+        """A cache of prices of trees between brokers: moves of users need few different trees."""
         return KnownTrees(self.core_price)
 
     def loads_per_s(self, homes: Homes) -> Floats:
@@ -95,7 +95,7 @@ class PackingInstance:
         return np.bincount(homes, weights=self.demand_per_s, minlength=self.broker_count).astype(np.float64)
 
     def is_packed(self, homes: Homes) -> bool:
-        """Return True if no broker has more than it has room for, but for rounding."""
+        """Return True if the room of every broker suffices, up to rounding."""
         return bool((self.loads_per_s(homes) <= self.room_per_s * (1 + 1e-9)).all())
 
 
@@ -119,7 +119,8 @@ def _demand_per_s(rates: Floats, wants: Flags) -> Floats:
 def tree_prices(core_price: Floats, members: Flags) -> Floats:
     """Return the price of the minimum spanning tree over each set of brokers, shape (sets,).
 
-    ``members`` has shape (sets, brokers). Prim's algorithm on all sets at once. Cost O(sets * brokers * largest set).
+    ``members`` has shape (sets, brokers). Runs Prim's algorithm on all sets at once. Cost O(sets * brokers * largest
+    set).
     """
     prices = np.zeros(len(members))
     rows = np.flatnonzero(members.sum(axis=1) > 1)
@@ -141,14 +142,14 @@ def tree_prices(core_price: Floats, members: Flags) -> Floats:
 
 
 class KnownTrees:
-    """Prices of minimum spanning trees over sets of brokers, each worked out once until TREES_KNOWN_MAX are known."""
+    """A cache of prices of minimum spanning trees over sets of brokers, emptied above TREES_KNOWN_MAX entries."""
 
     def __init__(self, core_price: Floats) -> None:
         self._core_price = core_price
         self._known: dict[bytes, float] = {}
 
     def prices(self, members: Flags) -> Floats:
-        """Return what :func:`tree_prices` does. Cost O(sets) where all are known."""
+        """Return the same as :func:`tree_prices`. Cost O(sets) if all prices are cached."""
         if len(self._known) > TREES_KNOWN_MAX:
             self.forget()
         packed, known = np.packbits(members, axis=1), self._known
@@ -163,24 +164,24 @@ class KnownTrees:
         return np.array(found, dtype=np.float64)
 
     def forget(self) -> None:
-        """Know none any more."""
+        """Empty the cache."""
         self._known.clear()
 
 
 class PackingCosts:
-    """The cost of users at their homes, kept while users move.
+    """The cost of users at their homes, maintained while users move.
 
-    A full evaluation costs O(users * channels + trees * brokers^2), where trees are one for each sub-channel and one
-    more for each broker that publishes on it and has no subscriber of it; a move only those of the sub-channels whose
-    set of brokers it changes.
+    A full evaluation costs O(users * channels + trees * brokers^2): one tree for each sub-channel, and one more for
+    each broker that publishes on it without having a subscriber of it. A move evaluates only the trees of sub-channels
+    whose set of brokers it changes.
     """
 
     def __init__(self, instance: PackingInstance, homes: Homes) -> None:
         self.instance = instance
         self.homes = homes.copy()
         brokers, channels = instance.broker_count, instance.rates.shape[1]
-        self.subscribers = np.zeros((channels, brokers), dtype=np.int64)  # Of a sub-channel at a broker.
-        self.published = np.zeros((channels, brokers))  # On a sub-channel by users of a broker, per second.
+        self.subscribers = np.zeros((channels, brokers), dtype=np.int64)  # By sub-channel and broker.
+        self.published = np.zeros((channels, brokers))  # By sub-channel and the users' broker, per second.
         order = np.argsort(homes, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(homes[order]) > 0]) if len(homes) else np.zeros(0, dtype=np.intp)
         if len(starts):
@@ -191,44 +192,44 @@ class PackingCosts:
 
     @property
     def access_per_s(self) -> float:
-        """What all access links cost: C_1."""
+        """The cost of all access links: C_1."""
         return float(self.instance.access_cost_per_s[np.arange(len(self.homes)), self.homes].sum())
 
     @property
     def core_per_s(self) -> float:
-        """What all trees between brokers cost."""
+        """The cost of all trees between brokers."""
         return float(self._core.sum())
 
     @property
     def cost_per_s(self) -> float:
-        """The whole cost."""
+        """The total cost."""
         return self.access_per_s + self.core_per_s
 
     @property
     def unicast_per_s(self) -> float:
-        """The whole cost where a broker sends to each other one by itself: the second accounting."""
+        """The total cost if brokers send to each other broker separately: the second accounting."""
         sent = self.published.T @ (self.subscribers > 0)
         return self.access_per_s + float((sent * self.instance.core_price).sum())
 
     def change_per_s(self, user: int, broker: int) -> float:
-        """Return what the cost changes by when a user moves."""
+        """Return the change of cost if a user moves to a broker."""
         before = self.instance.access_cost_per_s[user, self.homes[user]]
         channels, _, _, core = self._moved(user, broker)
         return float(self.instance.access_cost_per_s[user, broker] - before + (core - self._core[channels]).sum())
 
     def move(self, user: int, broker: int) -> None:
-        """Move a user."""
+        """Move a user to a broker."""
         channels, subscribers, published, core = self._moved(user, broker)
         self.subscribers[channels], self.published[channels], self._core[channels] = subscribers, published, core
         self.homes[user] = broker
 
     def _moved(self, user: int, broker: int) -> tuple[Homes, NDArray[np.int64], Floats, Floats]:
-        """Return the sub-channels that a move concerns, and what is counted and costs on them after it."""
+        """Return the sub-channels that a move affects, and their subscribers, publications and tree costs after it."""
         wants, rates = self.instance.wants[user], self.instance.rates[user]
         old = self.homes[user]
         leaving, coming = self.subscribers[:, old], self.subscribers[:, broker]
         is_other_tree = wants & ((leaving == 1) | (coming == 0))
-        # Between two brokers with subscribers a publisher moves on one and the same tree.
+        # A publisher that moves between two brokers with subscribers stays on the same tree.
         is_outside = (rates > 0) & ((leaving == 0) | (coming == 0))
         is_counted = wants | (rates > 0)
         channels = np.flatnonzero(is_counted)
@@ -242,8 +243,8 @@ class PackingCosts:
         return channels, subscribers, published, core
 
     def _core_of(self, channels: Homes, there: Flags, published: Floats) -> Floats:
-        """Return what the trees of these sub-channels cost, by the brokers with subscribers and what these publish."""
-        tiny = 1e-12 * max(float(self.instance.channel_rates.max(initial=0.0)), 1.0)  # What taking away leaves of 0.
+        """Return the cost of the trees of these sub-channels; ``there`` marks the brokers with subscribers."""
+        tiny = 1e-12 * max(float(self.instance.channel_rates.max(initial=0.0)), 1.0)  # Below: rounding error.
         outside = np.argwhere((published > tiny) & ~there)
         members = np.concatenate([there, there[outside[:, 0]]])
         members[len(there) + np.arange(len(outside)), outside[:, 1]] = True

@@ -1,8 +1,8 @@
-"""What a structured cyclic overlay costs when brokers exchange places or regions are linked otherwise: the one cost.
+"""The cost of a structured cyclic overlay after brokers exchange places or regions are linked differently.
 
-In: an inventory, delivery sets in which what was delivered is known apart, homes of publishers. Out: the cost a second
-of any regions and links between them, with static routing, as :mod:`overlay.scot_costs` has it for one overlay. Which
-exchange to make does not belong here.
+In: an inventory, delivery sets whose ``delivered`` is known, homes of publishers. Out: the cost per second of any
+regions and links between them, with static routing, as :mod:`overlay.scot_costs` gives it for one overlay. Choosing
+exchanges does not belong here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from regraft.overlay.scot_places import Regions
 
 Floats = NDArray[np.float64]
 RegionLinks = tuple[tuple[int, int], ...]
-CLUSTERS_KEPT_MAX = 4_096  # Priced clusters: an exchange changes two, so these are those of 2,000 exchanges.
+CLUSTERS_KEPT_MAX = 4_096  # Priced clusters. An exchange changes two, so these suffice for 2,000.
 
 
 @dataclass(frozen=True, eq=False)
 class _Cluster:
-    """A cluster with the tree of its brokers: ``row_of`` broker, what enters it there costs (publishers, brokers).
+    """A priced cluster of an overlay.
 
-    ``wanted_per_s`` (publishers,) is what anybody in it wants.
+    ``entering_per_s`` (publishers, brokers) is the cost of letting each publisher's notifications enter at each broker,
+    a column by ``row_of``. ``wanted_per_s`` (publishers,) is what any broker of the cluster wants.
     """
 
     row_of: Mapping[str, int]
@@ -39,9 +40,9 @@ class _Cluster:
 class PlaceCosts:
     """Prices whole overlays over the same brokers, with publishers at the same homes, on the same traffic.
 
-    A cluster costs the same in each overlay that has its brokers linked so: an exchange of two brokers prices two
-    clusters again, at O(brokers * columns) on words. A publisher without a home costs nothing. Raises ValueError where
-    what was delivered is not known apart.
+    A cluster costs the same in every overlay that links its brokers in the same way, so exchanging two brokers reprices
+    two clusters, at O(brokers * columns) on words. A publisher without a home costs nothing. Raises ValueError if
+    ``delivered`` of the sets is not known.
     """
 
     def __init__(self, inventory: Inventory, sets: DeliverySets, homes: Mapping[str, str]) -> None:
@@ -50,7 +51,7 @@ class PlaceCosts:
         self.inventory = inventory
         known = sets.of_publishers(homes.keys())
         assert known.delivered is not None
-        names = [name for name, _ in known.columns]  # Sorted by publisher.
+        names = [name for name, _ in known.columns]  # Columns are sorted by publisher.
         self.publishers = tuple(sorted(set(names)))
         self.homes = tuple(homes[name] for name in self.publishers)
         self._starts = np.searchsorted(names, self.publishers)
@@ -61,7 +62,7 @@ class PlaceCosts:
         self._clusters: dict[tuple[tuple[str, ...], RegionLinks], _Cluster] = {}
 
     def cost_per_s(self, regions: Regions, region_links: RegionLinks) -> float:
-        """Return what the traffic costs on this overlay."""
+        """Return the cost of the traffic on this overlay."""
         region_of: dict[str, int] = {}
         for number, region in enumerate(regions):
             for broker in region:
@@ -73,13 +74,13 @@ class PlaceCosts:
         )
 
     def _cluster_cost_per_s(self, holders: tuple[str, ...], region_links: RegionLinks, at: Sequence[int]) -> float:
-        """Return what notifications cost in one cluster and on their way into it, by the regions of their homes."""
+        """Return the cost of notifications in one cluster and on the links into it; ``at`` are the regions of homes."""
         cluster, inventory, total = self._cluster(holders, region_links), self.inventory, 0.0
         for place, (home, region) in enumerate(zip(self.homes, at, strict=True)):
             entry = holders[region]
             wanted = float(cluster.wanted_per_s[place])
             total += float(cluster.entering_per_s[place, cluster.row_of[entry]])
-            if entry == home:  # Its own cluster: what nobody there wants is published there anyway.
+            if entry == home:  # The home's cluster also processes what no broker of it wants.
                 processing = float(inventory.processing_cost[inventory.index[home]])
                 total += (float(self._published_per_s[place]) - wanted) * processing
             elif wanted:
@@ -108,13 +109,13 @@ class PlaceCosts:
         return _Cluster(row_of, costs_at_homes(tree, processing, to_parents, wanted, below, above), wanted)
 
     def _sides(self, tree: HungTree, members: Iterable[str]) -> tuple[Floats, Floats]:
-        """Return what each publisher has a second that is wanted below and above each broker."""
+        """Return each publisher's notifications per second wanted below and above each broker, (publishers, rows)."""
         rows = self._delivered[[self._row_of[broker] for broker in members]]
         below, above = link_sides(tree, rows)
         return self._counts(below), self._counts(above)
 
     def _counts(self, words: NDArray[np.uint64]) -> Floats:
-        """Return how many notifications of each publisher have a bit, a second, shape (publishers, rows)."""
+        """Return the notifications per second that each row has of each publisher, shape (publishers, rows)."""
         if not self.publishers:
             return np.zeros((0, len(words)))
         bits = np.bitwise_count(words)
@@ -122,7 +123,7 @@ class PlaceCosts:
 
 
 def _hung(holders: Sequence[str], region_links: RegionLinks, row_of: Mapping[str, int]) -> HungTree:
-    """Return the tree of a cluster's brokers, by their rows."""
+    """Return the tree of a cluster's brokers, as rows."""
     peers: list[set[int]] = [set() for _ in row_of]
     for one, other in region_links:
         first, second = row_of[holders[one]], row_of[holders[other]]

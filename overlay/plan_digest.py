@@ -1,7 +1,7 @@
-"""The digest of a plan that commands carry: by it brokers and controllers mean the same plan. Pure.
+"""The digest of a plan that commands carry, so that brokers and controllers mean the same plan. Pure.
 
-In: a plan and the overlay that it leads to. Out: a short text; brokers can check its part about the overlay.
-What a person approves is another one, ``Plan.approval_digest``.
+In: a plan and the overlay that it leads to. Out: a short text, whose part about the overlay brokers can check. The
+digest that a person approves is another one, ``Plan.approval_digest``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import hashlib
 from regraft.overlay.overlay_configuration import OverlayConfiguration
 from regraft.schemas.plan import Plan
 
-BETWEEN = "-"  # The digest of the overlay stands before it: a broker works that out itself.
+BETWEEN = "-"  # Follows the digest of the overlay, which a broker can compute.
 
 
 def plan_digest(plan: Plan, target: OverlayConfiguration) -> str:
-    """Return the digest of a plan that leads to ``target``; the plan's term, phase and costs are not part of it.
+    """Return the digest of a plan that leads to ``target``, without the plan's term, phase and costs.
 
-    Plans that lead to the same overlay differ in it when they begin at another epoch, move other clients, take other
-    brokers for lost, or were begun by different controllers.
+    Plans that lead to the same overlay have different digests if they begin at different epochs, move different
+    clients, list different lost brokers, or were begun by different controllers.
     """
     moves = sorted(f"{move.client} {move.home_from} {move.home_to}" for move in plan.moves)
     moves += sorted(f"{move.home_from} {move.home_to}" for move in plan.subscribers_moved)

@@ -1,7 +1,7 @@
-"""Prices: what traffic between brokers, and from brokers to their subscribers, costs in money.
+"""Prices in money for traffic between brokers and from brokers to their subscribers.
 
-In: prices by volume, as a cloud provider lists them. Out: what one notification costs, in millionths of the currency,
-which then is the unit of the one cost. Adding up what an overlay costs belongs to :mod:`overlay.cost`.
+In: prices by volume, as cloud providers list them. Out: the cost of one notification in millionths of the currency,
+which is then the unit of all costs. The cost of an overlay belongs to :mod:`overlay.cost`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ class PricesError(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What a GB costs.
+    """Prices per GB.
 
-    ``link_per_gb`` (n, n, symmetric, 0 to itself) between brokers, ``access_per_gb`` (n,) to subscribers. Providers
-    charge the sender, so a link's cost depends on the direction; the mean of both is taken. What publishers send to
-    their broker is free. ``message_bytes`` is what a notification takes on the way on average. ``delay_price`` is what
-    a second of a notification's way counts as, in millionths of ``currency``: it is not money, and keeps overlays that
-    cost the same from being slow. ``delay_ms`` (n, n) is known where the costs of links are prices already.
+    ``link_per_gb`` (n, n, symmetric, diagonal 0) is the price between brokers, ``access_per_gb`` (n,) that to
+    subscribers. Providers charge the sender, so a link's price depends on the direction; use the mean of both. What
+    publishers send to their broker is free. ``message_bytes`` is the mean size of a notification on the wire.
+    ``delay_price`` is the price of one second of a notification's delay in millionths of ``currency``: not real money,
+    it prefers the faster of overlays that cost the same. ``delay_ms`` (n, n) is set if the inventory's link costs are
+    already prices.
     """
 
     currency: str
@@ -60,27 +61,27 @@ class Prices:
 
     @property
     def is_charged(self) -> bool:
-        """Return True if the inventory's costs of links are prices already."""
+        """Return True if the inventory's link costs are already prices."""
         return self.delay_ms is not None
 
     @property
     def link_money(self) -> Floats:
-        """What a notification costs on each link, in millionths, shape (n, n)."""
+        """The cost of a notification on each link, in millionths, shape (n, n)."""
         return self.link_per_gb * (self.message_bytes / BYTES_PER_GB * PER_UNIT)
 
     @property
     def access_money(self) -> Floats:
-        """What handing a notification to one subscriber costs at each broker, in millionths, shape (n,)."""
+        """The cost of handing a notification to one subscriber at each broker, in millionths, shape (n,)."""
         return self.access_per_gb * (self.message_bytes / BYTES_PER_GB * PER_UNIT)
 
     def restricted_to(self, rows: Sequence[int]) -> Self:
-        """Return the prices of these brokers alone."""
+        """Return the prices of only these brokers."""
         links, delays_ms = self.link_per_gb[np.ix_(rows, rows)], self.delay_ms
         delays_ms = None if delays_ms is None else delays_ms[np.ix_(rows, rows)]
         return replace(self, link_per_gb=links, access_per_gb=self.access_per_gb[rows], delay_ms=delays_ms)
 
     def extended_to(self, rows: NDArray[np.intp], count: int) -> Self:
-        """Return the prices of ``count`` brokers with these at ``rows`` and all others at the highest known."""
+        """Return the prices of ``count`` brokers: these at ``rows``, all others at the highest known price."""
         links = np.full((count, count), float(self.link_per_gb.max(initial=0.0)))
         access = np.full(count, float(self.access_per_gb.max(initial=0.0)))
         links[np.ix_(rows, rows)], access[rows] = self.link_per_gb, self.access_per_gb
@@ -88,7 +89,7 @@ class Prices:
         return replace(self, link_per_gb=links, access_per_gb=access, delay_ms=None)
 
     def to_fields(self) -> dict[str, Any]:
-        """Return what an inventory's JSON holds of them."""
+        """Return the fields that describe the prices in an inventory's JSON."""
         return {
             "currency": self.currency,
             "link_per_gb": self.link_per_gb.tolist(),
@@ -99,7 +100,10 @@ class Prices:
 
     @classmethod
     def of_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """Read prices from an inventory's JSON. Raises KeyError, TypeError or ValueError (PricesError) for others."""
+        """Read prices from an inventory's JSON.
+
+        Raises KeyError, TypeError or ValueError (PricesError) if they are invalid.
+        """
         return cls(
             str(fields["currency"]),
             np.asarray(fields["link_per_gb"], dtype=np.float64),
@@ -110,5 +114,5 @@ class Prices:
 
 
 def per_month(money_per_s: float) -> float:
-    """Return what a cost in millionths a second comes to in 30 days, in the currency itself."""
+    """Return the cost over 30 days, in the currency itself, of a cost in millionths per second."""
     return money_per_s * MONTH_S / PER_UNIT

@@ -1,13 +1,13 @@
-"""What each publisher's notifications cost with it at each broker: all publishers and all homes at once.
+"""The cost of each publisher's notifications with the publisher at each broker: all publishers and homes at once.
 
-In: a configuration, an inventory and delivery sets in which what was delivered is known apart. Out: cost, message rate
-and load by publisher and home. Publishers do not influence each other's, so those of several moves add up. Choosing
-homes does not belong here.
+In: a configuration, an inventory and delivery sets whose ``delivered`` is known. Out: cost, message rate and load by
+publisher and home. Publishers are independent, so the changes of several moves add up. Choosing homes does not belong
+here.
 
-Between neighbours u and v of the tree, with N the notifications of a publisher and D(u->v) those of them wanted behind
-the link on v's side, moving its home from u to v lets D(v->u) cross the link instead of D(u->v), and u pass D(v->u)
-instead of N, v all N instead of D(u->v); nothing else changes. So one home is priced and the others follow link by
-link, instead of pricing each from scratch.
+Let u and v be neighbours in the tree, N the notifications of a publisher, and D(u->v) those wanted on v's side of the
+link. If the publisher's home moves from u to v, D(v->u) cross the link instead of D(u->v), D(v->u) pass u instead of N,
+and N pass v instead of D(u->v); nothing else changes. So one home is priced from scratch, and the others follow link by
+link.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Floats = NDArray[np.float64]
 
 
 class PublisherCosts:
-    """The cost and load of every publisher of some spans of time at every home, on one tree.
+    """The cost and load of every publisher at every home on one tree, over some spans of time.
 
     ``publishers`` and ``brokers`` are sorted and give the order of all arrays; ``spans_s`` (spans,) are the lengths of
     the spans. Source: Jaeger07, Eq. 1-2 for the cost, Cheung09, Algorithm 2 for the message rate. Set-up costs
-    O(brokers * columns) for any number of homes, queries O(brokers * publishers). Raises ValueError without a span,
-    with spans over other brokers, or when ``delivered`` of one is not known.
+    O(brokers * columns) for any number of homes, queries O(brokers * publishers). Raises ValueError if there is no
+    span, a span is over other brokers, or ``delivered`` of one is not known.
     """
 
     def __init__(self, configuration: Configuration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
@@ -53,49 +53,48 @@ class PublisherCosts:
         self._above = _grouped_counts(above, starts)
 
     def place_of(self, publisher: str) -> int:
-        """Return the publisher's position in ``publishers``. Raises KeyError when it is not among them."""
+        """Return the publisher's position in ``publishers``. Raises KeyError if it is not among them."""
         return self._place[publisher]
 
     @cached_property
     def published_per_s(self) -> Floats:
-        """How many notifications each publisher publishes, shape (publishers,)."""
+        """The notifications that each publisher publishes, shape (publishers,)."""
         return np.asarray(self._by_publisher(self._published[:, None])[:, 0] / self._length_s)
 
     @cached_property
     def costs_per_s(self) -> Floats:
-        """What each publisher's notifications cost with it at each broker, shape (publishers, brokers).
+        """The cost of each publisher's notifications with the publisher at each broker, shape (publishers, brokers).
 
-        For given homes they add up to :func:`overlay.cost.overlay_cost` of the delivery sets at those homes.
+        The costs at given homes add up to :func:`overlay.cost.overlay_cost` of the delivery sets at those homes.
         """
         return self._at_homes(self.published_per_s, self.below_per_s, self.above_per_s)
 
     @cached_property
     def message_rates_per_s(self) -> Floats:
-        """The messages through all brokers together with each publisher at each, shape (publishers, brokers).
+        """The messages through all brokers, in total, with each publisher at each broker, shape (publishers, brokers).
 
-        Source: Cheung09, Algorithm 2. As there, the home counts only what is wanted anywhere.
+        Source: Cheung09, Algorithm 2. As in the paper, the home counts only what is wanted anywhere.
         """
         return self.tree.rerooted(self.below_per_s.sum(axis=1), self.above_per_s - self.below_per_s)
 
     @cached_property
     def below_per_s(self) -> Floats:
-        """The notifications of each publisher that are wanted below the broker (``tree``), (publishers, brokers)."""
+        """The notifications of each publisher wanted below each broker of ``tree``, shape (publishers, brokers)."""
         return np.asarray(self._by_publisher(self._below) / self._length_s)
 
     @cached_property
     def above_per_s(self) -> Floats:
-        """The notifications of each publisher that are wanted above the broker (``tree``), (publishers, brokers)."""
+        """The notifications of each publisher wanted above each broker of ``tree``, shape (publishers, brokers)."""
         return np.asarray(self._by_publisher(self._above) / self._length_s)
 
     def cost_per_s(self, publisher: str, home: str) -> float:
-        """Return what one publisher's notifications cost with it at one home. Raises KeyError when one is not known."""
+        """Return the cost of a publisher's notifications at one home. Raises KeyError if one of the two is unknown."""
         return float(self.costs_per_s[self._place[publisher], self.inventory.index[home]])
 
     def costs_by_span_per_s(self, publisher: str) -> Floats:
-        """Return what the publisher's notifications cost in each span with it at each broker, (spans, brokers).
+        """Return the cost of a publisher's notifications in each span at each home, shape (spans, brokers).
 
-        What a move saves in each span is the column of the old home less that of the new. Raises KeyError for a
-        publisher that is not known.
+        A move saves the old home's column minus the new home's. Raises KeyError if the publisher is unknown.
         """
         chosen = np.flatnonzero(self._groups // len(self.spans_s) == self._place[publisher])
         found = np.zeros((len(self.spans_s), len(self.brokers)))
@@ -104,25 +103,25 @@ class PublisherCosts:
         return np.asarray(found / self.spans_s[:, None])
 
     def loads_per_s(self, publisher: str, home: str) -> Floats:
-        """Return how many notifications of the publisher pass each broker with it at ``home``, shape (brokers,).
+        """Return the publisher's notifications that pass each broker with the publisher at ``home``, shape (brokers,).
 
-        Cost O(brokers). Raises KeyError for a publisher or home that is not known.
+        Cost O(brokers). Raises KeyError if publisher or home is unknown.
         """
         place = self._place[publisher]
         loads = self.below_per_s[place].copy()
         path = self.tree.path_to_root(self.inventory.index[home])
-        # Seen from the home, what lies towards the root is behind the link, not before it.
+        # On the path from home to root, what is wanted behind a broker is what lies above its child.
         loads[path[1:]] = self.above_per_s[place, path[:-1]]
         loads[path[0]] = self.published_per_s[place]
         return np.asarray(loads)
 
     def cost_at_per_s(self, homes: Mapping[str, str]) -> float:
-        """Return what all publishers cost together at these homes. Raises KeyError when one has none."""
+        """Return the cost of all publishers at these homes. Raises KeyError if a publisher has none."""
         homes_of = [self.inventory.index[homes[publisher]] for publisher in self.publishers]
         return float(self.costs_per_s[np.arange(len(homes_of)), np.array(homes_of, dtype=np.intp)].sum())
 
     def loads_at_per_s(self, homes: Mapping[str, str]) -> Floats:
-        """Return how many notifications pass each broker at these homes. Raises KeyError when a publisher has none."""
+        """Return the notifications that pass each broker with these homes. Raises KeyError if a publisher has none."""
         loads = np.zeros(len(self.brokers))
         for publisher in self.publishers:
             loads += self.loads_per_s(publisher, homes[publisher])
@@ -133,7 +132,7 @@ class PublisherCosts:
         return float(self.spans_s.sum())
 
     def _by_publisher(self, counts: Floats) -> Floats:
-        """Add up what groups of (publisher, span) have, by publisher."""
+        """Sum the counts of groups (publisher, span) by publisher."""
         publishers = self._groups // len(self.spans_s)
         if not len(publishers):
             return np.zeros((0, counts.shape[1]))
@@ -146,9 +145,9 @@ class PublisherCosts:
         return costs_at_homes(self.tree, self.inventory.processing_cost, link_cost, published, below, above)
 
     def _grouped(self, spans: Sequence[DeliverySets]) -> tuple[Words, Words, Places, Places]:
-        """Return the words delivered and published of all spans, columns of one (publisher, span) side by side.
+        """Return the words delivered and published of all spans, with the columns of each (publisher, span) adjacent.
 
-        Besides, for each column the position of its group, and for each group publisher * spans + span.
+        Also returns the position of each column's group, and publisher * spans + span for each group.
         """
         keys = [self._place[name] * len(spans) + place for place, span in enumerate(spans) for name, _ in span.columns]
         owner = np.array(keys, dtype=np.intp)
@@ -162,11 +161,11 @@ class PublisherCosts:
 def costs_at_homes(
     tree: HungTree, processing: Floats, link_cost: Floats, published: Floats, below: Floats, above: Floats
 ) -> Floats:
-    """Return what rows of notifications cost with each row published at each broker, shape (rows, brokers).
+    """Return the cost of each row of notifications if published at each broker, shape (rows, brokers).
 
-    ``processing`` and ``link_cost`` (brokers,) are what each broker and its link to its parent cost. ``published``
-    (rows,) are counts or rates, ``below`` and ``above`` (rows, brokers) those of them that are wanted on either side
-    of each broker's link to its parent, as :func:`overlay.link_sides.link_sides` has them.
+    ``processing`` and ``link_cost`` (brokers,) are the costs of each broker and of its link to its parent.
+    ``published`` (rows,) are counts or rates; ``below`` and ``above`` (rows, brokers) are those wanted on either side
+    of each broker's link to its parent, as in :func:`overlay.link_sides.link_sides`.
     """
     parents = tree.parents
     step = (link_cost + processing[parents]) * above - (link_cost + processing) * below
@@ -189,7 +188,7 @@ def _check(configuration: Configuration, inventory: Inventory, spans: Sequence[D
 
 
 def _grouped_counts(words: Words, starts: Places) -> Floats:
-    """Return how many bits each row has in each group of columns, shape (groups, rows)."""
+    """Return the number of bits that each row has in each group of columns, shape (groups, rows)."""
     if not len(starts):
         return np.zeros((0, len(words)))
     counts = np.ascontiguousarray(np.bitwise_count(words).T)

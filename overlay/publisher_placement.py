@@ -1,7 +1,7 @@
-"""Publishers at their homes under caps of load, moved one by one: what each broker bears, now and after any move.
+"""Publishers at their homes under load caps, moved one by one: the load of each broker, now and after any move.
 
-In: what publishers cost and load at each home. Out: loads, and for all publishers and homes at once by how much a move
-would break the caps. Choosing moves does not belong here.
+In: the load of publishers at each home. Out: loads, and the excess over the caps after each single move, for all
+publishers and homes at once. Choosing moves does not belong here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from regraft.overlay.link_sides import HungTree, Places
 
-ROUNDING_SHARE = 1e-9  # Loads that differ by less than this share are the same but for the rounding of floats.
+ROUNDING_SHARE = 1e-9  # Loads that differ by a smaller share are equal up to rounding.
 
 Floats = NDArray[np.float64]
 
@@ -24,27 +24,27 @@ class HomeLoads(Protocol):
 
     @property
     def tree(self) -> HungTree:
-        """The tree on which they are."""
+        """The tree to which the loads refer."""
 
     @property
     def published_per_s(self) -> Floats:
-        """How many notifications each publisher publishes, (publishers,)."""
+        """The notifications that each publisher publishes, shape (publishers,)."""
 
     @property
     def below_per_s(self) -> Floats:
-        """Those wanted below each broker, (publishers, brokers)."""
+        """The notifications wanted below each broker, shape (publishers, brokers)."""
 
     @property
     def above_per_s(self) -> Floats:
-        """Those wanted above each broker, (publishers, brokers)."""
+        """The notifications wanted above each broker, shape (publishers, brokers)."""
 
 
 class PublisherPlacement:
     """The homes of some publishers and the load of each broker; :meth:`move` changes a home.
 
     ``rows`` are the publishers (positions in ``costs.publishers``) that have a home, ``homes`` their brokers by
-    position. A broker may bear ``caps_per_s`` (brokers,), or what it bears at first where that is more: one above its
-    cap may stay so. None for no caps.
+    position. The limit of a broker is its cap in ``caps_per_s`` (brokers,), or its initial load if that is higher: a
+    broker above its cap may stay there. None means no caps.
     """
 
     def __init__(self, costs: HomeLoads, rows: Sequence[int], homes: Sequence[int], caps_per_s: Floats | None) -> None:
@@ -68,18 +68,18 @@ class PublisherPlacement:
         return twin
 
     def limits_now(self) -> Floats:
-        """Return what each broker may bear when this is what it bears before: its cap, or no more than now."""
+        """Return each broker's limit given its present load: its cap, or the present load if that is higher."""
         return np.asarray(np.maximum(self.caps_per_s, self.loads_per_s) * (1 + ROUNDING_SHARE))
 
     def move(self, place: int, home: int) -> None:
-        """Move a publisher, whether the limits allow it or not. Cost O(brokers)."""
+        """Move a publisher, ignoring the limits. Cost O(brokers)."""
         loads = self._loads_at(place, home)
         self.loads_per_s = self.loads_per_s - self._own[place] + loads
         self._own[place] = loads
         self.homes[place] = home
 
     def keeps(self, limits_per_s: Floats, moves: Sequence[tuple[int, int]] = ()) -> bool:
-        """Return True if no broker would be above these limits once the publishers are moved. O(brokers) for each."""
+        """Return True if no broker would exceed these limits after the moves (publisher, home). O(brokers) per move."""
         loads = self.loads_per_s
         for place, home in moves:
             loads = loads - self._own[place] + self._loads_at(place, home)
@@ -87,25 +87,25 @@ class PublisherPlacement:
 
     @property
     def excess_per_s(self) -> float:
-        """By how much all brokers together are above their limits."""
+        """The excess over the limits, summed over all brokers."""
         return float(np.maximum(self.loads_per_s - self.limits_per_s, 0.0).sum())
 
     def excess_after_per_s(self) -> Floats:
-        """Return by how much brokers would be above their limits after each single move, shape (publishers, brokers).
+        """Return the summed excess over the limits after each single move, shape (publishers, brokers).
 
-        A broker that the publisher leaves behind on its way passes on only what is wanted from there back; so only
-        the brokers on the path between both homes bear anything else than before, and what each adds to the excess is
-        summed up link by link from the present home outward. Cost O(brokers) for each publisher. 0 where the limits are
-        kept and no broker is above its own now; else exact up to the rounding of sums.
+        A broker that the publisher leaves behind forwards only what is wanted behind it. So only the loads of brokers
+        on the path between both homes change, and their excess is summed link by link from the present home outward.
+        Cost O(brokers) per publisher. Exactly 0 if no broker exceeds its limit before or after the move, else exact up
+        to the rounding of sums.
         """
         parents, places = self._tree.parents, np.arange(len(self.homes))[:, None]
-        # A row for each broker: a level of the tree is then some whole rows.
+        # One row per broker, so that a level of the tree consists of whole rows.
         own, below, above = self._own.T.copy(), self._below_by_broker, self._above_by_broker
         room = own + (self.limits_per_s - self.loads_per_s)[:, None]
         now = np.maximum(own - room, 0.0)
-        upward = np.maximum(below - room, 0.0) - now  # Left for its parent, a broker bears what is wanted below it.
+        upward = np.maximum(below - room, 0.0) - now  # If left for its parent, a broker bears what is wanted below.
         upward[0] = 0.0  # The root has no parent.
-        downward = np.maximum(above - room[parents], 0.0) - now[parents]  # A parent, left for this broker.
+        downward = np.maximum(above - room[parents], 0.0) - now[parents]  # The parent, if left for this broker.
         arrival = np.maximum(self._published - room, 0.0) - now
         paths = self._tree.paths_to_root[self.homes]
         on_the_way, is_above_home = np.zeros_like(room), np.zeros(room.shape, dtype=bool)
@@ -117,7 +117,7 @@ class PublisherPlacement:
         return np.asarray((now.sum(axis=0) + on_the_way + arrival).T)
 
     def _loads_at(self, place: int, home: int) -> Floats:
-        """Return what of a publisher passes each broker with it at a home, as :meth:`PublisherCosts.loads_per_s`."""
+        """Return the same as :meth:`PublisherCosts.loads_per_s`, by positions."""
         loads = self._below[place].copy()
         path = self._tree.path_to_root(home)
         loads[path[1:]] = self._above[place, path[:-1]]

@@ -1,8 +1,7 @@
-"""Delivery sets of publishers that may have any home: equal ones of a publisher merged, exact.
+"""Delivery sets of publishers that may have any home, with equal sets of a publisher merged; exact.
 
-In: delivery sets of one or more spans in which what was delivered is known apart, and where publishers are. Out: bits
-whose words count several times over, what of them is each publisher's, and the same with every publisher at its home.
-Costs do not belong here.
+In: delivery sets of one or more spans whose ``delivered`` is known, and the homes of publishers. Out: weighted bits,
+which of them belong to each publisher, and V(n) with every publisher at a given home. Costs do not belong here.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class PublisherSets:
-    """What was delivered of many notifications, each distinct set of a publisher once for each digit of its number.
+    """What was delivered of many notifications, each distinct set of a publisher once per binary digit of its count.
 
     ``words`` (brokers, words) has a bit for each; a set bit of word w stands for ``weights[w]`` notifications, in
-    ``span_s`` seconds altogether. Those of a publisher are some bits of a few words: ``masks[k]`` are the bits of
-    publisher ``owners[k]``, by position in ``publishers``, in word ``columns[k]``; owners ascend. What publishers
-    published whose home is unknown stands in ``words`` with the broker that published it, and in no mask.
+    ``span_s`` seconds altogether. A publisher owns some bits of a few words: ``masks[k]`` are the bits of publisher
+    ``owners[k]``, a position in ``publishers``, in word ``columns[k]``; owners ascend. Notifications of publishers
+    without a known home are in ``words``, including the bit of the broker that published them, and in no mask.
     """
 
     brokers: tuple[str, ...]
@@ -42,9 +41,9 @@ class PublisherSets:
 
     @classmethod
     def of(cls, spans: Sequence[DeliverySets], homes: Mapping[str, str]) -> PublisherSets:
-        """Merge the sets of all spans; ``homes`` names the publishers that have one.
+        """Merge the sets of all spans; ``homes`` has the publishers whose home is known.
 
-        Raises ValueError without a span, or where what was delivered is not known apart.
+        Raises ValueError if there is no span, or ``delivered`` of one is not known.
         """
         if not spans or any(span.delivered is None for span in spans):
             raise ValueError("no span, or one in which published and delivered are not reported separately")
@@ -59,14 +58,14 @@ class PublisherSets:
             owned[:, -1] = place[place >= 0].astype(np.uint64)
             parts.append((owned, counts[place >= 0]))
         sets, counts = merge_sets(parts, 64 * (-(-len(brokers) // 64) + 1))
-        # Sets of a publisher side by side: they then share a few words.
+        # Sort by publisher, so that the sets of each share a few words.
         order = np.argsort(sets[:, -1], kind="stable")
         sets, counts = sets[order], counts[order]
         return cls._placed(brokers, publishers, sets, counts, spans, homes)
 
     @classmethod
     def fixed(cls, sets: WeightedSets) -> PublisherSets:
-        """Return sets over one span in which no publisher may move."""
+        """Build from sets over one span in which no publisher may move."""
         none = np.zeros(0, dtype=np.intp)
         return cls(
             sets.brokers,
@@ -100,18 +99,18 @@ class PublisherSets:
         return cls(brokers, publishers, words, weights.astype(np.float32), span_s, owners, columns, masks)
 
     def columns_of(self, publisher: int) -> tuple[Places, Words]:
-        """Return the words that hold something of a publisher, and which bits of each are its own."""
+        """Return the words that hold bits of a publisher, and the mask of its bits in each."""
         first, end = np.searchsorted(self.owners, [publisher, publisher + 1])
         return self.columns[first:end], self.masks[first:end]
 
     def at_homes(self, homes: Places) -> WeightedSets:
-        """Return V(n) with each publisher at the broker in this position, shape (publishers,)."""
+        """Return V(n) with each publisher at the broker at position ``homes`` (publishers,)."""
         words = self.words.copy()
         np.bitwise_or.at(words, (homes[self.owners], self.columns), self.masks)
         return WeightedSets(self.brokers, words, self.weights[:, None], np.array([self.span_s]))
 
     def counts(self, words: Words) -> Floats:
-        """Return how many notifications of each publisher the bits of each row stand for, (publishers, rows)."""
+        """Return the notifications of each publisher that the bits of each row stand for, shape (publishers, rows)."""
         found = np.zeros((len(self.publishers), len(words)))
         if len(self.owners):
             bits = np.bitwise_count(words[:, self.columns] & self.masks) * self.weights[self.columns]
@@ -121,12 +120,12 @@ class PublisherSets:
 
     @property
     def published(self) -> Floats:
-        """How many notifications each publisher has published, shape (publishers,)."""
+        """The number of notifications of each publisher, shape (publishers,)."""
         return self.counts(np.full((1, self.words.shape[1]), ~np.uint64(0)))[:, 0]
 
 
 def _masks_of(owner: Places, counts: NDArray[np.int64]) -> tuple[Places, Places, Words]:
-    """Return whose bits the words are that :func:`digit_planes` makes of these sets: owner, word and bits."""
+    """Return owner, word and mask of each group of bits that :func:`digit_planes` makes of these sets."""
     found: dict[tuple[int, int], int] = {}
     first = 0
     for digit in range(int(counts.max(initial=0)).bit_length()):

@@ -1,10 +1,10 @@
-"""The trees of a ring's routes as arcs: what lies above and below each position, for the roots of topics.
+"""The trees of a ring's routes as arcs: what is above and below each position, for the roots of topics.
 
-In: a ring and roots. Out: ancestors, sizes of subtrees and sums along ways, as arrays. What topics do on the trees is
-not known here.
+In: a ring and roots. Out: ancestors, sizes of subtrees and sums along routes, as arrays. What topics cost on the trees
+does not belong here.
 
-A node forwards to its finger f what is for positions from f up to its next finger, so the part of a root's tree below a
-position is the arc of the ring that begins there: it needs no separate order.
+A node forwards to its finger f what is addressed to positions from f up to its next finger. So the subtree of a
+position is the arc of the ring that begins there, and subtrees are contiguous without any reordering.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from regraft.overlay.chord_ring import ChordRing
 
 Numbers = NDArray[np.int64]
 
-ARCS_KEPT_MAX = 2  # Positions and topics last from plan to plan; with 1,000 of each they take some 70 MB.
+ARCS_KEPT_MAX = 2  # Positions and topics stay the same across plans; with 1,000 of each, an entry takes some 70 MB.
 
 
 class RingArcs:
-    """For each topic the ways of every position to its root, and how many positions its subtree has.
+    """For each topic, the route from every position to the root, and the size of every position's subtree.
 
-    ``ways`` (depth + 1, topics * positions): column ``t * positions + v`` begins with v, goes on to the root of topic t
-    and then stays at one past the last position; each is its place in a flat array of ``positions + 1`` values for each
-    topic. ``sizes`` (roots * positions,) at ``rows[t] + v`` are how many positions from v on are below v, v included.
-    ``depths`` (topics, positions). Cost O(topics * positions * depth), time and memory.
+    ``ways`` (depth + 1, topics * positions): column ``t * positions + v`` is the route from v to the root of topic t,
+    padded with one past the last position; entries index a flat array of ``positions + 1`` values per topic. ``sizes``
+    (roots * positions,) at ``rows[t] + v`` is the length of the arc below v, v included. ``depths`` has shape (topics,
+    positions). Cost O(topics * positions * depth) in time and memory.
     """
 
     def __init__(self, ring: ChordRing, roots: NDArray[np.integer]) -> None:
@@ -59,7 +59,7 @@ class RingArcs:
         return sums.reshape(values.shape)
 
     def way_sums(self, values: NDArray[np.integer | np.bool_]) -> NDArray[np.int32]:
-        """Return for each topic and position the sum of ``values`` (topics, positions) from there to the root."""
+        """Return for each topic and position the sum of ``values`` (topics, positions) along its route to the root."""
         sums = values.astype(np.int32).ravel()
         for places, parents in self._levels:
             sums[places] += sums[parents]
@@ -67,8 +67,8 @@ class RingArcs:
 
     @cached_property
     def _levels(self) -> list[tuple[Numbers, Numbers]]:
-        """Flat places of all topics' nodes at depth 1, 2 and so on, with those of their parents."""
-        depths = self.depths.astype(np.int8).ravel()  # So small that the sort is a radix sort; the root has no parent.
+        """Flat places of all topics' nodes at depth 1, 2 and so on, with the places of their parents."""
+        depths = self.depths.astype(np.int8).ravel()  # int8, so that numpy uses a radix sort; the root has no parent.
         order = np.argsort(depths, kind="stable")
         topics, positions = self.depths.shape
         parents = (self._parents[self._row_of] + (np.arange(topics) * positions)[:, None]).ravel()
@@ -77,7 +77,7 @@ class RingArcs:
 
 
 def ring_arcs(ring: ChordRing, roots: NDArray[np.integer]) -> RingArcs:
-    """Return the arcs of these roots; the same ones again, since a reassignment of IDs moves no root."""
+    """Return the arcs of these roots, cached because reassigning IDs moves no root."""
     return _kept_arcs(ring, np.asarray(roots, dtype=np.int64).tobytes())
 
 

@@ -1,4 +1,4 @@
-"""What a ring's topics cost, link by link: the same total as :mod:`overlay.ring_costs`, for maps and tables.
+"""The cost of a ring's topics by link, for maps and tables: the same total as :mod:`overlay.ring_costs`.
 
 In: a ring, interests, rates. Out: a CostBreakdown over the links that the topics' trees use.
 """
@@ -17,10 +17,10 @@ from regraft.overlay.user_interests import UserInterests
 def ring_breakdown(
     configuration: ChordConfiguration, interests: UserInterests, rates_per_s: Floats, delay_weight: float = 1.0
 ) -> CostBreakdown:
-    """Return what each link causes when topics are published at ``rates_per_s`` (topics,), both ways together.
+    """Return the cost of each link, both directions together, if topics are published at ``rates_per_s`` (topics,).
 
-    A notification costs 1 on each link of its topic's tree, and the delay weight for each subscribed broker behind it:
-    the sums are all messages, and the hops of all deliveries. So the total is that of
+    A notification costs 1 on each link of its topic's tree plus the delay weight for each subscribed broker behind the
+    link. Summed over links, that is all messages plus the weighted hops of all deliveries, so the total is that of
     :func:`overlay.ring_costs.overlay_ring_cost`. Brokers add no cost. Cost O(topics * nodes * depth).
     """
     ring = configuration.ring
@@ -28,7 +28,7 @@ def ring_breakdown(
     parents = ring.parents[topic_roots(configuration, interests.topics)]  # (topics, nodes)
     topics = np.arange(len(parents))[:, None]
     reached = np.where(wanted.T, np.arange(ring.node_count), -1)
-    behind = np.zeros(parents.shape)  # Subscribed brokers at a node or below it.
+    behind = np.zeros(parents.shape)  # Subscribed brokers at or below a node.
     while (reached >= 0).any():
         rows, columns = np.nonzero(reached >= 0)
         np.add.at(behind, (rows, reached[rows, columns]), 1)

@@ -1,8 +1,8 @@
-"""What disseminating notifications over a Chord ring costs: messages to subscribers, through relays, and delay.
+"""The cost of disseminating notifications over a Chord ring: messages to subscribers, through relays, and delay.
 
-In: a ring, the rendezvous of each topic, which positions want it and its rate. Out: a RingCost. Only the way from the
-rendezvous to the subscribers counts: Zhao13 leaves out the way from a publisher to it, which depends on no
-configuration when anybody may publish.
+In: a ring, the rendezvous of each topic, the positions that want it, and its rate. Out: a RingCost. Only routes from
+the rendezvous to subscribers count. Zhao13 leaves out the route from a publisher to the rendezvous, which does not
+depend on the configuration if anybody may publish.
 
 Source: Zhao13, section 5, Eq. 1-5.
 """
@@ -24,10 +24,10 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class RingCost:
-    """Per second: messages that subscribed brokers get, messages that others relay, and delay over all deliveries.
+    """Per second: messages to subscribed brokers, messages that other brokers relay, and delay over all deliveries.
 
-    Delay is in hops, or in the unit of the hop delays given. The root consumes no forwarded message: not subscribed,
-    it is not a relay.
+    Delay is in hops, or in the unit of the given hop delays. The root receives no forwarded message, so it is never a
+    relay.
     """
 
     subscriber_per_s: float
@@ -35,7 +35,7 @@ class RingCost:
     delay_per_s: float
 
     def total_per_s(self, delay_weight: float = 1.0) -> float:
-        """Return all messages plus the weighted delay: the cost that users' homes and ring IDs share."""
+        """Return all messages plus the weighted delay: the cost that planners of homes and of ring IDs share."""
         return self.subscriber_per_s + self.notification_cost_per_s(delay_weight)
 
     def notification_cost_per_s(self, delay_weight: float = 1.0) -> float:
@@ -45,14 +45,14 @@ class RingCost:
 
 @dataclass(frozen=True, eq=False)
 class TopicCosts:
-    """What one notification of each topic costs, shapes (topics,); a RingCost is these at the rates of the topics."""
+    """The cost of one notification of each topic, shapes (topics,); at the topics' rates it becomes a RingCost."""
 
     subscriber: Floats
     relay: Floats
     delay: Floats
 
     def at_rates(self, rates_per_s: Floats) -> RingCost:
-        """Return the cost when topics are published at these rates, shape (topics,)."""
+        """Return the cost if topics are published at these rates, shape (topics,)."""
         return RingCost(*(float(rates_per_s @ each) for each in (self.subscriber, self.relay, self.delay)))
 
     def total(self, delay_weight: float = 1.0) -> Floats:
@@ -63,18 +63,18 @@ class TopicCosts:
 def ring_cost(
     ring: ChordRing, roots: NDArray[np.integer], wanted: Flags, rates_per_s: Floats, hop_delays: Floats | None = None
 ) -> RingCost:
-    """Return what the topics cost at ``rates_per_s`` (topics,); the rest as in :func:`topic_costs`."""
+    """Return the cost of the topics at ``rates_per_s`` (topics,); other arguments as in :func:`topic_costs`."""
     return topic_costs(ring, roots, wanted, hop_delays).at_rates(rates_per_s)
 
 
 def topic_costs(
     ring: ChordRing, roots: NDArray[np.integer], wanted: Flags, hop_delays: Floats | None = None
 ) -> TopicCosts:
-    """Return what one notification of each topic costs.
+    """Return the cost of one notification of each topic.
 
     ``roots`` (topics,) are positions; ``wanted`` (nodes, topics) marks the positions with a subscribing broker.
-    ``hop_delays`` (nodes, nodes) is the delay of a hop between two positions, 1 when not given. Cost
-    O(topics * nodes * depth).
+    ``hop_delays`` (nodes, nodes) is the delay of a hop between two positions, 1 if not given. Cost O(topics * nodes *
+    depth).
     """
     parents, depths = ring.parents[roots], ring.depths[roots]  # (topics, nodes)
     members = wanted.T
@@ -102,7 +102,7 @@ def topic_roots(configuration: ChordConfiguration, topics: tuple[str, ...]) -> N
 
 
 def at_positions(configuration: ChordConfiguration, by_broker: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return rows in the order of ring positions instead of brokers."""
+    """Return rows of brokers in the order of ring positions."""
     place = {broker: row for row, broker in enumerate(configuration.brokers)}
     return by_broker[[place[broker] for broker in configuration.broker_at]]
 
@@ -110,9 +110,9 @@ def at_positions(configuration: ChordConfiguration, by_broker: NDArray[np.generi
 def overlay_ring_cost(
     configuration: ChordConfiguration, interests: UserInterests, rates_per_s: Floats, link_cost: Floats | None = None
 ) -> RingCost:
-    """Return what users with these interests cost on a configuration; ``rates_per_s`` follows ``interests.topics``.
+    """Return the cost of users with these interests on a configuration; ``rates_per_s`` follows ``interests.topics``.
 
-    ``link_cost`` (brokers, brokers) makes delay that of the links instead of hops.
+    With ``link_cost`` (brokers, brokers), delay is the sum of link costs instead of hops.
     """
     wanted = at_positions(configuration, interests.user_counts > 0)
     hop_delays = None

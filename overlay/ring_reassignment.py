@@ -1,7 +1,8 @@
-"""Which broker should have which ring ID, as a problem: what a mapping costs, and what going over to it costs.
+"""The assignment of ring IDs to brokers as a problem: the cost of a mapping, and of the reassignment to it.
 
-In: a ring, the topics' roots, who wants what and how often topics are published over a period. Out: costs of mappings,
-each from scratch. Prices of many swaps at once are in :mod:`overlay.ring_swaps`, the search is the controller's.
+In: a ring, the topics' roots, who wants what, and how often topics are published over a period. Out: costs of mappings,
+each computed from scratch. Pricing many swaps at once belongs to :mod:`overlay.ring_swaps`, the search to the
+controller.
 
 Source: Zhao13 (DYNATOPS), section 5: SSBR, Eq. 5-7 and 10-12, and the reconfigurability test of Algorithm 2.
 """
@@ -25,21 +26,21 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Mapping = NDArray[np.int64]  # X of the paper: which broker stands at each position.
+Mapping = NDArray[np.int64]  # X of the paper: the broker at each position.
 
-EXACT_BITS = 52  # Integers of this many bits and their sums are exact in 64-bit floats.
-SUMS_MAX = 4  # How many whole costs are added up at most in one number.
+EXACT_BITS = 52  # Integers of this many bits, and their sums, are exact in 64-bit floats.
+SUMS_MAX = 4  # One number is the sum of at most this many total costs.
 
 
 @dataclass(frozen=True, eq=False)
 class RingProblem:
-    """SSBR: the mapping of brokers to ring positions that disseminates a period's events at least cost.
+    """SSBR: find the mapping of brokers to ring positions that disseminates a period's events at least cost.
 
-    Broker b is the one that stands at position b at present. ``roots`` (topics,) are positions; ``wanted`` (brokers,
-    topics) marks who subscribes; ``events`` (topics,) is N_p, what is published over the period; ``delay_weight`` is
-    w_d, messages per hop. ``hop_delays`` (brokers, brokers) is the delay of a hop between two brokers, 1 when not
-    given. A mapping holds at position v the broker that stands there. Costs are messages over the period. Raises
-    ValueError when shapes do not fit.
+    Broker b is the one at position b at present. ``roots`` (topics,) are positions; ``wanted`` (brokers, topics) marks
+    subscriptions; ``events`` (topics,) is N_p, the events published over the period; ``delay_weight`` is w_d, messages
+    per hop. ``hop_delays`` (brokers, brokers) is the delay of a hop between two brokers, 1 if not given. A mapping
+    holds at index v the broker at position v. Costs are in messages over the period. Raises ValueError if shapes do not
+    fit.
     """
 
     ring: ChordRing
@@ -61,12 +62,12 @@ class RingProblem:
 
     @property
     def broker_count(self) -> int:
-        """How many brokers there are, and positions."""
+        """The number of brokers, and of positions."""
         return self.ring.node_count
 
     @property
     def topic_count(self) -> int:
-        """How many topics there are, wanted or not: \\|P\\|."""
+        """The number of topics, wanted or not: \\|P\\|."""
         return len(self.roots)
 
     @cached_property
@@ -76,24 +77,24 @@ class RingProblem:
 
     @cached_property
     def interest(self) -> csr_array:
-        """Who wants what as a sparse matrix of ones, (brokers, topics)."""
-        from scipy.sparse import csr_array  # A third of a second to load, which most commands need not wait for.
+        """Subscriptions as a sparse matrix of ones, (brokers, topics)."""
+        from scipy.sparse import csr_array  # Takes a third of a second to load; most commands do not need it.
 
         return csr_array(self.wanted, dtype=np.float64)
 
     @cached_property
     def arcs(self) -> RingArcs:
-        """The trees that the topics span parts of."""
+        """The trees of routes from the topics' roots."""
         return ring_arcs(self.ring, self.roots)
 
     @cached_property
     def relay_weights(self) -> Floats:
-        """What a relay of each topic costs: N_p, rounded so that sums are exact, (topics,)."""
+        """The cost of a relay of each topic: N_p, rounded so that sums are exact, (topics,)."""
         return self._exact(self.events)
 
     @cached_property
     def delay_weights(self) -> Floats:
-        """What a unit of delay of each topic costs: w_d * N_p, rounded so that sums are exact in hops, (topics,)."""
+        """The cost of a unit of delay of each topic: w_d * N_p, rounded so that sums are exact in hops, (topics,)."""
         return self._exact(self.delay_weight * self.events)
 
     def cost(self, mapping: Mapping) -> float:
@@ -102,7 +103,7 @@ class RingProblem:
         return float(self.relay_weights @ each.relay + self.delay_weights @ each.delay)
 
     def broker_costs(self, mapping: Mapping) -> Floats:
-        """Return c_b of the broker at each position (Eq. 10-12): what it relays plus its weighted delay, (positions,).
+        """Return c_b of the broker at each position (Eq. 10-12): relayed messages plus weighted delay, (positions,).
 
         They add up to :meth:`cost`. Cost O(topics * positions * depth).
         """
@@ -122,47 +123,47 @@ class RingProblem:
         return np.asarray((relays * self.relay_weights[:, None] + delays * self.delay_weights[:, None]).sum(axis=0))
 
     def hop_delays_at(self, mapping: Mapping) -> Floats | None:
-        """Return the delay of a hop between two positions, None when every hop is 1."""
+        """Return the delay of a hop between two positions, or None if every hop takes 1."""
         return None if self.hop_delays is None else self.hop_delays[np.ix_(mapping, mapping)]
 
     def moved_count(self, mapping: Mapping) -> int:
-        """Return Gamma: how many brokers stand elsewhere than at present."""
+        """Return Gamma: the number of brokers at another position than at present."""
         return int(np.count_nonzero(mapping != self.present))
 
     @property
     def move_price(self) -> float:
-        """What one moved broker adds to the cost of a reassignment, messages: log2^2 V + P * log2 V."""
+        """What each moved broker adds to the cost of a reassignment, in messages: log2^2 V + P * log2 V."""
         hops = math.log2(self.broker_count)
         return hops * hops + self.topic_count * hops
 
     def reassignment_cost(self, moved: int) -> float:
-        """Return Cst for this many moved brokers (Eq. 7), in messages: 0 for none.
+        """Return Cst for this many moved brokers (Eq. 7), in messages; 0 if none moved.
 
-        Eq. 7 is printed damaged; section 5.1.2 says the bound of the protocol once: V + (log^2 V + P log V) * Gamma,
-        logarithms to base 2 and without hidden constants.
+        Eq. 7 is damaged in print. We use the protocol's bound from section 5.1.2, V + (log^2 V + P log V) * Gamma, with
+        logarithms to base 2 and no hidden constants.
         """
         return self.broker_count + self.move_price * moved if moved else 0.0
 
     def benefit(self, mapping: Mapping) -> float:
-        """Return Bft of going over to a mapping (Eq. 6)."""
+        """Return Bft of a reassignment to a mapping (Eq. 6)."""
         return self.cost(self.present) - self.cost(mapping)
 
     def net_benefit(self, mapping: Mapping) -> float:
-        """Return Bft - Cst, what Algorithm 4 maximises."""
+        """Return Bft - Cst, which Algorithm 4 maximises."""
         return self.benefit(mapping) - self.reassignment_cost(self.moved_count(mapping))
 
     def is_worth_computing(self, cost: float, share_min: float) -> bool:
-        """Return True if the present cost passes the test of reconfigurability: above beta times the costliest.
+        """Return True if ``cost`` is above beta times the most expensive reassignment (the reconfigurability test).
 
-        ``share_min`` is beta (the paper's: 0.1).
+        ``share_min`` is beta (0.1 in the paper).
         """
         return cost > share_min * self.reassignment_cost(self.broker_count)
 
     def _exact(self, weights: Floats) -> Floats:
-        """Round weights to multiples of one power of two, so that no sum of costs depends on its order.
+        """Round weights to multiples of a power of two, so that no sum of costs depends on the order of its terms.
 
-        Two mappings that cost the same then have equal numbers, however they were found. What is lost is below 1e-9 of
-        a topic with the mean events.
+        Two mappings of equal cost then have equal numbers, however they were computed. The rounding error is below 1e-9
+        of a topic with the mean events.
         """
         depth = int(self.ring.depths[self.roots].max(initial=0)) + 1
         bound = SUMS_MAX * self.broker_count * depth * (1 + self.delay_weight) * float(self.events.sum())

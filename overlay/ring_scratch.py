@@ -1,6 +1,7 @@
-"""Prices of swaps on a ring, each from scratch: slow and obvious, for any hop delays.
+"""Prices of swaps on a ring, each computed from scratch: slow and obvious, for any hop delays.
 
-In: a problem and a mapping. Out: what swaps change. :mod:`overlay.ring_swaps` says the same fast where all hops are 1.
+In: a problem and a mapping. Out: the changes that swaps cause. :mod:`overlay.ring_swaps` computes the same fast if all
+hops take 1.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 class ScratchSwaps:
-    """A mapping, what its brokers cost, and what swapping two of them would change. ``mapping`` None is the present."""
+    """A mapping, its cost, and the change that each swap would cause; ``mapping`` None means the present one."""
 
     def __init__(self, problem: RingProblem, mapping: Mapping | None = None) -> None:
         self.problem = problem
@@ -27,7 +28,7 @@ class ScratchSwaps:
         return self.problem.cost(self.mapping)
 
     def changes(self, position: int) -> Floats:
-        """Return what C changes by when the broker at a position swaps with that at each other, inf at its own."""
+        """Return the change of C if the broker at a position swaps with the one at each other; inf at its own."""
         now = self.cost
         found = np.full(self.problem.broker_count, np.inf)
         for other in range(len(found)):
@@ -36,7 +37,7 @@ class ScratchSwaps:
         return found
 
     def swap(self, position: int, other: int) -> None:
-        """Let the brokers at two positions change places."""
+        """Swap the brokers at two positions."""
         self.mapping = _swapped(self.mapping, position, other)
         self.broker_costs = self.problem.broker_costs(self.mapping)
 

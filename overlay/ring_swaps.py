@@ -1,12 +1,12 @@
-"""What swapping two brokers on a ring changes, kept up from swap to swap: the same numbers as from scratch, fast.
+"""The changes that swaps on a ring cause, updated from swap to swap: the same numbers as from scratch, but fast.
 
-In: a problem whose hops all take 1, and a mapping. Out: what each broker costs and what each swap would change,
-exactly. Which swap is made is not decided here.
+In: a problem whose hops all take 1, and a mapping. Out: the exact cost of each broker and change of each swap. Choosing
+swaps does not belong here.
 
-Only topics that one of the two brokers wants and the other does not change by a swap: there a subscriber moves from one
-position to the other. What that changes follows from three numbers of each topic at each position: how many nodes on
-the way to the root have no subscriber below them (a subscriber moved here would make them relays), how many have just
-one below (they relay for it alone, or are it), and which one it is.
+A swap changes only topics that exactly one of the two brokers wants: their subscriber moves from one position to the
+other. The effect follows from three numbers for each topic and position: how many nodes on the route to the root have
+no subscriber below them (a subscriber moved here would make them relays), how many have exactly one below (they relay
+for it alone, or are it), and which one that is.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from regraft.overlay.ring_reassignment import Mapping, RingProblem
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]
 
-ONE = np.int64(1 << 32)  # A subtree's code: its subscribers times this, plus the sum of their positions.
+ONE = np.int64(1 << 32)  # A subtree's code: the number of its subscribers times this, plus the sum of their positions.
 TWO = 2 * ONE
-UNCOUNTED = np.int64(1 << 60)  # The code of the root, which is not a relay, and of what lies above it.
+UNCOUNTED = np.int64(1 << 60)  # The code of the root, which is not a relay, and of the padding above it.
 
 
 class RingSwaps:
-    """A mapping, what its brokers cost, and what swapping two of them would change. ``mapping`` None is the present.
+    """A mapping, its cost, and the change that each swap would cause; ``mapping`` None means the present one.
 
-    Raises ValueError when the problem has hop delays. Memory O(topics * positions + positions^2 + roots * positions *
+    Raises ValueError if the problem has hop delays. Memory O(topics * positions + positions^2 + roots * positions *
     depth).
 
-    Of each topic t at each position v: ``_joins`` is what it costs to have a subscriber there, where there is none,
-    and what it saves not to have it, where there is one; ``_lone`` (flat) the weight of the nodes on the way from v
-    that serve one subscriber alone; ``_pairs`` (flat) is where that one stands, times the positions, plus v.
-    ``_costs``, c_b, and ``_savings``, what would be saved without the subscriptions at v, are sums over topics of
-    ``_cost_parts`` and ``_saving_parts`` (flat). ``_shared`` (positions, positions), the sums of ``_lone``, is what of
-    both does not change when the subscriber at the first moves to the second: the nodes that both ways have in common.
+    For each topic t and position v: ``_joins`` is the cost of adding a subscriber at v, or the saving of removing it if
+    there is one. ``_lone`` (flat) is the weight of the nodes on the route from v that serve only one subscriber, and
+    ``_pairs`` (flat) is that subscriber's position times the number of positions, plus v.
+
+    ``_costs`` (c_b) and ``_savings`` (what removing the subscriptions at v would save) are sums over topics of
+    ``_cost_parts`` and ``_saving_parts`` (flat). ``_shared`` (positions, positions) sums ``_lone`` over topics: the
+    part of both that does not change if the subscriber at the first position moves to the second, because both routes
+    have these nodes in common.
     """
 
     def __init__(self, problem: RingProblem, mapping: Mapping | None = None) -> None:
@@ -51,14 +53,15 @@ class RingSwaps:
         relay_weights, is_root = problem.relay_weights[:, None], self.arcs.depths == 0
         self._weights = problem.relay_weights
         self._delay_costs = (problem.delay_weights[:, None] * self.arcs.depths).ravel()
-        # A subscriber is not a relay, and the root never is: a subscriber there saves one less than elsewhere.
+        # A subscriber is not a relay, and neither is the root: a subscriber at the root saves one relay less than
+        # elsewhere.
         self._fixed = self._delay_costs + (relay_weights * is_root).ravel()
         self._relay_costs = (relay_weights * ~is_root).ravel()
         self._first_code = np.arange(problem.topic_count) * (problem.broker_count + 1)
         self._begin(problem.present if mapping is None else mapping)
 
     def at(self, mapping: Mapping) -> RingSwaps:
-        """Return swaps of another mapping of the same problem; what does not depend on the mapping is shared."""
+        """Return swaps of another mapping of the same problem, sharing what does not depend on the mapping."""
         other = copy(self)
         other._begin(mapping)
         return other
@@ -84,13 +87,13 @@ class RingSwaps:
         return float(self._costs.sum())
 
     def changes(self, position: int) -> Floats:
-        """Return what C changes by when the broker at a position swaps with that at each other, inf at its own.
+        """Return the change of C if the broker at a position swaps with the one at each other; inf at its own.
 
         Cost O(topics + subscriptions + positions * topics that this one wants).
         """
         count, broker = self.problem.broker_count, self.mapping[position]
         own = self._topics[self._first_topic[broker] : self._first_topic[broker + 1]]
-        # What the subscriptions of each other broker would cost here.
+        # The cost of each other broker's subscriptions at this position.
         here = np.bincount(self._subscribers, self._joins[:, position].take(self._topics), count)
         found = np.add.reduce(self._joins[own], axis=0)
         found += here[self.mapping]
@@ -102,9 +105,9 @@ class RingSwaps:
         return np.asarray(found)
 
     def all_changes(self) -> Floats:
-        """Return what C changes by for each pair of positions, inf on the diagonal: all of :meth:`changes` at once.
+        """Return the change of C for each pair of positions, inf on the diagonal: :meth:`changes` for all at once.
 
-        Cost O((positions + subscriptions) * positions), as one product of matrices.
+        Cost O((positions + subscriptions) * positions), as one matrix product.
         """
         found = (self.problem.interest @ self._joins)[self.mapping]
         found += self._shared
@@ -115,9 +118,9 @@ class RingSwaps:
         return np.asarray(found)
 
     def swap(self, position: int, other: int) -> None:
-        """Let the brokers at two positions change places.
+        """Swap the brokers at two positions.
 
-        Cost O(depth) for each subscription that only one of them has and each position whose numbers that changes.
+        Cost O(depth) for each subscription that only one of them has, and for each position whose numbers it changes.
         """
         mapping = self.mapping
         wanted, by_other = self._wanted[mapping[position]], self._wanted[mapping[other]]
@@ -132,25 +135,27 @@ class RingSwaps:
         self._count_again(*self._below(topics, tops, lengths))
 
     def _move_subscribers(self, topics: Positions, places: Positions) -> tuple[Positions, Positions]:
-        """Take one from each place of the first half and put one at each of the second, in the codes.
+        """Update the codes: remove a subscriber at each place of the first half, add one at each of the second.
 
-        Return of each place the highest position above it that has less than two below before or after, and how many
-        positions are below it; the place alone where it has more. Relays elsewhere are relays as before.
+        Return for each place the highest position above it with fewer than two subscribers below, before or after, and
+        the size of that position's subtree; if the place itself has more, the place and 1. Relays elsewhere stay
+        relays.
         """
         half = len(topics) // 2
         ways = self.arcs.ways.take(topics * self.problem.broker_count + places, axis=1)
         before = self._codes.take(ways)
         one = ONE + places
         np.negative(one[:half], out=one[:half])
-        # Flat, each with its own value: in numpy 2.4 add.at reads beyond values that it has to spread over rows itself.
+        # Flat, with one value per index: in numpy 2.4, add.at reads out of bounds when it has to broadcast values over
+        # rows.
         np.add.at(self._codes, ways.ravel(), one[None].repeat(len(ways), axis=0).ravel())
-        # Nodes above both places have as many below as before, and change only if that one is the one that moves.
+        # Nodes above both places keep their count, and change only if their one subscriber is the one that moves.
         changing = np.minimum(before, self._codes.take(ways)) < TWO
         tops = ways[_count_true(changing[1:]), np.arange(len(places))] - self._first_code[topics]
         return tops, np.where(changing[0], self.arcs.sizes[self.arcs.rows[topics] + tops], 1)
 
     def _below(self, topics: Positions, tops: Positions, lengths: Positions) -> tuple[Positions, Positions, Positions]:
-        """Return topic, position and place in the flat arrays of all in these arcs, each once."""
+        """Return topic, position and index in the flat arrays for all positions of these arcs, each once."""
         ends = lengths.cumsum()
         number = np.arange(int(ends[-1]))
         nodes = ((tops - ends + lengths).repeat(lengths) + number) % self.problem.broker_count
@@ -176,11 +181,11 @@ class RingSwaps:
     def _count(
         self, topics: Positions, nodes: Positions, keys: Positions
     ) -> tuple[Floats, Floats, Positions, Floats, Floats]:
-        """Return joins, lone, pairs, cost and saving parts of these topics at these positions, from the codes."""
+        """Compute joins, lone, pairs, cost parts and saving parts of these topics at these positions from the codes."""
         codes = self._codes.take(self.arcs.ways.take(keys, axis=1))
         none = _count_true(codes < ONE)
         alone = _count_true(codes < TWO) - none
-        # Behind the nodes with none below come those with one, whose position is what the code has left.
+        # On a route, nodes with no subscriber below precede those with one, whose position is the rest of the code.
         served = np.where(alone, codes.ravel()[none * np.intp(len(nodes)) + np.arange(len(nodes))] - ONE, 0)
         members = self._wanted.ravel().take(self.mapping[nodes] * self.problem.topic_count + topics)
         weights = self._weights[topics]
@@ -190,7 +195,7 @@ class RingSwaps:
         return joins, lone, served * self.problem.broker_count + nodes, cost, members * joins
 
     def _count_all(self) -> None:
-        """Find the same for all topics and positions, level by level of the trees."""
+        """Compute the same for all topics and positions, level by level of the trees."""
         topics, positions = self.problem.topic_count, self.problem.broker_count
         codes = self._codes.reshape(topics, positions + 1)[:, :-1]
         weights = self._weights[:, None]
@@ -210,5 +215,5 @@ class RingSwaps:
 
 
 def _count_true(flags: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return how many of each column are true; summed as bytes, several times as fast as numpy sums flags."""
+    """Count the true values of each column; summing bytes is several times as fast as numpy's sum of bools."""
     return np.asarray(np.add.reduce(flags.view(np.uint8), axis=0, dtype=np.uint8))

@@ -1,11 +1,11 @@
 """A structured cyclic overlay over named brokers, as a value with an epoch (Shafique).
 
 In: regions, each with its broker of every cluster, and the tree that links regions. Out: links, neighbours of both
-kinds, and what every kind of overlay answers (:mod:`overlay.overlay_configuration`). Routing does not belong here.
+kinds, and the protocol of every kind of overlay (:mod:`overlay.overlay_configuration`). Routing does not belong here.
 
-The paper has a broker at each place of the product. Here a broker may stand in for another of its cluster: it then has
-two places or more, next to each other in the tree of regions, and no link between them. So an overlay stays one of this
-kind whichever brokers die, leave or join.
+In the paper, each place of the product has its own broker. Here a broker may stand in for others of its cluster: it
+then has several places, adjacent in the tree of regions, without links between them. So the overlay keeps its kind
+whichever brokers die, leave or join.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from regraft.schemas.plan import ClientMove, IdMove, LinkPair, Plan, RingId
 class ScotConfiguration:
     """Regions of brokers, one of each cluster, and the links between regions, by their numbers.
 
-    ``regions`` (regions, clusters) holds names; the brokers of a region are all linked to each other, those of a
-    cluster as ``region_links`` says. A broker that is named more than once stands in for others of its cluster.
-    ``homes`` as on every overlay. Raises OverlayShapeError when regions differ in size, a broker is in two clusters or
-    its places are apart, or the region links are not a tree; ValueError when a home is not a broker.
+    ``regions`` (regions, clusters) holds names. The brokers of a region are all linked to each other, those of a
+    cluster as ``region_links`` specifies. A broker named more than once stands in for others of its cluster. ``homes``
+    are as in every overlay. Raises OverlayShapeError if regions differ in size, a broker is in two clusters, its places
+    are not adjacent, or the region links are not a tree; ValueError if a home is not a broker.
     """
 
     KIND: ClassVar[str] = "scot"
@@ -78,7 +78,7 @@ class ScotConfiguration:
 
     @cached_property
     def shape(self) -> StructuredCyclicOverlay:
-        """The product that the overlay is, with regions named by their numbers."""
+        """The overlay as a product of tree and clusters, with regions named by their numbers."""
         return scot_overlay(((str(a), str(b)) for a, b in self.region_links), len(self.regions[0]))
 
     @cached_property
@@ -88,12 +88,12 @@ class ScotConfiguration:
 
     @cached_property
     def cluster_count(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.regions[0])
 
     @cached_property
     def places(self) -> dict[str, list[tuple[int, int]]]:
-        """Each broker's places, region and cluster by number, sorted."""
+        """Each broker's places, as (region, cluster) numbers, sorted."""
         found: dict[str, list[tuple[int, int]]] = {}
         for number, region in enumerate(self.regions):
             for cluster, broker in enumerate(region):
@@ -102,7 +102,7 @@ class ScotConfiguration:
 
     @cached_property
     def place_of(self) -> dict[str, tuple[int, int]]:
-        """Each broker's region and cluster, by number; of a broker with several places the first."""
+        """Each broker's region and cluster number; the first place if it has several."""
         return {broker: places[0] for broker, places in self.places.items()}
 
     @cached_property
@@ -129,7 +129,7 @@ class ScotConfiguration:
 
     @cached_property
     def home_of(self) -> dict[str, str]:
-        """The home of each publisher of which it is known."""
+        """The home of each publisher whose home is known."""
         return dict(self.homes)
 
     @cached_property
@@ -143,7 +143,7 @@ class ScotConfiguration:
 
     @property
     def degree_max(self) -> int:
-        """The largest number of links at one broker."""
+        """The largest number of links at any broker."""
         return max(len(peers) for peers in self.neighbours.values())
 
     def cluster_neighbours(self, broker: str) -> tuple[str, ...]:
@@ -151,11 +151,11 @@ class ScotConfiguration:
         return self._within[broker]
 
     def region_of(self, broker: str) -> tuple[str, ...]:
-        """Return the brokers of the broker's region by cluster, itself among them."""
+        """Return the brokers of the broker's region by cluster, itself included."""
         return self.regions[self.place_of[broker][0]]
 
     def static_way(self, source_broker: str, target_broker: str) -> tuple[str, ...]:
-        """Return the brokers that static routing leads over: first to the target's cluster, then within that."""
+        """Return the brokers on the static route: first to the target's cluster, then within it; both ends included."""
         cluster = self.place_of[target_broker][1]
         entry, target = self.place_of[source_broker][0], self.place_of[target_broker][0]
         way = [source_broker]
@@ -166,9 +166,9 @@ class ScotConfiguration:
         return tuple(way)
 
     def static_tree(self, home: str) -> Configuration:
-        """Return the tree that static routing makes of the overlay for what is published at ``home``, without homes.
+        """Return the tree, without homes, over which static routing distributes what is published at ``home``.
 
-        It has the trees of all clusters, joined by the links from the home to the other brokers of its region.
+        It consists of the trees of all clusters, joined by the links from ``home`` to the other brokers of its region.
         """
         across = [link(home, peer) for peer in self.region_of(home) if peer != home]
         return Configuration.of(self.epoch, self.brokers, (*self.cluster_links, *across))
@@ -181,10 +181,11 @@ class ScotConfiguration:
         added: Iterable[LinkPair],
         change: BrokerChange = NO_CHANGE,
     ) -> ScotConfiguration:
-        """Return the overlay with places given to other brokers and links between regions exchanged, at a later epoch.
+        """Return the overlay with places reassigned and links between regions exchanged, at a later epoch.
 
-        Places are those of :mod:`overlay.scot_places`. Raises ValueError when a broker does not have what it gives up,
-        a link is not there, what comes out is not an overlay of this kind, or ``change`` does not lead to its brokers.
+        Places are numbered as in :mod:`overlay.scot_places`. Raises ValueError if a broker does not have the place that
+        it gives up, a removed link does not exist, the result is not an overlay of this kind, or ``change`` does not
+        lead to its brokers.
         """
         if epoch <= self.epoch:
             raise ValueError(f"epoch {epoch} does not follow the present epoch {self.epoch}")
@@ -205,11 +206,14 @@ class ScotConfiguration:
         return replace(self, homes=tuple(sorted(homes.items())))
 
     def at_epoch(self, epoch: int) -> Self:
-        """Return the same overlay and homes with another number."""
+        """Return the same overlay and homes with another epoch."""
         return replace(self, epoch=epoch)
 
     def target_of(self, plan: Plan) -> ScotConfiguration:
-        """Return the overlay that the plan leads to, without homes; raise ValueError when that is none of this kind."""
+        """Return the overlay that the plan leads to, without homes.
+
+        Raises ValueError if it is not one of this kind over the target brokers.
+        """
         if not plan.ring_target:
             raise ValueError(
                 f"{plan.plan} leads to a tree, but the inventory's overlay is a structured cyclic one: take the "
@@ -233,7 +237,7 @@ class ScotConfiguration:
         return origin.with_homes(homes)
 
     def as_target(self, plan: Plan, present: Self) -> Plan:
-        """Return the plan leading from ``present`` to this overlay: places and links between regions."""
+        """Return the plan completed to lead from ``present`` to this overlay: places and links between regions."""
         links, before = region_link_names(self.region_links), region_link_names(present.region_links)
         holders = places_of(self.regions)
         return msgspec.structs.replace(
@@ -247,18 +251,18 @@ class ScotConfiguration:
         )
 
     def moves_known_to(self, broker: str, moves: Sequence[ClientMove]) -> tuple[ClientMove, ...]:
-        """Return the moves from and to the broker: who routes by vectors need not know where publishers are."""
+        """Return the moves from or to the broker: routing by vectors does not depend on where publishers are."""
         return tuple(move for move in moves if broker in (move.home_from, move.home_to))
 
     def overlay_fields(self) -> dict[str, Any]:
-        """Return what an inventory's JSON holds of the overlay."""
+        """Return the fields that describe the overlay in an inventory's JSON."""
         return {"regions": self.regions, "region_links": self.region_links}
 
     @classmethod
     def of_fields(cls, brokers: Sequence[str], fields: Mapping[str, Any]) -> Self | None:
-        """Return the overlay of epoch 0 from an inventory's JSON, None when that holds no such.
+        """Return the overlay of epoch 0 from an inventory's JSON, or None if it holds no regions.
 
-        Raises OverlayShapeError when it cannot be one, TypeError when the fields cannot be read.
+        Raises OverlayShapeError if the regions are not such an overlay, TypeError if the fields cannot be read.
         """
         if "regions" not in fields:
             return None
@@ -270,7 +274,7 @@ class ScotConfiguration:
 
     @classmethod
     def of_install(cls, epoch: int, id_moves: Iterable[IdMove], links: Iterable[LinkPair]) -> ScotConfiguration:
-        """Return the overlay that an install names. Raises ValueError when it is none of this kind."""
+        """Return the overlay of an install command. Raises ValueError if it is not one of this kind."""
         return cls._made(epoch, {move.id_to: move.broker for move in id_moves}, links)
 
     @classmethod
@@ -278,13 +282,13 @@ class ScotConfiguration:
         return ScotConfiguration(epoch, regions_of(holders), region_links_of(links))
 
     def shown_fields(self) -> dict[str, Any]:
-        """Return regions and the links between them: the links of brokers do not show which share a cluster."""
+        """Return regions and the links between them: links of brokers do not show which brokers share a cluster."""
         return self.overlay_fields()
 
     def reshaped(self, shown: Mapping[str, Any]) -> ScotConfiguration:
-        """Return the overlay over the same brokers with the places that were shown, without homes.
+        """Return the overlay over the same brokers with the places of ``shown``, without homes.
 
-        What was shown before places were is this overlay: no planner changed them then.
+        Views from before places were shown describe this overlay: no planner changed places then.
         """
         if not shown.get("regions"):
             return self.with_homes({})

@@ -1,12 +1,13 @@
-"""What notifications cost on a structured cyclic overlay with static routing: the one cost (Jaeger07, Eq. 1-2).
+"""The cost of notifications on a structured cyclic overlay with static routing (Jaeger07, Eq. 1-2).
 
-In: an overlay, an inventory, delivery sets in which what was delivered is known apart. Out: cost by link and broker,
-and what each publisher costs at each home. Detours around congested links are left out: they are for moments, and take
-no more messages.
+In: an overlay, an inventory, delivery sets whose ``delivered`` is known. Out: cost by link and broker, and the cost of
+each publisher at each home. Detours around congested links are left out: they are short-lived and take no more
+messages.
 
-What is published at a home goes along one tree (:meth:`overlay.scot_configuration.ScotConfiguration.static_tree`): that
-of its cluster, and for each other cluster the link to the broker of its region there and that cluster's tree. So a
-publisher's cost at a home is that of its cluster's part there and of what enters each other one at that broker.
+What is published at a home is distributed over one tree
+(:meth:`overlay.scot_configuration.ScotConfiguration.static_tree`): that of the home's cluster and, for each other
+cluster, the link to the broker of the same region and that cluster's tree. So the cost of a publisher at a home is the
+sum over clusters of what enters each cluster at that broker.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ Floats = NDArray[np.float64]
 
 
 def scot_breakdown(overlay: ScotConfiguration, inventory: Inventory, sets: DeliverySets) -> CostBreakdown:
-    """Return the cost of delivery sets by link and broker, with publishers at the homes that the overlay names.
+    """Return the cost of delivery sets by link and broker, with publishers at the overlay's homes.
 
-    One that it does not name is taken to be at the first broker that has anything of it: its cost is then a guess.
+    A publisher without a known home is taken to be at the first broker that has any of its notifications; its cost is
+    then a guess.
     """
     publishers_at: dict[str, list[str]] = {}
     for name, home in _homes_in(overlay, sets).items():
@@ -52,10 +54,10 @@ def _homes_in(overlay: ScotConfiguration, sets: DeliverySets) -> dict[str, str]:
 
 
 class ScotCosts:
-    """What each publisher costs at each broker in some spans: ``costs_per_s`` (spans, publishers, brokers).
+    """The cost of each publisher at each broker in some spans: ``costs_per_s`` (spans, publishers, brokers).
 
-    ``publishers`` are sorted, brokers those of the overlay. Cost O(brokers * columns) and, for each publisher, span and
-    cluster, O(brokers). Raises ValueError without a span, or where what was delivered is not known apart.
+    ``publishers`` are sorted; brokers are those of the overlay. Cost O(brokers * columns), plus O(brokers) for each
+    publisher, span and cluster. Raises ValueError if there is no span, or ``delivered`` of one is not known.
     """
 
     def __init__(self, overlay: ScotConfiguration, inventory: Inventory, spans: Sequence[DeliverySets]) -> None:
@@ -70,7 +72,7 @@ class ScotCosts:
         self.costs_per_s = self._priced(spans, published)
 
     def _counts(self, words: Sequence[NDArray[np.uint64]], spans: Sequence[DeliverySets]) -> Floats:
-        """Return how many notifications of each publisher have a bit, a second, shape (spans, publishers)."""
+        """Return the set bits of each publisher per second, shape (spans, publishers)."""
         found = np.zeros((len(spans), len(self.publishers)))
         for number, (one, bits) in enumerate(zip(spans, words, strict=True)):
             at = [self.place_of[name] for name, _ in one.columns]
@@ -89,14 +91,14 @@ class ScotCosts:
             for place, home in enumerate(overlay.brokers):
                 entry = overlay.region_of(home)[cluster]
                 found[:, :, place] += entering[:, :, members.index(entry)]
-                if entry == home:  # Its own cluster: what nobody there wants is published there anyway.
+                if entry == home:  # The home's cluster also processes what none of it wants.
                     found[:, :, place] += (published - wanted) * processing[place]
                 else:
                     found[:, :, place] += wanted * inventory.cost_of_link(home, entry)
         return found
 
     def _entering(self, members: Sequence[str], parts: Sequence[DeliverySets], wanted: Floats) -> Floats:
-        """Return what it costs in a cluster to let notifications wanted there in at each of its brokers."""
+        """Return the cost in a cluster of notifications wanted there that enter at each of its brokers."""
         inventory = self.inventory
         if len(members) == 1:
             return np.asarray(wanted[:, :, None] * inventory.processing_cost[inventory.index[members[0]]])
@@ -109,7 +111,7 @@ class ScotCosts:
         return found
 
     def at_homes(self, homes: Mapping[str, str]) -> Floats:
-        """Return what all publishers cost in each span at these homes, shape (spans,); those not named are left out."""
+        """Return the cost of the publishers of ``homes`` in each span, shape (spans,)."""
         total = np.zeros(len(self.spans_s))
         for name, place in self.place_of.items():
             if name in homes:
@@ -117,21 +119,21 @@ class ScotCosts:
         return total
 
     def total_per_s(self, homes: Mapping[str, str]) -> float:
-        """Return what all publishers cost over all spans at these homes."""
+        """Return the cost of the publishers of ``homes`` over all spans."""
         return float(self.at_homes(homes) @ self.spans_s / self.spans_s.sum())
 
     def at_home(self, publisher: str, home: str) -> float:
-        """Return what a publisher costs over all spans at one broker."""
+        """Return the cost of a publisher at one broker over all spans."""
         return float(self.by_home(publisher)[self._column_of[home]])
 
     def by_home(self, publisher: str) -> Floats:
-        """Return what a publisher costs over all spans at each broker, shape (brokers,)."""
+        """Return the cost of a publisher at each broker over all spans, shape (brokers,)."""
         weights = self.spans_s / self.spans_s.sum()
         return np.asarray(weights @ self.costs_per_s[:, self.place_of[publisher], :])
 
 
 def _cluster_part(sets: DeliverySets, members: Sequence[str]) -> DeliverySets:
-    """Return what was delivered in a cluster, as if nothing else had been published."""
+    """Return the deliveries in a cluster, as if nothing else had been published."""
     assert sets.delivered is not None
     rows = [sets.brokers.index(broker) for broker in members]
     delivered = sets.delivered[rows]

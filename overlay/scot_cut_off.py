@@ -1,8 +1,8 @@
 """What the death of each broker of a structured cyclic overlay would cut off, with static routing. Pure.
 
-In: an overlay and how often something is handed over where. Out: deliveries a second by broker, until the overlay is
-repaired, as :mod:`overlay.cut_off` has it for other kinds. A detour may lead around a congested link, not around a
-death: a sender to a dead broker does not know which subscriptions lie behind it.
+In: an overlay and the rate of deliveries at each broker. Out: for each broker, the deliveries per second that its death
+cuts off until the overlay is repaired, as :mod:`overlay.cut_off` gives it for other kinds. A detour can avoid a
+congested link but not a dead broker: the sender does not know which subscriptions are behind it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Floats = NDArray[np.float64]
 
 
 def scot_cut_off(overlay: ScotConfiguration, deliveries_per_s: Floats) -> CutOff:
-    """Return what the deaths of brokers cut off; ``deliveries_per_s`` (brokers, brokers) by home and broker.
+    """Return what the death of each broker cuts off; ``deliveries_per_s`` (brokers, brokers) by home and broker.
 
-    The way from a home leads within its region to the target's cluster, then from region to region within that. So
-    what is published in a region is added up first. Cost O(regions * brokers * length of ways).
+    A route leads from the home within its region to the target's cluster, then from region to region within that
+    cluster. So publications are first summed by region. Cost O(regions * brokers * length of routes).
     """
     row = {broker: place for place, broker in enumerate(overlay.brokers)}
     of_region = np.zeros((len(overlay.regions), len(row)))
@@ -36,7 +36,7 @@ def scot_cut_off(overlay: ScotConfiguration, deliveries_per_s: Floats) -> CutOff
                 held = {overlay.regions[int(one)][cluster] for one in ways[str(region)][str(number)]}
                 for broker in held - {target}:
                     cut_off[row[broker]] += per_s
-    for home, (_, cluster) in overlay.place_of.items():  # Where it is the first on the way, nothing has to pass it.
+    for home, (_, cluster) in overlay.place_of.items():  # A home that starts the route relays nothing.
         own = [row[broker] for broker, (_, other) in overlay.place_of.items() if other == cluster and broker != home]
         cut_off[row[home]] -= deliveries_per_s[row[home], own].sum()
     return CutOff(overlay.brokers, np.maximum(cut_off, 0.0), float(deliveries_per_s.sum()))

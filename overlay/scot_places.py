@@ -1,7 +1,7 @@
-"""Places of a structured cyclic overlay and links between its regions, as plans and commands carry them.
+"""Places of a structured cyclic overlay and links between its regions, as encoded in plans and commands.
 
-A place is a region and a cluster as one number, which stands where plans of a ring have its IDs; a link between regions
-stands where plans of a tree have links between brokers. So a plan needs no separate field for this kind. Pure.
+A place encodes region and cluster as one number, which uses the field that plans of a ring have for IDs; links between
+regions use the field that plans of a tree have for links. So a plan needs no extra field for this kind. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.schemas.plan import CLUSTERS_MAX, OFF_RING, IdMove, LinkPair, place
 REGION = "region "
 
 Regions = tuple[tuple[str, ...], ...]
-Places = Mapping[int, str]  # By place the broker that has it.
+Places = Mapping[int, str]  # The broker at each place.
 
 
 def places_of(regions: Regions) -> dict[int, str]:
@@ -28,7 +28,7 @@ def places_of(regions: Regions) -> dict[int, str]:
 
 
 def regions_of(places: Places) -> Regions:
-    """Return the regions that places make up. Raises OverlayShapeError where one is missing."""
+    """Return the regions that the places form. Raises OverlayShapeError if a place is missing."""
     count = 1 + max((place // CLUSTERS_MAX for place in places), default=0)
     clusters = 1 + max((place % CLUSTERS_MAX for place in places), default=0)
     wanted = [number * CLUSTERS_MAX + cluster for number in range(count) for cluster in range(clusters)]
@@ -39,7 +39,10 @@ def regions_of(places: Places) -> Regions:
 
 
 def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:
-    """Return the places after some are given to others. Raises ValueError when a broker does not have what it gives."""
+    """Return the places after the moves.
+
+    Raises ValueError if a broker gives up a place that it does not have, or gets one that is taken.
+    """
     found, moves = dict(places), list(id_moves)
     for move in moves:
         if move.id_from == OFF_RING:
@@ -58,7 +61,7 @@ def moved_places(places: Places, id_moves: Iterable[IdMove]) -> dict[int, str]:
 
 
 def id_moves_between(before: Places, after: Places) -> tuple[IdMove, ...]:
-    """Return which places brokers give up and get; OFF_RING where one only gives up or only gets."""
+    """Return the places that brokers give up and get; OFF_RING if a broker only gives one up or only gets one."""
     given: dict[str, list[int]] = {}
     got: dict[str, list[int]] = {}
     for place in sorted({*before, *after}):
@@ -77,12 +80,12 @@ def id_moves_between(before: Places, after: Places) -> tuple[IdMove, ...]:
 
 
 def region_link_names(region_links: Iterable[tuple[int, int]]) -> tuple[LinkPair, ...]:
-    """Return links between regions with names in place of numbers, sorted."""
+    """Return links between regions as names instead of numbers, sorted."""
     return tuple(sorted((f"{REGION}{one}", f"{REGION}{other}") for one, other in region_links))
 
 
 def region_links_of(names: Iterable[LinkPair]) -> tuple[tuple[int, int], ...]:
-    """Return the way back. Raises OverlayShapeError for what names no regions."""
+    """Return the links that :func:`region_link_names` named. Raises OverlayShapeError if a name is not a region."""
     try:
         pairs = [tuple(sorted(int(name.removeprefix(REGION)) for name in pair)) for pair in names]
     except ValueError as error:

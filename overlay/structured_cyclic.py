@@ -1,8 +1,8 @@
 """Structured cyclic overlays (Shafique): the cartesian product of a tree and a complete graph.
 
-Each node of the complete graph gives a cluster, a copy of the tree; each node of the tree gives a region, whose brokers
-are all linked to each other. In: a tree and a number of clusters. Out: brokers, links, and which brokers border which.
-Routing over them does not belong here.
+Each node of the complete graph is a cluster, a copy of the tree; each node of the tree is a region, whose brokers are
+all linked to each other. In: a tree and a number of clusters. Out: brokers, links and neighbours. Routing does not
+belong here.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class ScotBroker(NamedTuple):
 
 
 class OverlayShapeError(ValueError):
-    """Says why no structured cyclic overlay can be made."""
+    """No structured cyclic overlay can be made; the message says why."""
 
 
 @dataclass(frozen=True)
 class StructuredCyclicOverlay:
-    """The product of ``tree`` and a complete graph of ``cluster_count`` nodes; make one with `scot_overlay`."""
+    """The product of ``tree`` and a complete graph of ``cluster_count`` nodes; built by :func:`scot_overlay`."""
 
     tree: nx.Graph[str]
     cluster_count: int
     regions: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Check what it is made of. Raises OverlayShapeError."""
+        """Check the tree and the number of clusters. Raises OverlayShapeError."""
         _check(self.tree, self.cluster_count)
         object.__setattr__(self, "regions", tuple(sorted(self.tree.nodes)))
 
@@ -72,7 +72,10 @@ class StructuredCyclicOverlay:
 
 
 def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> StructuredCyclicOverlay:
-    """Return the overlay over a tree with at least one link. Raises OverlayShapeError when there is none."""
+    """Return the overlay over a tree with at least one link.
+
+    Raises OverlayShapeError if the links are not such a tree, one is given twice, or there are too few clusters.
+    """
     tree: nx.Graph[str] = nx.Graph()
     for one, other in tree_links:
         if tree.has_edge(one, other):
@@ -82,7 +85,10 @@ def scot_overlay(tree_links: Iterable[tuple[str, str]], cluster_count: int) -> S
 
 
 def check_scot_links(overlay: StructuredCyclicOverlay, links: Iterable[tuple[ScotBroker, ScotBroker]]) -> None:
-    """Check that links are just those of an overlay. Raises OverlayShapeError with the first that is not."""
+    """Check that the links are exactly those of the overlay.
+
+    Raises OverlayShapeError with the first link that is missing or does not belong to it.
+    """
     wanted = {frozenset(link) for link in (*overlay.a_links(), *overlay.i_links())}
     given = {frozenset(link) for link in links}
     for problem, found in (("is missing", wanted - given), ("is not a link of it", given - wanted)):

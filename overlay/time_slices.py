@@ -1,7 +1,7 @@
-"""A window's delivery sets cut into slices of time, so that a short look back shows how fast the traffic changes.
+"""Cut a window's delivery sets into time slices, so that few windows suffice to show how fast the traffic changes.
 
-In: delivery sets of one span. Out: those of shorter spans that follow each other. What is made of the spread over them
-does not belong here.
+In: delivery sets of one span. Out: those of consecutive shorter spans. Evaluating the spread over slices does not
+belong here.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from regraft.overlay.delivery_sets import DeliverySets
 from regraft.schemas.sampled_blocks import block_word
 
 BITS = 64
-GROUP_SEED = 1  # Another than that of samples: of a sample, its own hash is known to be small.
+GROUP_SEED = 1  # Differs from the seed of samples, whose blocks are those with a small hash.
 BLOCKS_PER_GROUP_MIN = 2
 
 
 def time_slices(sets: DeliverySets, count: int) -> tuple[DeliverySets, ...]:
-    """Return ``count`` spans of equal length with each publisher's notifications shared out evenly, in their order.
+    """Return ``count`` spans of equal length with each publisher's notifications spread evenly, in order.
 
-    Numbers of notifications rise with time, but say nothing of when within the span each was published. A publisher
-    with fewer notifications than slices is missing in some. Cost O(columns * brokers * count) on words.
+    Sequence numbers give the order of notifications but not when within the span each was published. A publisher with
+    fewer notifications than slices is missing from some. Cost O(columns * brokers * count) on words.
 
-    For a sample, whose blocks are present or missing as a whole, slices get whole blocks, dealt at random: how shares
-    of cost differ between them also shows how far the estimate is off (random groups; Wolter, 2007, chapter 2).
+    The blocks of a sample are present or missing as a whole, so its slices get whole blocks, dealt at random. The
+    spread of costs between slices then includes the error of the estimate (random groups; Wolter, 2007, chapter 2).
     """
     if count <= 1:
         return (sets,)
@@ -53,13 +53,13 @@ def time_slices(sets: DeliverySets, count: int) -> tuple[DeliverySets, ...]:
 
 
 def groups_max(spans: Iterable[DeliverySets]) -> int | None:
-    """Return in how many slices each of the spans may be cut that hold a sample, None where none does."""
+    """Return the largest number of slices that every sampled span can be cut into, or None if no span is a sample."""
     blocks = [len(sets.columns) for sets in spans if sets.share < 1]
     return max(min(blocks) // BLOCKS_PER_GROUP_MIN, 1) if blocks else None
 
 
 def _group(sets: DeliverySets, number: int, count: int) -> DeliverySets:
-    """Return one of ``count`` groups into which all columns are dealt in an order that has nothing to do with them."""
+    """Return one of ``count`` groups into which the columns are dealt in pseudo-random order."""
     dealt = sorted(range(len(sets.columns)), key=lambda place: block_word(*sets.columns[place], seed=GROUP_SEED))
     places = np.array(sorted(dealt[number::count]), dtype=np.intp)
     delivered = None if sets.delivered is None else sets.delivered[:, places]

@@ -1,7 +1,7 @@
-"""Trace sessions of publishers, and what would become of them with the publisher at each broker (Cheung09, GRAPE).
+"""Trace sessions of publishers, and their metrics with the publisher at each broker (Cheung09, GRAPE).
 
-In: which of a publisher's traced notifications each broker delivered, to how many subscribers, and the delays of the
-overlay. Out: message rate and mean delivery delay by publisher and home. Choosing a home does not belong here.
+In: the traced notifications of each publisher that each broker delivered, to how many subscribers, and the delays of
+the overlay. Out: message counts and mean delivery delay by publisher and home. Choosing homes does not belong here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class HopDelays:
-    """What a notification spends on its way, in ms, on one tree; each of shape (brokers,).
+    """The delays of a notification on one tree, in ms, each of shape (brokers,).
 
     ``outward[b]``: from its arrival at the parent of b to its arrival at b. ``inward[b]``: the same from b to its
     parent. ``local[b]``: from its arrival at b to the subscribers there.
@@ -33,11 +33,11 @@ class HopDelays:
 
 @dataclass(frozen=True, eq=False)
 class TraceSessions:
-    """The newest notifications of each publisher, those of one side by side.
+    """The newest notifications of each publisher, in adjacent columns.
 
-    ``words`` (brokers, columns) has a bit for each notification that was delivered at a broker, ``starts[i]`` is the
-    first column of publisher i, which has ``lengths[i]`` notifications. ``deliveries`` (publishers, brokers) are the
-    hand-overs to local subscribers; a mean may stand for what was not counted, so they need not be whole.
+    ``words`` (brokers, columns) has a bit for each notification delivered at a broker. ``starts[i]`` is the first
+    column of publisher i, which has ``lengths[i]`` notifications. ``deliveries`` (publishers, brokers) counts
+    hand-overs to local subscribers; it may hold fractions, because a mean stands for what was not counted.
     """
 
     publishers: tuple[str, ...]
@@ -48,12 +48,12 @@ class TraceSessions:
 
 
 class SessionMetrics:
-    """Both metrics of GRAPE for all publishers of the sessions and all homes, on one tree.
+    """Both metrics of GRAPE for all publishers and all homes, on one tree.
 
-    Source: Cheung09, section 4.2. Cost O(brokers * columns) for all homes together, by re-rooting: between neighbours
-    u and v, with D(u->v) the notifications wanted and M(u->v) the hand-overs behind the link on v's side, moving from u
-    to v changes the messages by |D(v->u)| - |D(u->v)| and the sum of the delays by M(v->u) * hop(v->u) - M(u->v) *
-    hop(u->v). The paper computes each home from scratch, O(brokers^2).
+    Source: Cheung09, section 4.2. Cost O(brokers * columns) for all homes together, by re-rooting: for neighbours u and
+    v, let D(u->v) be the notifications wanted and M(u->v) the hand-overs on v's side of the link. Moving from u to v
+    changes the messages by |D(v->u)| - |D(u->v)| and the sum of delays by M(v->u) * hop(v->u) - M(u->v) * hop(u->v).
+    The paper computes each home from scratch, O(brokers^2).
     """
 
     def __init__(self, tree: HungTree, sessions: TraceSessions) -> None:
@@ -64,14 +64,14 @@ class SessionMetrics:
 
     @cached_property
     def messages(self) -> Floats:
-        """The messages through all brokers of each session, shape (publishers, brokers). Source: Algorithms 2 and 3."""
+        """The messages of each session through all brokers, shape (publishers, brokers). Source: Algorithms 2 and 3."""
         return self.tree.rerooted(self._below.sum(axis=1), self._above - self._below)
 
     def delays_ms(self, delays: HopDelays, pings_ms: Floats | None = None) -> Floats:
         """Return the mean delay to all subscribers with each publisher at each broker, shape (publishers, brokers).
 
-        ``pings_ms`` is what it takes from the publisher to a broker, of the same shape. Without any delivery the delay
-        is 0. Source: Algorithm 1.
+        ``pings_ms``, of the same shape, is the delay from the publisher to each broker. Without deliveries the mean is
+        0, plus ``pings_ms``. Source: Algorithm 1.
         """
         behind = self.tree.summed_below(self.sessions.deliveries)
         total = behind[:, :1]
@@ -82,7 +82,7 @@ class SessionMetrics:
         return means if pings_ms is None else means + pings_ms
 
     def reached(self, place: int, home: int) -> NDArray[np.bool_]:
-        """Mark the brokers that at least one notification of a session reached from ``home``, itself included."""
+        """Return True for each broker that a notification of a session reached from ``home``, itself included."""
         path = self.tree.path_to_root(home)
         found = self._below[place] > 0
         found[path[1:]] = self._above[place, path[:-1]] > 0

@@ -1,4 +1,4 @@
-"""Making trees: random ones under a degree cap, and the cycle that a new link closes."""
+"""Random trees under a degree cap, and the cycle that a new link closes."""
 
 import random
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from regraft.overlay.overlay_configuration import Link
 
 
 def random_tree(brokers: Sequence[str], degree_max: int, rng: random.Random, epoch: int = 0) -> Configuration:
-    """Return a random tree: brokers join in random order, each at a random broker with room.
+    """Return a random tree: brokers join in random order, each at a random broker below the degree cap.
 
-    Raises ValueError when ``degree_max`` is below 2 and there are more than two brokers.
+    Raises ValueError if ``degree_max`` is below 2 and there are more than two brokers.
     """
     if degree_max < 2 and len(brokers) > 2:
         raise ValueError(f"degree_max is {degree_max}: a tree over {len(brokers)} brokers needs at least 2")

@@ -1,12 +1,12 @@
-"""The one cost of a tree, and of the tree after swaps of links made one by one.
+"""The cost of a tree, maintained through swaps of links made one by one.
 
 In: a configuration, an inventory and weighted delivery sets. Out: costs per second (``overlay.cost``) and loads.
-Pricing all swaps at once belongs to :mod:`overlay.walk_cuts`, choosing them to neither.
+Pricing all swaps at once belongs to :mod:`overlay.walk_cuts`; choosing swaps belongs to neither.
 
-What a swap does. Removing link a-b cuts the tree into the side A of a and the side B of b; the notifications C that
-both sides want crossed a-b and will cross the new link i-j. Let the place in A where B hangs move from v over one link
-to the next broker k, away from a. Of C, alpha are wanted in A but not behind that link, and must now cross it; beta are
-wanted in A only behind it, and need not cross it any more. Nothing else in A changes, so A's cost changes by
+The effect of a swap: removing link a-b cuts the tree into the side A of a and the side B of b. The notifications C that
+both sides want crossed a-b and will cross the new link i-j. Move the place in A where B is attached from v over one
+link to the next broker k, away from a. Of C, alpha are wanted in A but not behind that link, and must now cross it;
+beta are wanted in A only behind it, and no longer need to cross it. Nothing else in A changes, so A's cost changes by
 (alpha - beta) * c_vk + alpha * p_k - beta * p_v, and B's likewise.
 """
 
@@ -26,7 +26,7 @@ from regraft.overlay.link_sides import HungTree, link_sides
 from regraft.overlay.overlay_configuration import Link
 from regraft.overlay.weighted_sets import WeightedSets, weighed
 
-WORDS_AT_ONCE = 1 << 16  # Words that are worked on together, so that they stay in the processor's cache.
+WORDS_AT_ONCE = 1 << 16  # Words processed at a time, so that they stay in the processor's cache.
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -34,16 +34,17 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, order=True)
 class LinkSwap:
-    """One link of a tree exchanged for another; the removed one must lie on the cycle that the added one closes."""
+    """The exchange of one link of a tree for another, where ``removed`` is on the cycle that ``added`` closes."""
 
     removed: Link
     added: Link
 
 
 def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -> tuple[LinkSwap, ...]:
-    """Return swaps that, made one after the other on ``costs``, exchange the links; ``costs`` is left as it is.
+    """Return swaps that, made in order on ``costs``, exchange the links; ``costs`` is left unchanged.
 
-    Raises NotATreeError when the links are not an exchange that leaves a tree.
+    Raises NotATreeError if the numbers of links differ or the exchange does not leave a tree. A single swap is returned
+    unchecked.
     """
     going, coming = set(removed), list(added)
     if len(going) != len(coming):
@@ -53,7 +54,7 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
     trial, swaps = SwapLine(costs), []
     try:
         for new in coming:
-            # Of two trees, each new link closes a cycle on which at least one link has to go.
+            # If the result is a tree, the cycle of each new link has at least one link to remove.
             usable = sorted(going.intersection(costs.cycle(new)))
             swaps.append(LinkSwap(usable[0] if usable else min(going), new))
             trial.go_to(swaps)
@@ -64,9 +65,9 @@ def as_swaps(costs: TreeCosts, removed: Iterable[Link], added: Iterable[Link]) -
 
 
 class SwapLine:
-    """A tree that goes along lines of swaps, forth and back: what a copy would be, for what a swap costs.
+    """A tree that moves back and forth along sequences of swaps: like a copy, but for the cost of a swap.
 
-    Going back is exact: what is counted is whole numbers, and the cost, which is none, is kept.
+    Going back is exact: counts are integers, and the cost, which is not, is saved.
     """
 
     def __init__(self, tree: TreeCosts) -> None:
@@ -74,9 +75,9 @@ class SwapLine:
         self._made: list[tuple[LinkSwap, Floats]] = []
 
     def go_to(self, swaps: Sequence[LinkSwap]) -> TreeCosts:
-        """Return the tree after these swaps, made one after the other on the one it began with.
+        """Return the tree after these swaps, made in order on the initial tree.
 
-        Raises NotATreeError as :meth:`TreeCosts.apply`; the tree then stands before the swap that cannot be made.
+        Raises NotATreeError like :meth:`TreeCosts.apply`; the tree is then in the state before the impossible swap.
         """
         same = 0
         while same < min(len(self._made), len(swaps)) and self._made[same][0] == swaps[same]:
@@ -92,10 +93,10 @@ class SwapLine:
 
 
 class TreeCosts:
-    """The cost of a tree and of one after any swap; :meth:`apply` makes a swap.
+    """The cost of a tree, now and after any swap; :meth:`apply` makes a swap.
 
-    Set-up costs O(brokers * words), a swap O(cycle * degree * words): what is off the cycle stays as it is.
-    A directed link is a number: link l of the tree from its first end to its second is 2l, back 2l + 1.
+    Set-up costs O(brokers * words), a swap O(cycle * degree * words), because nothing off the cycle changes. A directed
+    link is a number: 2l for link l of the tree from its first end to its second, 2l + 1 for the way back.
     """
 
     def __init__(self, configuration: Configuration, inventory: Inventory, sets: WeightedSets) -> None:
@@ -111,8 +112,8 @@ class TreeCosts:
             self._peers[a][b] = 2 * number
             self._peers[b][a] = 2 * number + 1
         shape = (2 * len(ends), sets.words.shape[1])
-        self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at the far end of a directed link and behind it.
-        self.only = np.zeros_like(self.side)  # Of that, what no third direction of the near end wants, nor itself.
+        self.side = np.zeros(shape, dtype=np.uint64)  # What is wanted at or behind the far end of a directed link.
+        self.only = np.zeros_like(self.side)  # Of that, what at most one other direction of the near end wants.
         self._loads = np.zeros((len(inventory.brokers), len(sets.spans_s)))
         self._crossings = np.zeros((len(ends), len(sets.spans_s)))
         self._costs: Floats = np.zeros(len(sets.spans_s))
@@ -130,17 +131,17 @@ class TreeCosts:
 
     @property
     def cost_per_s(self) -> float:
-        """The cost of the tree as it is, over all spans."""
+        """The cost of the present tree, over all spans."""
         return float(self._costs.sum() / self.sets.spans_s.sum())
 
     @property
     def costs_per_s(self) -> Floats:
-        """The cost of the tree in each span, shape (spans,)."""
+        """The cost of the present tree in each span, shape (spans,)."""
         return self._costs / self.sets.spans_s
 
     @property
     def costs_by_span(self) -> Floats:
-        """The cost of the tree in each span, not per second, shape (spans,); never changed in place."""
+        """The total cost of the present tree in each span, not per second, shape (spans,); never changed in place."""
         return self._costs
 
     @property
@@ -150,11 +151,11 @@ class TreeCosts:
 
     @property
     def degrees(self) -> NDArray[np.int64]:
-        """The links of each broker, shape (brokers,)."""
+        """The number of links of each broker, shape (brokers,)."""
         return np.array([len(peers) for peers in self._peers], dtype=np.int64)
 
     def degree_after(self, swap: LinkSwap) -> int:
-        """Return the links that the busier end of the added link has after the swap."""
+        """Return the larger number of links that an end of the added link has after the swap."""
         return max(len(self._peers[self._row[end]]) + (end not in swap.removed) for end in swap.added)
 
     @property
@@ -170,25 +171,25 @@ class TreeCosts:
         return tuple(link(names[a], names[b]) for a, b in pairwise(path))
 
     def cost_after_per_s(self, swap: LinkSwap) -> float:
-        """Return the cost after one swap. Raises NotATreeError as :meth:`gains_per_s`."""
+        """Return the cost after one swap. Raises NotATreeError like :meth:`gains_per_s`."""
         return self.cost_per_s - self.gain_per_s(swap)
 
     def gain_per_s(self, swap: LinkSwap) -> float:
-        """Return what one swap saves, negative when it costs more. Raises NotATreeError as :meth:`gains_per_s`."""
+        """Return what one swap saves, negative if it costs more. Raises NotATreeError like :meth:`gains_per_s`."""
         return float(self._gains(self._cut_path(swap)).sum() / self.sets.spans_s.sum())
 
     def gains_per_s(self, swap: LinkSwap) -> Floats:
         """Return what one swap saves in each span, shape (spans,).
 
-        Raises NotATreeError when the added link is present or the removed one is not on its cycle.
+        Raises NotATreeError if the added link is present or the removed one is not on its cycle.
         """
         return self._gains(self._cut_path(swap)) / self.sets.spans_s
 
     def apply(self, swap: LinkSwap) -> list[int]:
-        """Make the swap, and return the numbers of the links on the cycle except the removed one.
+        """Make the swap and return the numbers of the links on the cycle, except the removed one.
 
-        The added link has the number of the removed one. Raises NotATreeError as :meth:`gains_per_s`; then nothing has
-        changed.
+        The added link takes over the number of the removed one. Raises NotATreeError like :meth:`gains_per_s`, and then
+        changes nothing.
         """
         near, far = self._cut_path(swap)
         self._costs = self._costs - self._gains((near, far))
@@ -205,12 +206,12 @@ class TreeCosts:
         return [self._peers[a][b] // 2 for a, b in pairwise(line)]
 
     def take_back(self, swap: LinkSwap, costs_by_span: Floats) -> None:
-        """Undo the swap that was made last, before which the tree cost so much."""
+        """Undo the last swap; ``costs_by_span`` are the costs before it."""
         self.apply(LinkSwap(swap.added, swap.removed))
         self._costs = costs_by_span
 
     def loads_after_per_s(self, swap: LinkSwap) -> dict[int, float]:
-        """Return the load after one swap of every broker of its cycle, by position, over all spans."""
+        """Return the load after one swap of every broker on its cycle, by position, over all spans."""
         near, far = self._cut_path(swap)
         loads = self._loads.sum(axis=1)
         for walk in (near, far):
@@ -220,17 +221,17 @@ class TreeCosts:
         return {broker: float(loads[broker] / self.sets.spans_s.sum()) for broker in near + far}
 
     def crossings(self) -> Floats:
-        """Return how many notifications cross each link, over all spans, shape (links,)."""
+        """Return the number of notifications that cross each link, over all spans, shape (links,)."""
         return np.asarray(self._crossings.sum(axis=1))
 
     def links_by_broker(self) -> tuple[Places, Places]:
-        """Return all directed links, grouped by the broker they leave, and where each broker's begin (and the end)."""
+        """Return where groups start (and the end), and all directed links grouped by the broker they leave."""
         starts = np.concatenate([[0], np.cumsum(self.degrees)]).astype(np.intp)
         links_of = [number for peers in self._peers for _, number in sorted(peers.items())]
         return starts, np.array(links_of, dtype=np.intp)
 
     def directed_ends(self) -> tuple[Places, Places]:
-        """Return the broker that each directed link leaves, and the one it leads to."""
+        """Return the broker that each directed link leaves, and the broker it leads to."""
         tails, heads = np.empty(len(self.side), dtype=np.intp), np.empty(len(self.side), dtype=np.intp)
         tails[0::2], tails[1::2] = self.ends[:, 0], self.ends[:, 1]
         heads[0::2], heads[1::2] = self.ends[:, 1], self.ends[:, 0]
@@ -242,7 +243,7 @@ class TreeCosts:
         return link(names[self.ends[number, 0]], names[self.ends[number, 1]])
 
     def _count_words(self, columns: Places, sign: int) -> None:
-        """Add what some words of the sets are to all that is counted (sign 1), or take it away (-1)."""
+        """Add some words of the sets to all counts (sign 1), or subtract them (-1)."""
         tree = self.hung
         children = np.flatnonzero(tree.parents != np.arange(len(tree.parents)))
         down = np.array([self._peers[tree.parents[child]][child] for child in children.tolist()], dtype=np.intp)
@@ -264,11 +265,11 @@ class TreeCosts:
 
     @property
     def hung(self) -> HungTree:
-        """The tree as it is, hung from its first broker. O(brokers)."""
+        """The present tree, rooted at its first broker. O(brokers)."""
         return HungTree.of_peers([sorted(peers) for peers in self._peers])
 
     def want(self, columns: Places, words: Words) -> None:
-        """Let the brokers want other notifications: ``words`` (brokers, columns) in the place of these of the sets.
+        """Replace what brokers want: ``words`` (brokers, columns) take the place of these columns of the sets.
 
         Cost O(brokers * columns).
         """
@@ -279,7 +280,7 @@ class TreeCosts:
         self._count_words(columns, 1)
 
     def _count_directions(self, broker: int) -> None:
-        """Note what is wanted in at least two and three directions of a broker, itself being one."""
+        """Update what is wanted in at least two and three directions of a broker, itself being one."""
         once = self.sets.words[broker].copy()
         twice, thrice = np.zeros_like(once), np.zeros_like(once)
         outward = list(self._peers[broker].values())
@@ -308,7 +309,7 @@ class TreeCosts:
         return path
 
     def _cut_path(self, swap: LinkSwap) -> tuple[list[int], list[int]]:
-        """Return the cycle cut at the removed link: the brokers from there to each end of the added one."""
+        """Return the cycle cut at the removed link: the brokers from the cut to each end of the added link."""
         ends = [self._row[end] for end in swap.added]
         if ends[1] in self._peers[ends[0]]:
             raise NotATreeError(f"link {swap.added[0]}-{swap.added[1]} cannot be added: it is already in the tree")
@@ -332,7 +333,7 @@ class TreeCosts:
         return alpha, self.sets.counts(alone)
 
     def _gains(self, cut_path: tuple[list[int], list[int]]) -> Floats:
-        """Return what the swap saves in each span, not per second."""
+        """Return what the swap saves in each span in total, not per second."""
         near, far = cut_path
         costs, processing = self.inventory.link_cost, self.inventory.processing_cost
         count = self._crossings[self._peers[near[0]][far[0]] // 2]
@@ -344,7 +345,7 @@ class TreeCosts:
         return np.asarray(-change)
 
     def _set_sides_of_line(self, line: list[int]) -> None:
-        """Recompute what is wanted behind the links of a line of brokers, from what hangs off it."""
+        """Recompute what is wanted behind the links of a line of brokers, from the branches off the line."""
         on_line = set(line)
         branches = self.sets.words[line]
         for place, broker in enumerate(line):
@@ -360,7 +361,7 @@ class TreeCosts:
 
 
 def _wanted_again(tree: HungTree, words: Words, below: Words, above: Words, children: Places) -> tuple[Words, Words]:
-    """Return what is wanted in at least two and three directions of each broker, itself being one."""
+    """Return what is wanted in at least two, and in three, directions of each broker, itself being one."""
     once, twice, thrice = words.copy(), np.zeros_like(words), np.zeros_like(words)
     towards = [(tree.parents[group], below[group]) for group in tree.ranks]
     for brokers, wanted in [*towards, (children, above[children])]:

@@ -1,7 +1,7 @@
-"""Clusters of brokers that share what their users want and how loaded they are.
+"""Clusters of brokers that exchange their users' interests and their loads.
 
-In: how many brokers there are and how many make a cluster. Out: which broker belongs to which cluster. What they
-exchange, and its use, do not belong here.
+In: the number of brokers, and how many form a cluster. Out: the cluster of each broker. What clusters exchange, and its
+use, do not belong here.
 
 Source: Zhao13, section 4 (clusters) and 6.3.1 (by nearness).
 """
@@ -24,8 +24,8 @@ NO_BROKER = -1
 class UserClusters:
     """A partition of the brokers 0 .. n - 1.
 
-    ``members`` (clusters, places): the brokers of each cluster, rising, filled up with NO_BROKER where clusters have
-    fewer than the largest one. Raises ValueError when a broker is in none or in two.
+    ``members`` (clusters, places) holds the brokers of each cluster, ascending, padded with NO_BROKER to the size of
+    the largest. Raises ValueError if a broker is in no cluster or in two.
     """
 
     members: Positions
@@ -41,7 +41,7 @@ class UserClusters:
 
     @classmethod
     def in_order(cls, broker_count: int, cluster_brokers: int) -> UserClusters:
-        """Return clusters of brokers that follow each other: the same ones for the same brokers."""
+        """Return clusters of consecutive brokers; deterministic."""
         return cls.of(_even_parts(np.arange(broker_count), cluster_brokers))
 
     @classmethod
@@ -51,11 +51,11 @@ class UserClusters:
 
     @classmethod
     def by_nearness(cls, distances: NDArray[np.floating], cluster_brokers: int) -> UserClusters:
-        """Return clusters of near brokers by their distances, shape (brokers, brokers), symmetric.
+        """Return clusters of nearby brokers, given symmetric distances of shape (brokers, brokers).
 
-        Of the brokers left, the one farthest from all others begins a cluster and takes its nearest ones, so that
-        clusters are peeled off the border and none is left to brokers that are strewn about. Deterministic, equals by
-        the order of brokers. Cost O(brokers^2 * clusters). Guarantee: none, heuristic.
+        Of the remaining brokers, the one farthest from all others starts a cluster with its nearest ones. So clusters
+        are peeled off the border, and the last one is not made of scattered brokers. Deterministic; ties go by the
+        order of brokers. Cost O(brokers^2 * clusters). Guarantee: none, heuristic.
         """
         left = np.arange(len(distances))
         groups = []
@@ -74,27 +74,27 @@ class UserClusters:
 
     @property
     def count(self) -> int:
-        """How many clusters there are."""
+        """The number of clusters."""
         return len(self.members)
 
     @property
     def places(self) -> int:
-        """How many brokers the largest cluster has."""
+        """The number of brokers of the largest cluster."""
         return int(self.members.shape[1])
 
     @property
     def broker_count(self) -> int:
-        """How many brokers there are."""
+        """The number of brokers."""
         return int(self.sizes.sum())
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """How many brokers each cluster has, shape (clusters,)."""
+        """The number of brokers of each cluster, shape (clusters,)."""
         return np.asarray((self.members != NO_BROKER).sum(axis=1))
 
     @cached_property
     def slot_of(self) -> NDArray[np.int64]:
-        """Where each broker stands in ``members`` when that is read row by row, shape (brokers,)."""
+        """The index of each broker in ``members`` read row by row, shape (brokers,)."""
         slots = np.empty(self.broker_count, dtype=np.int64)
         flat = self.members.ravel()
         slots[flat[flat != NO_BROKER]] = np.flatnonzero(flat != NO_BROKER)
@@ -112,12 +112,12 @@ class UserClusters:
 
     @property
     def messages_per_exchange(self) -> int:
-        """How many messages each broker's report to every other one of its cluster takes: c (c - 1) for c brokers."""
+        """The messages if every broker reports to all others of its cluster: c (c - 1) for a cluster of c brokers."""
         return int((self.sizes * (self.sizes - 1)).sum())
 
 
 def _even_parts(brokers: NDArray[np.integer], cluster_brokers: int) -> list[list[int]]:
-    """Cut into as few parts of at most ``cluster_brokers`` as possible, with sizes that differ by at most 1."""
+    """Cut into as few parts of at most ``cluster_brokers`` as possible, whose sizes differ by at most 1."""
     if cluster_brokers < 1:
         raise ValueError(f"cluster_brokers is {cluster_brokers}: at least 1, a single broker")
     count = -(-len(brokers) // cluster_brokers)

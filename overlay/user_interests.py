@@ -1,7 +1,7 @@
-"""Who subscribes to which topics, and where: users, their homes and their topics at one moment, as arrays.
+"""Users, their homes and the topics they subscribe to at one moment, as arrays.
 
-In: users with home and topics. Out: how many users of each broker want each topic. Where users should be is not decided
-here.
+In: users with home and topics. Out: the number of users at each broker who want each topic. Choosing homes does not
+belong here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ Positions = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class UserInterests:
-    """Users at homes and the topics that each wants.
+    """Users, their homes, and the topics that each user wants.
 
-    ``homes`` (users,) are positions in ``brokers``. User u wants the topics at positions
-    ``wanted[starts[u]:starts[u + 1]]``, rising, each once; ``starts`` has shape (users + 1,). ``brokers``, ``topics``
-    and ``users`` are sorted.
+    ``homes`` (users,) are positions in ``brokers``. User u wants the topics at positions ``wanted[starts[u]:starts[u +
+    1]]``, ascending and distinct; ``starts`` has shape (users + 1,). ``brokers``, ``topics`` and ``users`` are sorted.
     """
 
     brokers: tuple[str, ...]
@@ -39,9 +38,9 @@ class UserInterests:
         users: Mapping[str, tuple[str, Iterable[str]]],
         topics: Iterable[str] = (),
     ) -> UserInterests:
-        """Build from ``user -> (home, topics)``; ``topics`` names those that may be wanted by nobody.
+        """Build from ``user -> (home, topics)``; ``topics`` adds topics that no user may want.
 
-        Raises KeyError for a home that is not a broker.
+        Raises KeyError if a home is not a broker.
         """
         ordered = tuple(sorted(brokers))
         place = {broker: position for position, broker in enumerate(ordered)}
@@ -60,12 +59,12 @@ class UserInterests:
 
     @property
     def user_count(self) -> int:
-        """How many users there are."""
+        """The number of users."""
         return len(self.users)
 
     @property
     def subscription_count(self) -> int:
-        """How many subscriptions all users have together."""
+        """The number of subscriptions of all users together."""
         return len(self.wanted)
 
     @cached_property
@@ -80,7 +79,7 @@ class UserInterests:
 
     @cached_property
     def user_counts(self) -> NDArray[np.int32]:
-        """How many users of each broker want each topic, shape (brokers, topics); above 0 the broker subscribes."""
+        """The number of users at each broker who want each topic, (brokers, topics); above 0, the broker subscribes."""
         count = len(self.topics)
         at = self.homes[self.owners].astype(np.int64) * count + self.wanted
         found = np.bincount(at, minlength=len(self.brokers) * count).astype(np.int32)
@@ -98,9 +97,9 @@ class UserInterests:
         return tuple(self.topics[one] for one in self.wanted[self.starts[position] : self.starts[position + 1]])
 
     def at_homes(self, homes: Mapping[str, str]) -> UserInterests:
-        """Return the same users at these homes; those not named stay, names of no user are ignored.
+        """Return the same users at these homes; users not in ``homes`` stay, unknown users are ignored.
 
-        Raises KeyError for a home that is not a broker.
+        Raises KeyError if a home is not a broker.
         """
         place = {broker: position for position, broker in enumerate(self.brokers)}
         moved = self.homes.copy()
@@ -111,7 +110,7 @@ class UserInterests:
         return replace(self, homes=moved)
 
     def over(self, brokers: tuple[str, ...]) -> UserInterests:
-        """Return the users at home at these brokers, sorted, with all topics; users of any other are left out."""
+        """Return the users whose home is among these sorted brokers, over all topics; other users are left out."""
         if brokers == self.brokers:
             return self
         place = {broker: position for position, broker in enumerate(brokers)}

@@ -1,9 +1,9 @@
-"""The change of cost of every swap of a tree's links, all at once: walks outward from each cut.
+"""The changes of cost of all swaps of a tree's links at once, by walking outward from each cut.
 
-In: the costs of a tree, and which of its links may go. Out: what moving the place of attachment does, link by link.
-Of the notifications that cross a cut only those wanted behind a broker and nowhere else on its side can be spared
-there (:mod:`overlay.tree_costs`), so a walk outward from the cut keeps one shrinking set. Choosing swaps does not
-belong here.
+In: the costs of a tree, and which of its links may be removed. Out: the change of cost as the place of attachment
+moves, link by link. Of the notifications that cross a cut, only those wanted behind a broker and nowhere else on its
+side can be saved there (:mod:`overlay.tree_costs`), so a walk outward from the cut tracks one shrinking set. Choosing
+swaps does not belong here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from regraft.overlay.weighted_sets import weighed
 
 
 def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Places, Places, Floats]]:
-    """Yield, level by level, what moving the place of attachment outward does, over all spans and not per second.
+    """Yield, level by level, the change of cost as the place of attachment moves outward, over all spans, in total.
 
-    Each level is (row, place, change): directed link ``cuts[row]`` (from the side that moves to the side that is
-    walked; None are all, in their order) is removed, and its moved side is attached at broker ``place`` instead of at
-    the cut; ``change`` is what that does to the cost of the walked side. All levels together have each pair of a cut
-    and a broker on its walked side once. Cost O(cuts * brokers * words), memory O(cuts * (brokers + words)).
+    Each level is (row, place, change): directed link ``cuts[row]``, from the side that moves to the side that is
+    walked, is removed, and the moved side is attached at broker ``place`` instead of at the cut. ``change`` is the
+    change of the walked side's cost, not per second. ``cuts`` None means all directed links, in order. All levels
+    together have each pair of a cut and a broker on its walked side once. Cost O(cuts * brokers * words), memory O(cuts
+    * (brokers + words)).
     """
     weights = costs.sets.weights.sum(axis=1, keepdims=True)
     starts, links_of = costs.links_by_broker()
@@ -38,7 +39,7 @@ def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Pl
     row = np.arange(len(cuts), dtype=np.intp)
     last, change = cuts, np.zeros(len(cuts))
     alone = pairs.crossing[pairs.link_row]
-    own = row  # Row of ``alone`` of each walk, -1 when that set is empty.
+    own = row  # Row of ``alone`` of each walk, -1 if that set is empty.
     while len(row):
         yield row, heads[last], change
         parent, last = _walked_on(last, starts, links_of, heads)
@@ -51,7 +52,7 @@ def walk_cuts(costs: TreeCosts, cuts: Places | None = None) -> Iterator[tuple[Pl
 
 
 def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) -> tuple[Places, Places]:
-    """Return every walk made one link longer without turning back: the walk it continues, and its last link."""
+    """Extend every walk by one link without turning back; return for each new walk its parent and its last link."""
     here = heads[last]
     counts = starts[here + 1] - starts[here]
     parent = np.repeat(np.arange(len(last), dtype=np.intp), counts)
@@ -63,10 +64,10 @@ def _walked_on(last: Places, starts: Places, links_of: Places, heads: Places) ->
 
 @dataclass(frozen=True, eq=False)
 class _CutPairs:
-    """What crosses the links cut, and what is wanted behind another link of that, by cut and last link of the walk.
+    """What crosses each cut link, and how much of it is wanted behind other links, by cut and last link of the walk.
 
-    ``row_of`` (directed links,) is the row of each cut, -1 for links that are not cut; ``link_row`` (cuts,) its row in
-    ``crossing``.
+    ``row_of`` (directed links,) is the row of each cut, -1 for links that are not cut; ``link_row`` (cuts,) is the row
+    of each cut in ``crossing``.
     """
 
     cuts: Places
@@ -84,10 +85,10 @@ class _CutPairs:
         return cls(cuts, row_of, link_row, crossing, np.empty((len(cuts), len(costs.side)), dtype=np.float32))
 
     def counts_behind(self, side: Words, row: Places, last: Places, weights: NDArray[np.float32]) -> Floats:
-        """Return for each walk how many of the notifications across its cut are wanted behind its last link.
+        """Return for each walk the number of notifications across its cut that are wanted behind its last link.
 
-        They are those wanted at both outer ends of the walk, so the walk backward, where its cut is looked at, too, has
-        the same: one of the two is counted and noted in ``known`` for the other.
+        These are wanted at both outer ends of the walk, so the reverse walk has the same number if its cut is also
+        examined: only one of the two is counted, and kept in ``known`` for the other.
         """
         cut, back_row = self.cuts[row], self.row_of[last ^ 1]
         is_counted = (back_row < 0) | (cut * len(side) + last < (last ^ 1) * len(side) + (cut ^ 1))
@@ -111,7 +112,7 @@ def _rows_at_once(words: Words) -> int:
 def _narrowed(
     alone: Words, own: Places, only: Words, last: Places, weights: NDArray[np.float32]
 ) -> tuple[Places, Floats, Words]:
-    """Return for each walk where its narrowed set is (-1: empty), its weight, and the sets that are not empty."""
+    """Return the row of each walk's narrowed set (-1 if empty), the set's weight, and all sets that are not empty."""
     found, beta = np.full(len(own), -1, dtype=np.intp), np.zeros(len(own))
     parts: list[Words] = []
     living = np.flatnonzero(own >= 0)

@@ -1,7 +1,6 @@
-"""Delivery sets with equal ones merged: the same traffic in far fewer bits, exact.
+"""Delivery sets with equal sets merged: exactly the same traffic in far fewer bits.
 
-In: delivery sets of one or more spans of time. Out: a bit matrix whose words count several times over. Costs do not
-belong here.
+In: delivery sets of one or more spans of time. Out: a bit matrix whose words have weights. Costs do not belong here.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from regraft.overlay.distinct_sets import Words, digit_planes, merge_sets
 
 @dataclass(frozen=True, eq=False)
 class WeightedSets:
-    """V(n) of many notifications, each distinct set once for each binary digit of how often it occurs.
+    """V(n) of many notifications, each distinct set once per binary digit of its count.
 
     ``words`` has shape (brokers, words); a set bit of word w stands for ``weights[w, s]`` notifications of span s,
     which is ``spans_s[s]`` seconds long. ``weights`` are float32, exact up to 2^24 notifications.
@@ -31,7 +30,7 @@ class WeightedSets:
 
     @classmethod
     def by_span(cls, spans: Sequence[DeliverySets]) -> WeightedSets:
-        """Merge equal sets within each span, so that each span is counted apart. Raises ValueError without a span."""
+        """Merge equal sets within each span and count spans separately. Raises ValueError if there is no span."""
         brokers = _common_brokers(spans)
         planes = [span.planes for span in spans]
         sizes = [len(counted) for _, counted in planes]
@@ -44,9 +43,9 @@ class WeightedSets:
 
     @classmethod
     def over_all(cls, spans: Sequence[DeliverySets]) -> WeightedSets:
-        """Merge equal sets of all spans and count them as one span; no notification may be in two of them.
+        """Merge equal sets of all spans and count them as one span; no notification may be in two spans.
 
-        Raises ValueError without a span.
+        Raises ValueError if there is no span.
         """
         brokers = _common_brokers(spans)
         words, counted = digit_planes(*merge_sets([span.distinct for span in spans], len(brokers)), len(brokers))
@@ -54,21 +53,21 @@ class WeightedSets:
         return cls(brokers, words, counted[:, None].astype(np.float32), np.array([length_s]))
 
     def over(self, brokers: tuple[str, ...]) -> WeightedSets:
-        """Return what other brokers, sorted, want of the same notifications; those that are new here want nothing."""
+        """Return the same notifications over other, sorted brokers; new ones want nothing."""
         if brokers == self.brokers:
             return self
         return replace(self, brokers=brokers, words=rows_over(self.words, self.brokers, brokers))
 
     def counts(self, words: Words) -> NDArray[np.float64]:
-        """Return how many notifications the bits of each row stand for, shape (..., spans)."""
+        """Return the number of notifications that the bits of each row stand for, shape (..., spans)."""
         return weighed(words, self.weights)
 
     def counts_of(self, words: Words, columns: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return how many notifications of all spans rows over only these words stand for, shape (rows,)."""
+        """Return the number of notifications, over all spans, of rows that have only these words, shape (rows,)."""
         return weighed(words, self.weights[columns].sum(axis=1, keepdims=True))[:, 0]
 
     def interest(self) -> NDArray[np.int64]:
-        """Return I_ij over all spans together, shape (brokers, brokers); as :meth:`DeliverySets.interest`."""
+        """Return I_ij over all spans together, shape (brokers, brokers), as in :meth:`DeliverySets.interest`."""
         bits = np.unpackbits(self.words.view(np.uint8), axis=1).astype(np.float32)
         weight = np.repeat(self.weights.sum(axis=1), 64)
         common: NDArray[np.int64] = np.rint((bits * weight) @ bits.T).astype(np.int64)
@@ -76,8 +75,8 @@ class WeightedSets:
 
 
 def weighed(words: Words, weights: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return for each row the sum of its bits, each times the weights of its word, shape (..., spans)."""
-    # BLAS may raise a flag for what lies next to short rows; the sums themselves are of whole numbers.
+    """Return the sum of each row's bits, weighted by word, shape (..., spans)."""
+    # BLAS may raise a floating-point flag for memory next to short rows; the sums themselves are of integers.
     with np.errstate(invalid="ignore"):
         return np.asarray(np.bitwise_count(words).astype(np.float32) @ weights, dtype=np.float64)
 

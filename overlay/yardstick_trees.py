@@ -1,7 +1,7 @@
-"""Trees to compare with, built with global knowledge: the minimum spanning tree and the maximum interest tree.
+"""Yardstick trees built with global knowledge: the minimum spanning tree and the maximum interest tree.
 
-In: an inventory, for interest also the matrix I_ij. Out: configurations. Trees that planners reach by local knowledge
-do not belong here, nor does a cap on the links of a broker: neither tree has one.
+In: an inventory, and for interest the matrix I_ij. Out: configurations, without a cap on the links of a broker. Trees
+that planners reach with local knowledge do not belong here.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from regraft.overlay.inventory import Inventory
 
 
 def minimum_spanning_tree(inventory: Inventory, epoch: int = 0) -> Configuration:
-    """Return the tree whose links cost least in sum, regardless of traffic.
+    """Return the tree with the least sum of link costs, regardless of traffic.
 
-    Among trees of equal sum, Kruskal's method takes the first link in the brokers' order, so equal inventories give
-    equal trees. Source: Jaeger07, section 3.1.2. Cost O(brokers^2 log brokers). Guarantee: the least sum of link
-    costs; none for the cost of Eq. 1-2.
+    Ties go to the first link in the brokers' order (Kruskal's algorithm), so equal inventories give equal trees.
+    Source: Jaeger07, section 3.1.2. Cost O(brokers^2 log brokers). Guarantee: the least sum of link costs; none for the
+    cost of Eq. 1-2.
     """
     return _lightest_tree(inventory.brokers, inventory.link_cost, epoch)
 
 
 def maximum_interest_tree(inventory: Inventory, interest: NDArray[np.int64], epoch: int = 0) -> Configuration:
-    """Return the tree whose links join the most common interest in sum, regardless of their cost.
+    """Return the tree with the largest sum of interest over its links, regardless of their cost.
 
     ``interest`` (n, n) holds I_ij in the order of the inventory's brokers; ties as in :func:`minimum_spanning_tree`.
-    Raises ValueError when it is over another number of brokers. Source: Jaeger07, section 3.1.2. Cost
-    O(brokers^2 log brokers). Guarantee: the largest sum of I_ij; none for the cost of Eq. 1-2.
+    Raises ValueError if it is over another number of brokers. Source: Jaeger07, section 3.1.2. Cost O(brokers^2 log
+    brokers). Guarantee: the largest sum of I_ij; none for the cost of Eq. 1-2.
     """
     if interest.shape != inventory.link_cost.shape:
         raise ValueError(
@@ -44,7 +44,7 @@ def maximum_interest_tree(inventory: Inventory, interest: NDArray[np.int64], epo
 def _lightest_tree(brokers: tuple[str, ...], weights: NDArray[Any], epoch: int) -> Configuration:
     graph = nx.Graph()
     graph.add_nodes_from(brokers)
-    # Links enter in the brokers' order: the sort by weight is stable, so ties fall alike wherever it runs.
+    # Links are added in the brokers' order; the sort by weight is stable, so ties resolve equally on every machine.
     graph.add_weighted_edges_from(
         (brokers[i], brokers[j], weights[i, j].item()) for i in range(len(brokers)) for j in range(i + 1, len(brokers))
     )

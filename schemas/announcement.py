@@ -29,7 +29,7 @@ class Announcement(Struct, frozen=True):
 def announcement_fault(namespace: str, name: str, announcement: Announcement, agent: str | None) -> str:
     """Return why an announcement may not stand in the topic of this name, empty when it may.
 
-    ``agent`` is who is known to speak for the broker, None where it is not known at all. Kafka's rules keep agents to
+    ``agent`` is who is known to speak for the broker, None if it is not known at all. Kafka's rules keep agents to
     their own topics, so who announces a broker of another's is found out here.
     """
     broker, facts = announcement.broker, announcement.facts

@@ -71,7 +71,7 @@ def newer_wire_ids(record: str) -> range:
 def decode(value: bytes | None, record_type: type[Record]) -> Record:
     """Return the record that the bytes hold, read as the newest version of its schema.
 
-    Raises UndecodableRecordError when the bytes are empty or more than RECORD_BYTES_MAX, framed by neither form, name
+    Raises UndecodableRecordError if the bytes are empty or more than RECORD_BYTES_MAX, framed by neither form, name
     an unknown schema or one of another record, are cut, or hold what is not plausible (:mod:`schemas.bounds`).
     """
     if not value:

@@ -14,7 +14,7 @@ class CostPoint(Struct, frozen=True, kw_only=True):
     shadow planners would have cost, by planner, without windows from before this controller. ``cost_least_per_s`` is
     what no overlay costs less than on this window; None for most, as it is found once a minute, and on a ring.
     ``sample_share`` is what share of the notifications the window knows in full: below 1 all costs but the counted one
-    are estimates, and ``cost_error_per_s`` is the standard error of ``cost_per_s``, None where exact or not known.
+    are estimates, and ``cost_error_per_s`` is the standard error of ``cost_per_s``, None if exact or not known.
     """
 
     window_end_ms: int

@@ -342,7 +342,7 @@ def encode_view(view: LiveView) -> bytes:
 
 
 def decode_view(text: bytes) -> LiveView:
-    """Return the view that a text holds. Raises LiveViewError when it holds none, or one of a newer version."""
+    """Return the view that a text holds. Raises LiveViewError if it holds none, or one of a newer version."""
     check_version(text)
     view: LiveView = _read(_VIEW, text)
     return view
@@ -357,7 +357,7 @@ def encode_keys(view: LiveView) -> dict[str, bytes]:
 def decode_keys(texts: Mapping[str, bytes]) -> LiveView:
     """Return the view whose parts these are.
 
-    Raises LiveViewError when one of VIEW_KEYS is missing or cannot be read, or the view is of a newer version.
+    Raises LiveViewError if one of VIEW_KEYS is missing or cannot be read, or the view is of a newer version.
     """
     missing = [key for key in VIEW_KEYS if key not in texts]
     if missing:
@@ -376,7 +376,7 @@ def decode_key(key: str, text: bytes) -> Any:
 
 
 def check_version(text: bytes) -> None:
-    """Raise NewerViewError when a view, or its COUNTS, is of a version that this Regraft does not know.
+    """Raise NewerViewError if a view, or its COUNTS, is of a version that this Regraft does not know.
 
     Raises LiveViewError when it is not JSON.
     """

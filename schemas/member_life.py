@@ -38,7 +38,7 @@ INSTEAD: dict[tuple[OrderKind, MemberState], str] = {
 
 
 def state_after(kind: OrderKind, member: Member | None) -> MemberState | None:
-    """Return the state that an order about a member leads to, None where it cannot be followed."""
+    """Return the state that an order about a member leads to, or None if it cannot be followed."""
     if kind is OrderKind.ADD:
         return MemberState.JOINING if member is None else None
     return None if member is None else FOLLOWS.get(kind, {}).get(member.state)

@@ -73,7 +73,7 @@ class OrderBook:
                 del self._plans[next(iter(self._plans))]
 
     def paused(self, now_ms: int) -> Order | None:
-        """Return the order that keeps the controller from deciding anything, None when nothing does."""
+        """Return the order that keeps the controller from deciding anything, or None if nothing does."""
         return self._pause if self._pause is not None and self._pause.stands_at(now_ms) else None
 
     def maintained(self, now_ms: int) -> dict[str, Order]:

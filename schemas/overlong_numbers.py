@@ -21,7 +21,7 @@ class OverlongNumberError(ValueError):
 
 
 def check_numbers(body: bytes, schema: Any) -> None:
-    """Raise OverlongNumberError when a number of the body has more than 64 bits.
+    """Raise OverlongNumberError if a number of the body has more than 64 bits.
 
     ``schema`` is the writer's schema, as fastavro parsed it, with full names. Nearly all bodies have no ten
     bytes that could be one, and are not walked; texts and doubles may have some.

@@ -86,7 +86,7 @@ class PackedDeliveries(Struct, frozen=True):
 
     @classmethod
     def of(cls, columns: DeliveryColumns) -> PackedDeliveries:
-        """Pack columns; raise ValueError when they are not what a record may hold."""
+        """Pack columns; raise ValueError if they are not what a record may hold."""
         values: dict[str, str | Column] = {
             name: SEPARATOR.join(getattr(columns, name)) for name in ("publishers", "brokers")
         }

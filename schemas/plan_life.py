@@ -117,7 +117,7 @@ LIFE: Mapping[PlanPhase, PhaseFacts] = {
 def entered(plan: Plan, phase: PlanPhase, reason: str, at_ms: int) -> Plan:
     """Return the plan in its next phase, which its history names with the reason; one without history begins.
 
-    Raises PhaseOrderError where its present phase does not lead there.
+    Raises PhaseOrderError if its present phase does not lead there.
     """
     ways = LIFE[plan.phase].next if plan.history else FIRST_PHASES
     if phase not in ways:
@@ -129,7 +129,7 @@ def entered(plan: Plan, phase: PlanPhase, reason: str, at_ms: int) -> Plan:
 
 
 def committed_ms(plan: Plan) -> int | None:
-    """Return when a plan was committed, None where its history does not say."""
+    """Return when a plan was committed, or None if its history does not say."""
     return next((change.time_ms for change in plan.history if LIFE[change.phase].is_committed), None)
 
 

@@ -123,7 +123,7 @@ def newer_hint(record: str) -> str:
 
 @cache
 def schema_by_fingerprint(crc64: bytes) -> Schema:
-    """Return the newest schema with this CRC-64-AVRO fingerprint; raise KeyError when there is none."""
+    """Return the newest schema with this CRC-64-AVRO fingerprint; raise KeyError if there is none."""
     for schema_id in sorted(SCHEMAS, reverse=True):
         if schema_by_id(schema_id).fingerprint == crc64:
             return schema_by_id(schema_id)
