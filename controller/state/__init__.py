@@ -1,1 +1,1 @@
-"""What is known, as values: overlay states, closed windows, what proposals lead to, the log of plans."""
+"""What is known, as values: overlay states, closed windows, the result of proposals, the plan log."""

@@ -1,7 +1,7 @@
-"""Until when each broker was active, and in which of its lives, by the windows that have closed. Pure.
+"""Track until when each broker was active, and in which of its lives, from closed windows. Pure.
 
-In: closed windows in the order of their time. Out: for how long brokers have been silent, which have restarted. What
-follows from it belongs to :mod:`controller.loop_steps.follow_members`.
+In: closed windows in the order of time. Out: how long brokers have been silent, which have restarted. Reacting to it
+belongs to :mod:`controller.loop_steps.follow_members`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ class BrokerActivity:
     """When each broker was last seen, in event time. Memory O(brokers)."""
 
     def __init__(self, boots: Mapping[str, int]) -> None:
-        """Begin with the lives that are known, by broker; 0 is none."""
+        """Start with the known lives, by broker; 0 means none."""
         self.boots = {broker: boot for broker, boot in boots.items() if boot}
         self._last_seen_ms: dict[str, int] = {}
         self._begun_ms: int | None = None
         self.newest: ClosedWindow | None = None
 
     def add(self, window: ClosedWindow) -> dict[str, int]:
-        """Take a window; return the brokers that were active in a later life than before, with that before."""
+        """Add a window; return the brokers that reported from a later life, with their previous one."""
         self._begun_ms = window.start_ms if self._begun_ms is None else self._begun_ms
         self.newest = window
         again = {}
@@ -35,9 +35,9 @@ class BrokerActivity:
         return again
 
     def silent_ms(self, broker: str, since_ms: int) -> int:
-        """Return for how long a broker has been silent that could have been active since a time.
+        """Return how long a broker has been silent that could have been active since a time.
 
-        Silence ends with the newest window, and begins at the earliest when the first window did.
+        Silence lasts until the end of the newest window, and begins no earlier than the first window.
         """
         if self.newest is None or self._begun_ms is None:
             return 0
@@ -45,9 +45,9 @@ class BrokerActivity:
         return self.newest.end_ms - last_ms
 
     def was_active_since(self, broker: str, since_ms: int) -> bool:
-        """Return True if the broker was active in any window that ended later than a time."""
+        """Return True if the broker was active in any window that ended after a time."""
         return self._last_seen_ms.get(broker, -1) > since_ms
 
     def is_active_since(self, broker: str, since_ms: int) -> bool:
-        """Return True if the broker was active in the newest window, and that began later than a time."""
+        """Return True if the broker was active in the newest window, and that did not begin before a time."""
         return self.newest is not None and broker in self.newest.boots and self.newest.start_ms >= since_ms

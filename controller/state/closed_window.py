@@ -1,4 +1,4 @@
-"""ClosedWindow: everything known about one window whose rows have all arrived, or have been given up on."""
+"""ClosedWindow: everything known about one window whose rows have all arrived, or have been given up."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from regraft.schemas.write_times import time_text
 class ClosedWindow:
     """One window as the controller uses it.
 
-    ``fault`` is empty when the window is complete, else it says what is missing; ``short_brokers`` names the brokers
-    with too few batches. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1 when no
-    broker was heard. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at which each
-    publisher published last in the window, ``homeless`` are the publishers without known home, as it sends telemetry of
-    version 1 or its telemetry is lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher,
-    broker). Where the kind of overlay needs the register, there is more: ``interests`` are what users wanted where, not
-    at the window's end but when it was put together, some seconds later; None where that is not known.
-    ``topic_rates_per_s`` are the notifications published a second by topic. ``strayed`` are the users that were not
-    where plans had last put them: they have gone there by themselves. ``clock_offsets_ms`` is how far each broker's
-    clock is ahead of Kafka's, below 0 how far behind. ``epochs`` is the newest epoch that each broker heard in the
-    window stamped in its newest life, ``boots`` when that life began; brokers outside the overlay may be among them.
-    ``epoch_min`` and ``epoch_max`` are of those that the window is complete over. ``subscribers_at`` counts the
-    subscribers without topics at each broker that had any when the window was assembled, None where unknown. ``parts``
-    are the deliveries of subscribers that plans have moved lately, and of single ones that brokers report separately;
-    ``single`` names the latter, with the part that each is.
+    ``fault`` is empty if the window is complete, else it describes what is missing; ``short_brokers`` names the brokers
+    with too few batches. ``epoch_min`` and ``epoch_max`` are the epochs that brokers stamped in the window, -1 if no
+    broker reported. ``client_changes`` counts distinct changes of interest. ``homes`` names the broker at which each
+    publisher last published in the window, ``homeless`` are the publishers without known home, because its telemetry is
+    of version 1 or lost. ``local_deliveries`` counts the hand-overs to local subscribers by (publisher, broker). If the
+    kind of overlay needs the register, there is more: ``interests`` are what users wanted and where, not at the
+    window's end but when it was assembled, some seconds later; None if unknown. ``topic_rates_per_s`` are the
+    notifications published per second by topic. ``strayed`` are the users that were not where plans had last put them,
+    so have moved by themselves. ``clock_offsets_ms`` is how far each broker's clock is ahead of Kafka's, negative if
+    behind. ``epochs`` is the newest epoch that each broker heard in the window stamped in its newest life, ``boots``
+    when that life began; brokers outside the overlay may be among them. ``epoch_min`` and ``epoch_max`` cover only the
+    brokers that the window is complete over. ``subscribers_at`` counts the subscribers without topics at each broker
+    that had any when the window was assembled, None if unknown. ``parts`` are the deliveries of subscribers that plans
+    have moved recently, and of single ones that brokers report separately; ``single`` names the latter, with the part
+    that each forms.
     """
 
     start_ms: int
@@ -61,9 +61,9 @@ class ClosedWindow:
     _restricted: ClosedWindow | None = field(default=None, init=False, repr=False)
 
     def over(self, brokers: tuple[str, ...]) -> ClosedWindow:
-        """Return the window as it is seen over these brokers, sorted, those of an overlay; the last answer is kept.
+        """Return the window restricted to these brokers (sorted), those of an overlay; the last result is cached.
 
-        What only others delivered or published is left out, and so are the clients that were at home there.
+        What only others delivered or published is left out, and so are the clients whose home is there.
         """
         if brokers == self.sets.brokers:
             return self
@@ -88,9 +88,9 @@ class ClosedWindow:
         )
 
     def sets_at(self, homes: Mapping[str, str]) -> DeliverySets:
-        """Return the delivery sets as if the publishers had been at these homes; those not named stay.
+        """Return the delivery sets as if the publishers had been at these homes; publishers not named stay.
 
-        The last answer is kept: a horizon asks for the same homes at every decision until one moves.
+        The last result is cached: a horizon asks for the same homes at every decision until a publisher moves.
         """
         moved = {publisher: home for publisher, home in self.homes.items() if homes.get(publisher, home) != home}
         if not moved:
@@ -102,10 +102,10 @@ class ClosedWindow:
         return self._placed[1]
 
     def with_subscribers_moved(self, moved: Mapping[str, str]) -> ClosedWindow:
-        """Return the window as if all subscribers of each broker of ``moved`` had been at the other one all the time.
+        """Return the window as if all subscribers of each broker of ``moved`` had always been at the broker it maps to.
 
-        Exact: who takes something takes the same at any broker. Raises ValueError when what was delivered is not known
-        apart from what was published, KeyError for an unknown broker.
+        Exact, because subscribers receive the same at any broker. Raises ValueError if deliveries are not known
+        separately from publications, KeyError for an unknown broker.
         """
         taken: dict[tuple[str, str], int] = {}
         untouched = set(self.sets.brokers) - {*moved, *moved.values()}
@@ -125,10 +125,10 @@ class ClosedWindow:
         )
 
     def with_parts_moved(self, to: Mapping[PartKey, str]) -> ClosedWindow:
-        """Return the window as if these parts of brokers' subscribers had been at other brokers all the time.
+        """Return the window as if these parts of brokers' subscribers had always been at other brokers.
 
-        Exact, but for hand-overs where brokers report a sample: these are then estimated. How many subscribers there
-        are at brokers stays. Raises as :meth:`with_subscribers_moved`.
+        Exact, except for hand-overs if brokers report a sample: these are then estimated. The numbers of subscribers at
+        brokers stay unchanged. Raises as :meth:`with_subscribers_moved`.
         """
         if self.sets.delivered is None:
             raise ValueError("published and delivered are not reported separately: subscribers cannot be moved")
@@ -151,9 +151,8 @@ class ClosedWindow:
     def interests_at(self, homes: Mapping[str, str]) -> UserInterests:
         """Return the interests as if the users had been at these homes.
 
-        Those not named stay, and so do those that have strayed: wherever plans had put them, they would have gone. The
-        last answer is kept. Raises ValueError when the interests are not known, KeyError for a home that is not a
-        broker.
+        Users not named stay, and so do those that have strayed: they would have moved wherever plans had put them. The
+        last result is cached. Raises ValueError if the interests are unknown, KeyError for a home that is not a broker.
         """
         interests = self.interests
         if interests is None:
@@ -172,31 +171,31 @@ class ClosedWindow:
         return self._users_placed[1]
 
     def without_interests(self) -> ClosedWindow:
-        """Return the window without what users wanted, which takes much memory; its rates stay."""
+        """Return the window without its users' interests, which take much memory; its rates stay."""
         return replace(self, interests=None)
 
     @property
     def slowest_queue(self) -> QueueState | None:
-        """The queue at which messages have waited longest on average, None where none have."""
+        """The queue at which messages waited longest on average, or None if none waited."""
         slowest = max(self.queues, key=lambda queue: queue.wait_ms_mean, default=None)
         return slowest if slowest is not None and slowest.wait_ms_mean > 0 else None
 
     def is_delayed(self, wait_ms_max: float) -> bool:
-        """Return True if messages waited longer than this somewhere, on average; never where the limit is 0.
+        """Return True if the mean wait somewhere exceeds this; never if it is 0.
 
-        What was delivered behind such a queue came after the window had closed, and is missing in ``sets``.
+        Deliveries behind such a queue arrived after the window had closed, and are missing in ``sets``.
         """
         slowest = self.slowest_queue
         return slowest is not None and 0 < wait_ms_max < slowest.wait_ms_mean
 
     @property
     def is_complete(self) -> bool:
-        """Return True if decisions may rest on the window."""
+        """Return True if decisions may be based on the window."""
         return not self.fault
 
     @property
     def epoch(self) -> int | None:
-        """The one epoch in which the whole window lay, None when a transition ran through it."""
+        """The epoch in which the whole window lay, or None if a transition ran during it."""
         return self.epoch_min if self.epoch_min == self.epoch_max and self.epoch_min >= 0 else None
 
     @property

@@ -1,7 +1,7 @@
-"""Which brokers are at another epoch than the one in force, by what they stamped in a window. Pure.
+"""Find brokers that are at another epoch than the one in force, by what they stamped in a window. Pure.
 
-In: a window, the epoch in force and when the last transition was over. Out: brokers with their epochs, and a sentence.
-What follows from it belongs to :mod:`controller.decide` and :mod:`controller.execute`.
+In: a window, the epoch in force and the end of the last transition. Out: brokers with their epochs, and a sentence.
+Reacting to it belongs to :mod:`controller.decide` and :mod:`controller.execute`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BROKERS_NAMED_MAX = 5
 def brokers_elsewhere(window: ClosedWindow, epoch: int, transition_ended_ms: int) -> dict[str, int]:
     """Return the brokers that ended the window at another epoch than the one in force, with theirs.
 
-    A window that began less than its own length after a transition says nothing: brokers may have been on their way.
+    Return none if the window began less than its own length after a transition: brokers may still have been changing.
     """
     if window.start_ms - transition_ended_ms < window.end_ms - window.start_ms:
         return {}

@@ -1,4 +1,4 @@
-"""Where clients are: from what windows have seen and what plans have set. Pure.
+"""Find where clients are, from what windows have seen and what plans have set. Pure.
 
 On a tree the clients that have homes are publishers, on a ring users.
 """
@@ -12,20 +12,20 @@ from regraft.schemas.plan import Plan
 
 
 def homes_in(interests: UserInterests, users: Iterable[str]) -> dict[str, str]:
-    """Return where those of the users are that the interests know."""
+    """Return the homes of these users, for those that the interests include."""
     known = {user: interests.position_of.get(user) for user in users}
     return {user: interests.brokers[interests.homes[at]] for user, at in known.items() if at is not None}
 
 
 def strayed_users(interests: UserInterests, placed: Mapping[str, str]) -> frozenset[str]:
-    """Return the users that are elsewhere than plans have placed them: they have gone there by themselves."""
+    """Return the users that are not where plans have placed them, so have moved by themselves."""
     return frozenset(user for user, home in homes_in(interests, placed).items() if home != placed[user])
 
 
 def homes_before(plans: Iterable[Plan]) -> dict[str, str]:
     """Return the home that each client had before these plans (oldest first) moved it.
 
-    A client that a plan finds elsewhere than the plan before left it has gone there by itself, and counts from there.
+    A client that a plan finds elsewhere than an earlier plan left it has moved there by itself: its home there counts.
     """
     origin: dict[str, str] = {}
     reached: dict[str, str] = {}

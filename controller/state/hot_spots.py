@@ -1,6 +1,6 @@
 """Find what is congested, from the queues of the newest windows. Pure.
 
-In: windows. Out: the links and brokers that are congested, and for how long. What follows from it is decided elsewhere.
+In: windows. Out: the links and brokers that are congested, and for how long. Reacting to it belongs elsewhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LinkEnd = tuple[str, str]  # The broker at whose end of a link the queue is, and
 class HotSpots:
     """The links and brokers that are congested at the end of the newest window, each with its measure there.
 
-    A link is congested when its queue is at either end; the measure is the larger. ``ends`` are these ends, each with
+    A link is congested if its queue at either end is; the measure is the larger one. ``ends`` are these ends, each with
     the number of windows in a row for which it has been congested.
     """
 
@@ -35,7 +35,7 @@ class HotSpots:
 
 
 def hot_spots(windows: Sequence[ClosedWindow], settings: DecisionSettings) -> HotSpots:
-    """Return what is congested after the windows (oldest first); what was stays so until its measure has halved."""
+    """Return what is congested after the windows (oldest first); it stays congested until its measure has halved."""
     broker_rule = replace(PRODUCT, threshold=settings.broker_congestion_max)
     link_rule = replace(PRODUCT, threshold=settings.link_congestion_max)
     hot: dict[LinkEnd, float] = {}

@@ -1,4 +1,4 @@
-"""What is handed to subscribers where, of what is published where: counted over the windows of a horizon. Pure."""
+"""Count hand-overs to subscribers by publishing and delivering broker, over the windows of a horizon. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regraft.controller.state.closed_window import ClosedWindow
 def deliveries_between_per_s(
     windows: Sequence[ClosedWindow], homes: Mapping[str, str], index: Mapping[str, int]
 ) -> NDArray[np.float64]:
-    """Return hand-overs a second at each broker (column) of what is published at each (row), by ``index``.
+    """Return hand-overs per second at each broker (column) of what is published at each (row), by ``index``.
 
     Publishers without a home are left out. Full counts, such as hand-overs, cover the whole length of the windows,
     whatever share of notifications is sampled.

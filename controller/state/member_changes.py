@@ -1,6 +1,6 @@
-"""The next record of a member that dies, restarts, comes back, joins or leaves. Pure.
+"""Compute the next record of a member that dies, restarts, comes back, joins or leaves. Pure.
 
-In: a record, and what has happened. Out: the record after it. Whether it has happened is seen elsewhere.
+In: a record, and what has happened. Out: the record after it. Detecting what has happened belongs elsewhere.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from regraft.schemas.bounds import TIME_MS_MAX
 from regraft.schemas.member import Member, MemberState
 
 HOUR_MS = 3_600_000
-NEVER_MS = TIME_MS_MAX  # When a broker comes back that was to leave before it died.
+NEVER_MS = TIME_MS_MAX  # When a broker may return that was leaving before it died: never.
 
 
 def entered_state(member: Member, state: MemberState, reason: str, now_ms: int) -> Member:
-    """Return the member in another state."""
+    """Return the member's record in another state."""
     return replace(member, state=state, reason=reason, since_ms=now_ms)
 
 
 def died(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
-    """Return the member dead, with when it may come back: the more deaths within the last hour, the later.
+    """Return the member as dead, with when it may come back: later with each further death within the last hour.
 
     A draining one does not come back by itself.
     """
@@ -33,7 +33,7 @@ def died(member: Member, boot_ms: int, reason: str, now_ms: int, settings: Membe
 
 
 def started_again(member: Member, boot_ms: int, reason: str, now_ms: int, settings: MemberSettings) -> Member:
-    """Return a member whose life before is over and that is there again: it joins at once, unless it dies too often."""
+    """Return the record of a restarted member: joining, or dead if it was leaving or had died within the last hour."""
     if member.state is MemberState.LEAVING or _late_deaths(member, now_ms):
         return died(member, 0, reason, now_ms, settings)
     joining = entered_state(member, MemberState.JOINING, reason, now_ms)
@@ -41,7 +41,7 @@ def started_again(member: Member, boot_ms: int, reason: str, now_ms: int, settin
 
 
 def is_dead_by_order(member: Member) -> bool:
-    """Return True if a person said that the member is dead: then only another life of it comes back."""
+    """Return True if a person declared the member dead: then only another life of it comes back."""
     return member.ordered_ms > 0 and member.state is MemberState.DEAD and member.ordered_ms >= member.deaths_ms[-1]
 
 

@@ -1,6 +1,6 @@
 """OverlayState: the present configuration and the windows of the horizon, for any kind of overlay.
 
-What planners of one kind look at stands in the state of that kind, in :mod:`controller.kinds`.
+What only planners of one kind need is in the state of that kind, in :mod:`controller.kinds`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from regraft.overlay.time_slices import groups_max, time_slices
 
 Span = tuple[float, float]  # From and to, in seconds.
 SPANS_MIN = 16  # With 15 degrees of freedom Student's limit is a third above the normal one, with 3 six times.
-NOTIFICATIONS_PER_SLICE_MIN = 2  # Of a publisher on average: below it slices differ by who happens to be in them.
+NOTIFICATIONS_PER_SLICE_MIN = 2  # The mean per publisher: with fewer, slices differ by chance.
 
 
 def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ...]:
-    """Return from when to when each of ``count`` equal parts of each window lasts, in seconds since the first."""
+    """Return the start and end of ``count`` equal parts of each window, in seconds since the first one's start."""
     first_ms, found = windows[0].start_ms, []
     for window in windows:
         step_ms = (window.end_ms - window.start_ms) / count
@@ -35,9 +35,9 @@ def cut_spans(windows: Sequence[ClosedWindow], count: int = 1) -> tuple[Span, ..
 def count_slices(windows: Sequence[ClosedWindow]) -> int:
     """Return into how many spans to cut each window: enough for SPANS_MIN, if publishers are busy.
 
-    Windows that hold a sample stay whole where there are several: what the sample leaves out differs between any two
-    parts, however near in time, and the less there is in a part, the more. Taken for a process with a memory, that
-    makes the error of a mean of short spans many times too large. A single one is cut into groups of what it holds.
+    If windows hold samples, several windows stay whole, and a single one is cut into its groups. The sampling errors of
+    two parts are independent however close in time, and larger the shorter the parts are; treated as a process with
+    memory, they would make the error of the mean of short spans many times too large.
     """
     groups = groups_max(window.sets for window in windows)
     if groups is not None:
@@ -67,12 +67,12 @@ class OverlayState:
 
     @property
     def cut_off(self) -> CutOff | None:
-        """What the death of each broker would cut off at the traffic of the horizon; None where that is not known."""
+        """What the death of each broker would cut off with the traffic of the horizon; None if unknown."""
         return None
 
     @property
     def sample_share(self) -> float:
-        """What share of the notifications of all windows is known in full, by their time."""
+        """The share of the notifications of all windows that is known in full, weighted by time."""
         known_s = sum(window.sets.span_s for window in self.windows)
         whole_s = sum(window.sets.span_s / window.sets.share for window in self.windows)
         return known_s / whole_s if whole_s and known_s < whole_s else 1.0
@@ -84,16 +84,16 @@ class OverlayState:
 
 
 class ContentState(OverlayState):
-    """The same of an overlay that routes by content: publishers have homes, and any of them could be elsewhere."""
+    """The state of an overlay that routes by content: publishers have homes, and any of them could be elsewhere."""
 
     @cached_property
     def slice_count(self) -> int:
-        """In how many spans each window is cut."""
+        """The number of spans into which each window is cut."""
         return count_slices(self.windows)
 
     @cached_property
     def spans(self) -> tuple[Span, ...]:
-        """From when to when each span lasts over which the noise of a gain is found, in seconds."""
+        """The start and end of each span over which the noise of a gain is estimated, in seconds."""
         return cut_spans(self.windows, self.slice_count)
 
     @property
@@ -103,9 +103,9 @@ class ContentState(OverlayState):
 
     @property
     def can_move_publishers(self) -> bool:
-        """Return True if homes are known, and in every window what was delivered apart from what was published.
+        """Return True if homes are known, and every window knows deliveries separately from publications.
 
-        Publishers at brokers whose telemetry is of version 1 have no home here and stay, until windows with such
-        telemetry have left the horizon; others may move.
+        Publishers at brokers with telemetry of version 1 have no home here and stay, until windows with such telemetry
+        have left the horizon; others may move.
         """
         return bool(self.configuration.homes) and all(window.sets.delivered is not None for window in self.windows)

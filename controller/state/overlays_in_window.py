@@ -1,6 +1,6 @@
-"""Which overlays carried what was published in a window, and for which share of its time. Pure.
+"""Find which overlays carried what was published in a window, and for which share of its time. Pure.
 
-In: a window, the plans. Out: overlays with shares. What each of them costs belongs to :mod:`controller.kinds`.
+In: a window, the plans. Out: overlays with shares. Costing them belongs to :mod:`controller.kinds`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Share = tuple[float, OverlayConfiguration]
 
 
 def time_shares(window: ClosedWindow, changes_ms: Sequence[int]) -> list[float]:
-    """Return the shares of a window's time before, between and after these times, oldest first; one more than these."""
+    """Return the shares of a window's time before, between and after these times (oldest first), one more."""
     inside = [min(max(change_ms, window.start_ms), window.end_ms) for change_ms in changes_ms]
     ends_ms = [window.start_ms, *inside, window.end_ms]
     window_ms = window.end_ms - window.start_ms
@@ -27,10 +27,10 @@ def time_shares(window: ClosedWindow, changes_ms: Sequence[int]) -> list[float]:
 def overlays_in(
     window: ClosedWindow, plans: Sequence[Plan], overlay_of: Callable[[int], OverlayConfiguration]
 ) -> list[Share]:
-    """Return the overlays that a window's notifications were published on, with the share of its time of each.
+    """Return the overlays on which a window's notifications were published, each with its share of the window's time.
 
-    ``plans`` are by epoch, ``overlay_of`` returns the overlay of an epoch. Clients are where the window has them, those
-    that a plan moved within the window at their home of the time.
+    ``plans`` are by epoch, ``overlay_of`` returns the overlay of an epoch. Homes are given only for clients that a plan
+    moved within the window, as they were at the time; all others are where the window has them.
     """
     if window.epoch is not None:
         return [(1.0, overlay_of(window.epoch).with_homes({}))]
@@ -48,5 +48,5 @@ def overlays_in(
 
 
 def _used_since(plan: Plan) -> int:
-    """Return from when on everything was published on a plan's overlay; 0 where that is not so yet, or not known."""
+    """Return when everything was first published on a plan's overlay, in ms; 0 if not yet, or unknown."""
     return next((change.time_ms for change in plan.history if change.phase is PlanPhase.DRAINING), 0)

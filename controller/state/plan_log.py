@@ -1,4 +1,4 @@
-"""The plans so far and what follows from them: present configuration, next epoch, what is unfinished.
+"""Keep the plans so far and answer what follows from them: present configuration, next epoch, what is unfinished.
 
 In: plans in the order in which they were persisted. Out: answers. Reading and writing the topic belongs to
 :mod:`controller.ports.kafka_links`.
@@ -14,21 +14,21 @@ from regraft.overlay.overlay_configuration import BrokerChange, OverlayConfigura
 from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
 
-# The phases that end a transition: no broker is at work any more.
+# The phases that end a transition: no broker is working on it any more.
 TRANSITION_ENDS = frozenset(
     after for facts in LIFE.values() if facts.is_moving for after in facts.next if not LIFE[after].is_moving
 )
-PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, here and by the topic, which would grow forever.
-MOVES_KEPT_MAX = 100_000  # The same by the clients that all plans together moved: some tens of MB.
-HOMES_KEPT_MAX = 100_000  # Homes set by forgotten plans; where the client has been moved since, a kept plan says.
-CONFIGURATIONS_KEPT_MAX = 8  # Put together on demand, as each names all clients that were ever moved.
-PRICED_PLANS_MAX = 5  # Plans whose control messages estimate the price of the next: recent ones, as interests drift.
+PLANS_KEPT_MAX = 1000  # Older finished plans are forgotten, also by the topic, which would grow forever.
+MOVES_KEPT_MAX = 100_000  # Of all plans kept, some tens of MB; older plans are forgotten.
+HOMES_KEPT_MAX = 100_000  # Homes set by forgotten plans; kept plans override them.
+CONFIGURATIONS_KEPT_MAX = 8  # Computed on demand, because each names all clients that were ever moved.
+PRICED_PLANS_MAX = 5  # Plans whose control messages estimate the next one's price: recent ones, as interests drift.
 
 
 class PlanLog:
     """The newest version of each plan, by epoch.
 
-    Epoch numbers are never used twice, not even that of an aborted plan: a broker may still hold traces of it.
+    An epoch number is never used twice, not even that of an aborted plan, because a broker may still hold traces of it.
     """
 
     def __init__(self, inventory: Inventory, plans: Iterable[Plan] = ()) -> None:
@@ -44,9 +44,9 @@ class PlanLog:
             self.record(plan)
 
     def record(self, plan: Plan) -> None:
-        """Take a plan's newest version.
+        """Record a plan's newest version.
 
-        Raises NotATreeError, RingError or ValueError when its target is not an overlay over the inventory.
+        Raises NotATreeError, RingError or ValueError if its target is not an overlay over the inventory.
         """
         if plan.epoch_to not in self._targets:
             self._targets[plan.epoch_to] = self._bootstrap.target_of(plan)
@@ -60,7 +60,7 @@ class PlanLog:
                 break
 
     def take_forgotten(self) -> list[str]:
-        """Return the plans forgotten since the last call, which their topic needs not keep either."""
+        """Return the plans forgotten since the last call, which can be deleted from their topic."""
         forgotten, self._forgotten = self._forgotten, []
         return forgotten
 
@@ -94,29 +94,29 @@ class PlanLog:
 
     @property
     def moving(self) -> Plan | None:
-        """The oldest plan whose transition is not over, to be carried on."""
+        """The oldest plan whose transition is not over, and has to be continued; None if there is none."""
         return next((plan for plan in self.plans if LIFE[plan.phase].is_moving), None)
 
     @property
     def proposed(self) -> Plan | None:
-        """The plan that waits for approval; of several the rollback, else the oldest."""
+        """The plan that waits for approval, of several the rollback, else the oldest; None if there is none."""
         waiting = (plan for plan in self.plans if plan.phase is PlanPhase.PROPOSED)
         return min(waiting, key=lambda plan: (not plan.undoes, plan.epoch_to), default=None)
 
     @property
     def verifying(self) -> tuple[Plan, ...]:
-        """The plans that are executed but not yet checked, by epoch: the next may begin while one is checked."""
+        """The plans that are executed but not yet verified, by epoch: the next may begin while one is verified."""
         return tuple(plan for plan in self.plans if plan.phase is PlanPhase.VERIFYING)
 
     @property
     def transition_ended_ms(self) -> int:
-        """When the last transition was over, executed or aborted; 0 when there was none."""
+        """When the last transition ended, executed or aborted; 0 if there was none."""
         changes = (change for plan in self._plans.values() for change in plan.history)
         return max((change.time_ms for change in changes if change.phase in TRANSITION_ENDS), default=0)
 
     @property
     def control_messages_mean(self) -> float | None:
-        """What the last plans that were executed sent between brokers on average, None before the first."""
+        """The mean number of messages that the last executed plans sent between brokers; None before the first."""
         sent = [plan.control_messages for plan in self.in_force[-PRICED_PLANS_MAX:]]
         return sum(sent) / len(sent) if sent else None
 
@@ -129,9 +129,9 @@ class PlanLog:
         return self._targets.get(plan.epoch_to) or self._bootstrap.target_of(plan)
 
     def change_of(self, plan: Plan) -> BrokerChange:
-        """Return which brokers a plan takes in and which go, by the overlay that it begins from.
+        """Return which brokers a plan adds and removes, relative to the overlay that it begins from.
 
-        Of a plan that begins from a forgotten overlay only the lost brokers are known.
+        If that overlay is forgotten, only the lost brokers are known.
         """
         target = self.target_of(plan).brokers
         before = self._targets.get(plan.epoch_from)
@@ -139,17 +139,18 @@ class PlanLog:
         return BrokerChange.between(present, target, plan.brokers_lost)
 
     def configuration_of(self, epoch: int) -> OverlayConfiguration | None:
-        """Return the configuration with this epoch, None when no kept plan leads to it."""
+        """Return the configuration with this epoch, or None if no kept plan leads to it."""
         return self._configuration_at(epoch) if epoch in self._targets else None
 
     def undo_of(self, plan: str) -> Plan | None:
-        """Return the plan that undoes this one, if there is one."""
+        """Return the plan that undoes this one, or None."""
         return next((other for other in self._plans.values() if other.undoes == plan), None)
 
     def muted_until_ms(self, mute_ms: int, changed_ms: int = 0) -> dict[str, int]:
         """Return until when each planner is muted, for those whose plan had to be undone.
 
-        What was undone before traffic changed, at ``changed_ms``, says nothing of the traffic since.
+        Plans undone before traffic changed, at ``changed_ms``, do not count: they say nothing about the present
+        traffic.
         """
         muted: dict[str, int] = {}
         for undo in self._plans.values():
@@ -176,7 +177,7 @@ class PlanLog:
             ]
             before = self._homes_forgotten if epoch > self._bootstrap.epoch else {}
             target, homes = self._targets[epoch], before | homes_after(on_the_way)
-            present = set(target.brokers)  # Who was at a broker that is gone has no home.
+            present = set(target.brokers)  # Clients of brokers that are gone have no home.
             found = target.with_homes({client: home for client, home in homes.items() if home in present})
             while len(self._configurations) >= CONFIGURATIONS_KEPT_MAX:
                 del self._configurations[next(iter(self._configurations))]
@@ -184,7 +185,7 @@ class PlanLog:
         return found
 
     def _forget_oldest(self) -> bool:
-        """Forget the oldest plan that is over and leads nowhere in use; return False when there is none."""
+        """Forget the oldest plan that is over and whose epoch is not in use; return False if there is none."""
         in_use = {self._epoch_present, self._epoch_max}
         over = (plan for plan in self.plans if LIFE[plan.phase].is_final)
         plan = next((plan for plan in over if plan.epoch_to not in in_use), None)
@@ -196,7 +197,7 @@ class PlanLog:
         self._moves_kept -= len(plan.moves)
         if LIFE[plan.phase].is_in_force:
             for client, home in homes_after([plan]).items():
-                self._homes_forgotten.pop(client, None)  # The newest stand last, so that the oldest go first.
+                self._homes_forgotten.pop(client, None)  # Newest last, so that the oldest are dropped first.
                 self._homes_forgotten[client] = home
             for client in list(self._homes_forgotten)[: max(len(self._homes_forgotten) - HOMES_KEPT_MAX, 0)]:
                 del self._homes_forgotten[client]

@@ -1,7 +1,7 @@
-"""What every planner gets and gives: the state of its kind of overlay over a horizon in, proposals out.
+"""The interface of every planner: the state of its kind of overlay over a horizon in, proposals out.
 
-A planner is a pure function: it reads no clock, does no I/O and draws only from the generator passed in. Which planners
-there are is found by :mod:`controller.decide.find_planners`.
+A planner is a pure function: it reads no clock, does no I/O and draws only from the generator passed in.
+:mod:`controller.decide.find_planners` finds the planners.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from regraft.schemas.plan import ClientMove, HomeMove, Proposal
 
 @dataclass(frozen=True)
 class PlannerSettings:
-    """The settings of a planner that has none; those of all others are frozen dataclasses on top of it.
+    """The settings of a planner that has none; those of all others are frozen dataclasses derived from it.
 
-    Every field has a default, and its name stands in a sentence of its class's docstring, from which the settings'
-    example is made.
+    Every field has a default, and is described in the docstring of its class, from which the example of settings is
+    generated.
     """
 
     def faults(self) -> list[str]:
@@ -35,7 +35,7 @@ class PlannerContext:
     """The context that every planner gets with the state; kinds of overlay add their weights and caps.
 
     ``proposals_max`` bounds one call. ``moves_max`` is how many clients one plan may move; a plan that moves more would
-    be refused as a whole, again and again. ``hot`` is what is congested now.
+    be refused as a whole, again and again. ``hot`` is what is congested at present.
     """
 
     proposals_max: int = sys.maxsize
@@ -55,10 +55,11 @@ Planner = Callable[[Any, Any, random.Random], list[Proposal]]
 
 @dataclass(frozen=True)
 class PlannerSpec(Generic[StateT, SettingsT, ContextT]):
-    """One planner: the function, and what it takes to find it, to set it and to ask it.
+    """One planner: the function, and what is needed to find, configure and call it.
 
     ``name`` is that of its proposals and, as ``[planners.name]``, of its settings. ``kind`` is the ``KIND`` of the
-    overlays that it plans for. ``summary`` says in a few words what it changes by what, ``source`` where it comes from.
+    overlays that it plans for. ``summary`` is a few words on what it changes and by what, ``source`` where it comes
+    from.
     """
 
     name: str
@@ -83,12 +84,12 @@ AnyPlannerSpec = PlannerSpec[Any, Any, Any]
 def moving_proposal(
     planner: str, moves: tuple[ClientMove, ...], before_per_s: float, after_per_s: float, reason: str
 ) -> Proposal:
-    """Return a proposal that exchanges no link and moves these clients."""
+    """Return a proposal that moves these clients and exchanges no link."""
     return Proposal(planner, (), (), before_per_s, after_per_s, 0.0, reason, moves=moves)
 
 
 def emptying_proposal(
     planner: str, moves: tuple[HomeMove, ...], before_per_s: float, after_per_s: float, reason: str
 ) -> Proposal:
-    """Return a proposal that exchanges no link and moves all subscribers of some brokers."""
+    """Return a proposal that moves all subscribers of some brokers and exchanges no link."""
     return Proposal(planner, (), (), before_per_s, after_per_s, 0.0, reason, subscribers_moved=moves)

@@ -1,7 +1,7 @@
-"""What parts of brokers' subscribers took in a window, apart from the others (:mod:`schemas.part_blocks`).
+"""What parts of brokers' subscribers received in a window, separately from the others (:mod:`schemas.part_blocks`).
 
-In: cells of parts. Out: by broker and part the notifications taken and the hand-overs, and both again as they would
-have been with parts at other brokers. Which subscribers a part is of is unknown here.
+In: cells of parts. Out: by broker and part the notifications received and the hand-overs, as they were and as they
+would have been with parts at other brokers. Which subscribers form a part is not known here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Masks = Mapping[tuple[str, int], int]  # By publisher and block.
 
 @dataclass(frozen=True, eq=False)
 class TakenPart:
-    """What one part took: ``masks`` by publisher and block, ``handed`` counts its hand-overs by publisher."""
+    """What one part received: ``masks`` by publisher and block, ``handed`` counts its hand-overs by publisher."""
 
     masks: Masks
     handed: Mapping[str, float] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class TakenPart:
     def of_planes(
         cls, planes: Iterable[tuple[tuple[str, int], int, int]], sets: DeliverySets, share: float
     ) -> TakenPart:
-        """Build from (publisher and block, plane, mask); only what is in the sets counts, ``share`` of all blocks."""
+        """Build from (publisher and block, plane, mask); only what is in the sets counts, ``share`` of everything."""
         known = dict(zip(sets.columns, sets.published.tolist(), strict=True))
         masks: dict[tuple[str, int], int] = {}
         handed: dict[str, float] = {}
@@ -43,7 +43,7 @@ class TakenPart:
         return cls(masks, handed)
 
     def words(self, columns: Mapping[tuple[str, int], int]) -> Words:
-        """Return the masks as a row over columns, given by their position."""
+        """Return the masks as a row over ``columns``, which maps them to positions."""
         row = np.zeros(len(columns), dtype=np.uint64)
         for column, mask in self.masks.items():
             if column in columns:
@@ -62,16 +62,15 @@ class WindowParts:
         return any(source == broker for source, _ in self.taken)
 
     def over(self, brokers: Iterable[str]) -> WindowParts:
-        """Return those of some brokers."""
+        """Return the parts of these brokers."""
         known = frozenset(brokers)
         return WindowParts({key: part for key, part in self.taken.items() if key[0] in known})
 
     def moved(self, delivered: Words, sets: DeliverySets, to: Mapping[PartKey, str]) -> tuple[Words, WindowParts]:
-        """Return what would have been delivered with these parts at other brokers, and the parts as they then are.
+        """Return what would have been delivered with these parts at other brokers, and the parts after that.
 
         ``delivered`` is by broker and column of the sets. What a broker delivered outside its parts belongs to the
-        rest.
-        Raises KeyError for an unknown broker.
+        rest. Raises KeyError for an unknown broker.
         """
         row = {broker: place for place, broker in enumerate(sets.brokers)}
         columns = {column: place for place, column in enumerate(sets.columns)}
@@ -94,9 +93,9 @@ class WindowParts:
         return found, WindowParts(untouched | placed)
 
     def taken_by_others(self, key: PartKey, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
-        """Return what the subscribers of a part's broker took that are not in the part.
+        """Return what the subscribers of a part's broker outside that part received.
 
-        ``delivered`` is what the broker delivered over the columns, given by their position.
+        ``delivered`` is what the broker delivered over ``columns``, which maps them to positions.
         """
         words = self._rest(key[0], delivered, columns)
         for other, part in self.taken.items():
@@ -105,7 +104,7 @@ class WindowParts:
         return words
 
     def _rest(self, broker: str, delivered: Words, columns: Mapping[tuple[str, int], int]) -> Words:
-        """Return what the subscribers of a broker took that are in no part of it."""
+        """Return what the subscribers of a broker received that are in no part."""
         in_parts, rest = np.zeros_like(delivered), np.zeros_like(delivered)
         for (at, number), part in self.taken.items():
             if at == broker and number == REST:

@@ -1,1 +1,1 @@
-"""State rows to closed windows: put together, with deliveries, clients and lifetimes."""
+"""Turn state rows into closed windows: assembled, with deliveries, clients and lifetimes."""

@@ -1,7 +1,7 @@
 """Assemble state rows and window markers into closed windows, in whatever order and however often they arrive.
 
-In: StateRow and WindowClosed records. Out: ClosedWindow values in the order of their time, each once. Whether a window
-is good enough to act on is judged elsewhere; here it is only said what it lacks. Every buffer is bounded.
+In: StateRow and WindowClosed records. Out: ClosedWindow values in the order of time, each once. Whether a window is
+good enough to act on is judged elsewhere; here it only states what it lacks. Every buffer is bounded.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from regraft.controller.windows.gather_deliveries import gather_deliveries
 from regraft.schemas.clock_offsets import clock_offsets_ms
 from regraft.schemas.state import BrokerCompleteness, StateRow, WindowClosed
 
-BROKERS_NAMED_MAX = 5  # Brokers named in a fault before the rest is only counted.
+BROKERS_NAMED_MAX = 5  # Brokers named in a fault; the others are only counted.
 
 
 @dataclass
 class _PendingWindow:
     end_ms: int
     rows: dict[tuple[str, str], StateRow] = field(default_factory=dict)
-    row_count: int = 0  # Of ``rows``, with those that are packed in them.
-    strange: set[tuple[str, str]] = field(default_factory=set)  # Rows of unknown brokers: they came, and are not used.
+    row_count: int = 0  # Rows in ``rows``, counting each one packed in a record.
+    strange: set[tuple[str, str]] = field(default_factory=set)  # Rows of unknown brokers: received, but not used.
     marker: WindowClosed | None = None
     marker_came_ms: int = 0
 
     def missing_rows(self) -> dict[str, int]:
-        """Return how many rows of each kind the marker names and nobody has seen."""
+        """Return by kind how many rows the marker counts that have not arrived."""
         if self.marker is None:
             return {}
         seen = Counter(kind for kind, _ in (*self.rows, *self.strange))
@@ -39,10 +39,10 @@ class _PendingWindow:
 
 
 class WindowAssembler:
-    """Collects rows and markers and gives each window out once, oldest first.
+    """Collects rows and markers, and returns each window once, oldest first.
 
-    A window is complete over the brokers that are awaited when it is given out, at first all; others may be heard, too.
-    ``refused`` counts the records that were not used, by reason.
+    A window is complete if all brokers awaited when it closes have reported (at first all brokers); others may report,
+    too. ``refused`` counts the records that were not used, by reason.
     """
 
     def __init__(self, brokers: Sequence[str], limits: AssemblyLimits) -> None:
@@ -57,13 +57,13 @@ class WindowAssembler:
         self.refused: Counter[str] = Counter()
 
     def know(self, brokers: Sequence[str], awaited: Collection[str]) -> None:
-        """Know all these brokers from now on, sorted, and await those expected to report."""
+        """Accept rows of these brokers (sorted) from now on, and await those expected to report."""
         if brokers != self._brokers:
             self._brokers, self._known = tuple(brokers), frozenset(brokers)
         self._awaited = frozenset(awaited)
 
     def add(self, record: StateRow | WindowClosed, now_ms: int) -> None:
-        """Take one record; a row with the same key overwrites, a window that is given out already changes nothing."""
+        """Add one record; a row replaces one with the same key, and records of closed windows are refused."""
         if record.window_end_ms <= self._closed_until_ms:
             self.refused["window closed already"] += 1
         elif record.window_end_ms > now_ms + self._limits.future_ms_max:
@@ -75,13 +75,13 @@ class WindowAssembler:
             elif isinstance(record, StateRow):
                 self._add_row(window, record)
             else:
-                # The wait for rows runs from the first marker; a repeated one brings the newest counts.
+                # The wait for rows starts at the first marker; a repeated marker brings the newest counts.
                 window.marker_came_ms = window.marker_came_ms if window.marker else now_ms
                 window.marker = record
             self._drop_excess()
 
     def closed(self, now_ms: int) -> list[ClosedWindow]:
-        """Return the windows that can be given out now, oldest first; each marker gives exactly one."""
+        """Return the windows that close now, oldest first; each has a marker."""
         found = []
         for start_ms in sorted(self._pending):
             window = self._pending[start_ms]
@@ -111,7 +111,7 @@ class WindowAssembler:
             else:
                 self.refused["too many rows in a window"] += 1
             return
-        # Packed rows of unknown brokers are left out where the window is gathered.
+        # Packed rows of unknown brokers are dropped when the window is gathered.
         before = _row_count(window.rows[key]) if key in window.rows else 0
         row_count = window.row_count - before + _row_count(row)
         if window.row_count < row_count > rows_max:
@@ -120,7 +120,7 @@ class WindowAssembler:
             window.rows[key], window.row_count = row, row_count
 
     def _strange_rows(self, row: StateRow) -> int:
-        """Return how many rows are of brokers that are not known."""
+        """Return how many rows of the record name unknown brokers."""
         packed = row.packed_deliveries
         if packed is None:
             return int(not self._known.issuperset(_brokers_of(row)))
@@ -138,7 +138,7 @@ class WindowAssembler:
         return any(other > start_ms and window.marker is not None for other, window in self._pending.items())
 
     def _later_marker_waits(self, start_ms: int, now_ms: int) -> bool:
-        """Return True if a later window's marker came too recently to give up on the marker of this one."""
+        """Return True if a later window's marker is too recent to give up waiting for this one's."""
         later = [w.marker_came_ms for other, w in self._pending.items() if other > start_ms and w.marker is not None]
         return bool(later) and now_ms - min(later) < self._limits.rows_wait_ms
 
@@ -183,8 +183,8 @@ class WindowAssembler:
     def _short_brokers(self, entries: Sequence[BrokerCompleteness]) -> dict[str, str]:
         """Return the brokers with too few batches, each with how many of how many came.
 
-        Batches that fell out between two windows show only as a gap in the sequence of one boot, so each window also
-        answers for the gap before it.
+        Batches lost between two windows show only as a gap in the sequence of one boot, so each window also accounts
+        for the gap before it.
         """
         received: Counter[str] = Counter()
         expected: Counter[str] = Counter()
@@ -212,7 +212,7 @@ def _row_count(row: StateRow) -> int:
 
 
 def _brokers_of(row: StateRow) -> tuple[str, ...]:
-    """Return the brokers that a row names, both ends of a link; peers of common interest say nothing to the loop."""
+    """Return the brokers that a row names, both ends of a link; the loop ignores the peers of common interest."""
     body = row.queue or row.rtt
     if body is not None:
         return (body.broker, body.peer) if body.peer else (body.broker,)

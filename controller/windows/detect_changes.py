@@ -1,7 +1,7 @@
-"""Detect when traffic has changed: a window that past windows, with their own spread, make very unlikely.
+"""Detect changes of traffic: windows that are very unlikely given the past windows and their spread.
 
-In: complete windows in the order of their time. Out: a ChangeFound with the time from which on traffic is the new one.
-What follows from it belongs to the control loop.
+In: complete windows in the order of time. Out: a ChangeFound with the time since which traffic is new. Reacting to it
+belongs to the control loop.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy as np
 
 from regraft.controller.state.closed_window import ClosedWindow
 
-REFERENCE_WINDOWS_MIN = 5  # Fewer say nothing of the spread.
+REFERENCE_WINDOWS_MIN = 5  # Fewer do not show the spread.
 REFERENCE_WINDOWS_MAX = 60
-ALLOWANCE = 1.0  # In standard deviations: tuned to steps of two; slower changes are within what a horizon forgets.
+ALLOWANCE = 1.0  # In standard deviations: tuned to steps of two; slower changes leave with the horizon.
 SCORE_MAX = 12.0
 ALIKE_MAX = 0.8
-DISTANCE_MIN = 1e-3  # Of what counting alone makes.
-OVERSHOOT = 1.166  # By which a sum of normal values passes a limit on average (Siegmund, 1985).
+DISTANCE_MIN = 1e-3  # In units of the sampling distance.
+OVERSHOOT = 1.166  # The mean excess of a sum of normal values over a limit that it passes (Siegmund, 1985).
 SERIES_COUNT = 4
-MEMBERS_SETTLE_WINDOWS = 4  # After this many the clients of a broker that died or came back have found their places.
+MEMBERS_SETTLE_WINDOWS = 4  # By then the clients of a broker that died or came back have settled.
 
 
 @dataclass(frozen=True)
 class ChangeFound:
-    """Traffic has changed: found at the end of a window, new from ``since_ms`` on.
+    """A change of traffic found at the end of a window; traffic is new since ``since_ms``.
 
-    ``statistic`` names what changed, ``value`` is its cumulated sum, ``limit`` what quiet traffic hardly passes.
+    ``statistic`` names what changed, ``value`` is its cumulative sum, ``limit`` what quiet traffic hardly ever exceeds.
     """
 
     window_end_ms: int
@@ -43,7 +43,7 @@ class ChangeFound:
 
     @property
     def text(self) -> str:
-        """One sentence for people."""
+        """The change in one sentence, for people."""
         return (
             f"traffic has changed: {self.statistic} is {self.value:.3g}, while quiet traffic stays below "
             f"{self.limit:.3g}"
@@ -51,10 +51,10 @@ class ChangeFound:
 
 
 def limit_for(windows_per_alarm: float) -> float:
-    """Return the limit of each cumulated sum at which all of them together alarm so seldom on quiet traffic.
+    """Return the limit of each cumulative sum for one false alarm of any in ``windows_per_alarm`` quiet windows.
 
-    Siegmund (1985): a sum with allowance k and limit h alarms after (exp(2kb) - 2kb - 1) / 2k^2 values on average,
-    b = h + 1.166.
+    Siegmund (1985): a sum with allowance k and limit h alarms after (exp(2kb) - 2kb - 1) / 2k^2 values on average, b =
+    h + 1.166.
     """
     values = windows_per_alarm * SERIES_COUNT
     doubled = 1.0
@@ -64,11 +64,11 @@ def limit_for(windows_per_alarm: float) -> float:
 
 
 def normal_score(value: float, reference: Sequence[float]) -> float:
-    """Return how unlikely a value is after those of the reference, as a standard normal value.
+    """Return how unlikely a value is given the reference, as a standard normal value.
 
-    It is Student's t of a prediction, brought to the normal scale as Wallace (1959) does: what few values say of their
-    spread counts for little. Where values resemble the one before, the spread is that of their sum in the long run,
-    (1 + r) / (1 - r) times the variance with r their correlation, as they are summed up.
+    It is Student's t of a prediction, transformed to the normal scale by Wallace (1959), so that a spread from few
+    values counts for little. If successive values correlate, the spread is that of their long-run sum, (1 + r) / (1 -
+    r) times the variance with r their correlation, because scores are summed.
     """
     count = len(reference)
     spread = statistics.stdev(reference) * math.sqrt(1 + 1 / count)
@@ -82,7 +82,7 @@ def normal_score(value: float, reference: Sequence[float]) -> float:
 
 
 def _correlation(values: Sequence[float]) -> float:
-    """Return the correlation of each value with the one before, between 0 and ALIKE_MAX."""
+    """Return the correlation of each value with the previous one, clipped to 0..ALIKE_MAX."""
     mean = statistics.fmean(values)
     off = [value - mean for value in values]
     total = sum(one * one for one in off)
@@ -92,7 +92,7 @@ def _correlation(values: Sequence[float]) -> float:
 
 @dataclass
 class _Series:
-    """One statistic, a value a window: cumulative sums (Page, 1954) of its scores, upwards and optionally downwards."""
+    """One statistic, a value per window: cumulative sums (Page, 1954) of its scores, upwards, optionally downwards."""
 
     name: str
     has_two_sides: bool = False
@@ -102,10 +102,10 @@ class _Series:
     quiet_windows: int = REFERENCE_WINDOWS_MIN
 
     def add(self, value: float, limit: float) -> tuple[float, float]:
-        """Take a value; return the sum, above the limit when it alarms, and by how much alone the value is off.
+        """Add a value; return the sum, above the limit if it alarms, and the score of the value alone.
 
-        What alarms becomes no part of the reference, and the sum begins again. Where a second value alarms soon after,
-        it is not a step but a new level: the reference begins again, too.
+        A value that alarms is not added to the reference, and the sum restarts at 0. If a second value alarms soon
+        after, it is not a step but a new level: the reference restarts, too.
         """
         self.quiet_windows += 1
         if len(self.reference) < REFERENCE_WINDOWS_MIN:
@@ -126,27 +126,27 @@ class _Series:
 
 
 class ChangeDetector:
-    """Looks at each complete window once.
+    """Checks each complete window once.
 
-    Three statistics, each about the step from the window before, so that a change is one large value and what follows
-    is quiet again: the square root of the changes of interest, whose spread is the same at any rate if they are
-    independent; the logarithm of the Hellinger distance between what was delivered in both windows, in units of what
-    counting alone makes; the step of the logarithm of what a notification costs on one and the same overlay.
-    ``windows_per_alarm`` is how many windows of quiet traffic there are for a false alarm, on average. ``by_broker``
-    counts deliveries by broker, which plans do not change unless they move subscribers.
+    Three statistics, each of the step from the previous window, so that a change is one large value followed by quiet
+    ones: the square root of the changes of interest, whose spread does not depend on their rate if they are
+    independent; the logarithm of the Hellinger distance between the deliveries of both windows, in units of the
+    sampling distance; the step of the logarithm of the cost per notification on a fixed overlay. ``windows_per_alarm``
+    is the mean number of windows of quiet traffic for one false alarm. ``by_broker`` counts deliveries by broker, which
+    plans do not change unless they move subscribers.
 
-    Windows during a transition show no changes of interest, as the clients that it moves count as changes. That
-    a broker has died, come back or joined is no change of traffic, though its clients are gone or there again: steps
-    are not judged until MEMBERS_SETTLE_WINDOWS after the brokers that are heard, or their lives, are others.
+    Windows during a transition are skipped for changes of interest, because the clients that it moves count as changes.
+    A broker that dies, comes back or joins is no change of traffic, though its clients disappear or reappear: steps are
+    ignored for MEMBERS_SETTLE_WINDOWS after a change of the brokers that report, or of their lives.
 
-    ``since_ms`` is since when traffic is as it is, None while no change is known: the start of the window in which the
-    last change came, which is partly old, until the next one has closed, then the end of it.
+    ``since_ms`` is when traffic last changed, None while no change is known: the start of the window with the last
+    change, which is partly old, until the next one has closed, then its end.
     """
 
     def __init__(self, windows_per_alarm: float, *, by_broker: bool = True) -> None:
         self.limit = limit_for(windows_per_alarm)
         self.since_ms: int | None = None
-        self._mixed_end_ms: int | None = None  # End of the window in which the last change came.
+        self._mixed_end_ms: int | None = None  # The end of the window with the last change.
         self._by_broker = by_broker
         self._churn = _Series("churn")
         self._distance = _Series("distance of deliveries")
@@ -157,11 +157,10 @@ class ChangeDetector:
         self._unsettled_windows = 0
 
     def add(self, window: ClosedWindow, cost_per_notification: float | None) -> ChangeFound | None:
-        """Take a complete window; return the change that it shows.
+        """Add a complete window; return the change that it shows, or None.
 
-        A change that continues, as alarms follow within a few windows, is returned again only if the step is larger
-        than before, with a later ``since_ms``. ``cost_per_notification`` is that on an overlay that stays the same,
-        None when it is not known.
+        If further alarms follow within a few windows, the change is returned again only if the step is larger than
+        before, with a later ``since_ms``. ``cost_per_notification`` is that on a fixed overlay, None if unknown.
         """
         if window.start_ms == self._mixed_end_ms:
             self.since_ms = window.start_ms
@@ -213,7 +212,10 @@ class ChangeDetector:
 
 
 def deliveries_in(window: ClosedWindow, *, by_broker: bool = True) -> dict[tuple[str, str], float]:
-    """Return how many notifications of each publisher were delivered at each broker, or published if unknown."""
+    """Return how many notifications of each publisher were delivered at each broker, or published if unknown.
+
+    Keys are (broker, publisher). Without ``by_broker`` the broker is "", and counts are of notifications seen anywhere.
+    """
     sets = window.sets
     names = [publisher for publisher, _ in sets.columns]
     if not names:
@@ -231,16 +233,16 @@ def deliveries_in(window: ClosedWindow, *, by_broker: bool = True) -> dict[tuple
 
 
 def hellinger(one: Mapping[tuple[str, str], float], other: Mapping[tuple[str, str], float]) -> float:
-    """Return the Hellinger distance of two distributions, from counts above 0: 0 for the same, 1 for disjoint ones."""
+    """Return the Hellinger distance of two distributions, given as positive counts: 0 if equal, 1 if disjoint."""
     total = math.sqrt(sum(one.values()) * sum(other.values()))
     common = sum(math.sqrt(count * other[key]) for key, count in one.items() if key in other)
     return math.sqrt(max(1 - common / total, 0.0))
 
 
 def sampling_distance(one: Mapping[tuple[str, str], float], other: Mapping[tuple[str, str], float]) -> float:
-    """Return how far two samples of the same distribution lie apart: the square root of a count has a variance of 1/4.
+    """Return the expected distance of two samples of one distribution; the square root of a count has variance 1/4.
 
-    For cells of few counts that is too much, for both windows alike.
+    It is too high for cells with few counts, but equally for both windows.
     """
     cells = len(one.keys() | other.keys())
     return math.sqrt(cells / 8 * (1 / sum(one.values()) + 1 / sum(other.values())))

@@ -1,7 +1,7 @@
-"""Find changes of traffic in windows as they close, at what they cost on the first overlay. Pure.
+"""Find changes of traffic as windows close, using their cost on the first overlay. Pure.
 
-In: windows, the fleet, where clients were before any plan. Out: changes. The controller and backtests find them so; how
-belongs to :mod:`controller.windows.detect_changes`.
+In: windows, the fleet, where clients were before any plan. Out: changes. Controller and backtests share this; the
+method belongs to :mod:`controller.windows.detect_changes`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from regraft.overlay.members import FleetView
 
 
 class ChangeFinder:
-    """Looks at each complete window once, oldest first; finds nothing where the settings turn that off.
+    """Checks each complete window once, oldest first; finds nothing if the settings disable it.
 
-    Windows that congestion delayed are passed over: there less seems delivered than is.
+    Windows delayed by congestion are skipped, because they show fewer deliveries than there were.
     """
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind) -> None:
@@ -28,11 +28,11 @@ class ChangeFinder:
 
     @property
     def since_ms(self) -> int | None:
-        """Since when traffic is as it is, None as long as no change is known."""
+        """When traffic last changed, in ms; None while no change is known."""
         return None if self._detector is None else self._detector.since_ms
 
     def add(self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]) -> ChangeFound | None:
-        """Take a window; return the change that it shows. ``homes_origin`` are clients' homes without any plan."""
+        """Add a window; return the change that it shows, or None. ``homes_origin`` are homes without any plan."""
         if self._detector is None or not window.is_complete or window.is_delayed(self._wait_ms_max):
             return None
         return self._detector.add(window, self._cost_per_notification(window, fleet, homes_origin))
@@ -40,7 +40,7 @@ class ChangeFinder:
     def _cost_per_notification(
         self, window: ClosedWindow, fleet: FleetView, homes_origin: dict[str, str]
     ) -> float | None:
-        """Return it for the first overlay at the inventory's costs: remeasuring a link changes no traffic."""
+        """Return the cost per notification on the first overlay, without measured links: these are no change."""
         count = window.sets.notification_count
         if not count or not self._kind.can_be_costed(window):
             return None

@@ -1,9 +1,8 @@
-"""Delivery rows of one window -> delivery sets, homes of publishers and hand-overs.
+"""Gather delivery rows of one window into delivery sets, homes of publishers and hand-overs.
 
-In: delivery rows, packed or single, in any order; others are passed over. Out: :class:`WindowDeliveries`. Where brokers
-report a sample (:mod:`schemas.sampled_blocks`), only what is in the sample of the least share counts; parts of their
-subscribers are kept separately. Which rows a window has and whether they are all there belongs to
-:mod:`controller.windows.assemble_state`.
+In: delivery rows, packed or single, in any order; others are skipped. Out: :class:`WindowDeliveries`. If brokers report
+samples (:mod:`schemas.sampled_blocks`), only what is in the smallest one counts; parts of their subscribers are kept
+separately. Which rows a window has, and whether all have arrived, belongs to :mod:`controller.windows.assemble_state`.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ Longs = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class WindowDeliveries:
-    """What the delivery rows of a window say; ``local_deliveries`` leaves out the pairs without a hand-over.
+    """The content of a window's delivery rows; ``local_deliveries`` omits pairs without a hand-over.
 
-    ``homeless`` are the publishers whose newest notification no broker reports as published: their home's telemetry
-    is lost, or of version 1, which does not separate published from delivered.
+    ``homeless`` are the publishers whose newest notification no broker reports as published: their home's telemetry is
+    lost, or of version 1, which does not separate published from delivered.
     """
 
     sets: DeliverySets
@@ -54,7 +53,7 @@ class _Cells:
     columns_of: dict[tuple[str, tuple[int, ...]], list[int]] = field(default_factory=dict)
 
     def add(self, row: int, delivery: PublisherDelivery) -> None:
-        """Take all blocks of one row. Most rows of a publisher have the same blocks, which are looked up once."""
+        """Add all blocks of a row. Most rows of a publisher have the same blocks, so their columns are cached."""
         name = (delivery.publisher, delivery.blocks)
         columns = self.columns_of.get(name)
         if columns is None:
@@ -65,7 +64,7 @@ class _Cells:
         self.published += delivery.published or (0,) * len(columns)
 
     def add_packed(self, packed: DeliveryColumns, row: Longs) -> None:
-        """Take all blocks of packed rows; ``row`` is each one's broker by position, below 0 where it is left out."""
+        """Add all blocks of packed rows; ``row`` is each one's broker by position, negative if it is left out."""
         cell_row = np.repeat(row, packed.block_counts)
         is_kept = cell_row >= 0
         publisher, blocks = np.repeat(packed.publisher, packed.block_counts)[is_kept], packed.blocks[is_kept]
@@ -89,8 +88,9 @@ class _Cells:
 def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: float) -> WindowDeliveries:
     """Return what the rows say of ``brokers``, which are sorted; ``span_s`` is the window's length in seconds.
 
-    Single rows are of these brokers only; packed ones of others are left out. A row of version 1 counts as if all in it
-    had been delivered; whose home it is cannot be said. Cost O(rows + blocks), in Python where rows are single.
+    Single rows are of these brokers only; packed ones of others are left out. A row of version 1 counts as if
+    everything in it had been delivered; its publisher's home is unknown. Cost O(rows + blocks), in Python for single
+    rows.
     """
     index = {broker: position for position, broker in enumerate(brokers)}
     found = _Cells()
@@ -117,7 +117,7 @@ def gather_deliveries(rows: Iterable[StateRow], brokers: Sequence[str], span_s: 
 
 
 def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield publisher and broker of each packed row with hand-overs, and how many; ``known`` is by broker."""
+    """Yield ((publisher, broker), hand-overs) of each packed row with any; ``known`` is by broker, below 0: unknown."""
     rows = np.flatnonzero((packed.local_deliveries > 0) & (known[packed.broker] >= 0))
     columns = (each[rows].tolist() for each in (packed.publisher, packed.broker, packed.local_deliveries))
     for publisher, broker, count in zip(*columns, strict=True):
@@ -125,7 +125,7 @@ def _hand_overs(packed: DeliveryColumns, known: Longs) -> Iterator[tuple[tuple[s
 
 
 def _flagged_homes(sample: Sample, newest: Mapping[str, int], brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Return the home of each publisher with nothing in the sample, if one broker reports publishing it."""
+    """Return the home of each publisher that is not in the sample, if exactly one broker reports publishing it."""
     return {
         publisher: (-1, brokers[rows[0]])
         for publisher, rows in sample.published_at.items()
@@ -147,7 +147,7 @@ def _highest(block: int, mask: int) -> int:
 
 
 def _homes(cells: MaskCells, columns: Sequence[tuple[str, int]], brokers: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Return for each publisher the highest sequence that a broker says it published, and that broker."""
+    """Return for each publisher the highest sequence that a broker reports having published, and that broker."""
     assert cells.published is not None
     newest: dict[str, tuple[int, str]] = {}
     places = np.flatnonzero(cells.published)

@@ -1,7 +1,7 @@
-"""Measure what links cost: a robust estimate of each link's delay over windows, held against what it is taken to cost.
+"""Measure what links cost: a robust estimate of each link's delay over windows, compared with its cost in use.
 
-In: round trips of closed windows, and the inventory as its file has it. Out: costs of the links that take another time
-than the inventory says. Choosing which links are probed and using the costs do not belong here.
+In: round trips of closed windows, and the inventory as its file has it. Out: costs of the links whose delay differs
+from the inventory. Choosing which links are probed and using the costs do not belong here.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from regraft.overlay.estimated_costs import EstimatedCosts
 from regraft.overlay.inventory import Inventory
 from regraft.overlay.overlay_configuration import Link
 
-VALUES_KEPT = 3  # A single odd value is outvoted, and a change is seen with the second value after it.
+VALUES_KEPT = 3  # A single outlier is outvoted, and a change shows with its second value.
 VALUES_MIN = 2
-SWINGS_MIN = 2.0  # How much more a link must differ than its last two values do from each other.
-LINKS_MAX = 50_000  # Links whose values are kept; the one measured longest ago is forgotten.
-MEASURED_MS_MAX = 30 * 60_000  # How long a cost stands that nobody measures any more.
+SWINGS_MIN = 2.0  # How far a link must be off, relative to the difference of its last two values.
+LINKS_MAX = 50_000  # Links whose values are kept; the one measured longest ago is forgotten first.
+MEASURED_MS_MAX = 30 * 60_000  # How long a cost stays in use without new measurements.
 UNIT_LINKS_MIN = 5  # This many links show whether the inventory's costs are delays at all.
 UNIT_FACTOR_MAX = 3.0
-ESTIMATED_EVERY = 12  # Windows from one estimate to the next: costs and plans do not follow each move of a place.
-MOVED_SHARE_MAX = 0.2  # Of all links: up to 12 % were seen to move by correction_share_min in a network at rest.
+ESTIMATED_EVERY = 12  # Windows between estimates: costs and plans do not follow each move of a place.
+MOVED_SHARE_MAX = 0.2  # Of all links: in a network at rest up to 12 % moved by correction_share_min.
 
 
 @dataclass
 class _Measured:
-    """The last values of one link, oldest first, as costs; when the last one came; the cost that is in use."""
+    """The last values of one link, oldest first, as costs; when the last one came; the cost in use."""
 
     costs: deque[float] = field(default_factory=lambda: deque(maxlen=VALUES_KEPT))
     time_ms: int = 0
@@ -40,27 +40,27 @@ class _Measured:
 
     @property
     def median(self) -> float:
-        """The robust estimate."""
+        """The robust estimate of the cost."""
         return statistics.median(self.costs)
 
     @property
     def swing(self) -> float:
-        """How far the last two values lie apart."""
+        """The difference of the last two values."""
         return abs(self.costs[-1] - self.costs[-2])
 
 
 class LinkMeter:
-    """Keeps an estimate of every link that somebody has probed, and says which of them correct the inventory.
+    """Estimates the cost of every probed link, and decides which estimates replace the inventory's costs.
 
-    The value of a window is the least round trip, so that queues do not count, and the estimate the median of the last
-    windows with one. It comes into use when it differs from the cost in use by more than the settings' share and by
-    more than the last values do from each other, so that costs do not flicker. Where all links together differ by
-    more than UNIT_FACTOR_MAX the inventory is in another unit, and nothing is corrected: ``unit_factor`` is by how
-    much, by the median, and ``is_usable`` says whether that is little enough.
+    The value of a window is the least round trip, which excludes queues; the estimate is the median over the last
+    windows with a value. It replaces the cost in use if it differs by more than the settings' share and by more than
+    twice the difference of the last two values, so that costs do not flicker. If all links together differ by more than
+    UNIT_FACTOR_MAX, the inventory uses another unit and nothing is corrected: ``unit_factor`` is the median factor, and
+    ``is_usable`` is whether it is small enough.
 
-    Where the settings say that the inventory's costs are placeholders, each measured link costs its estimate of the
-    above at once, and ``estimated`` has costs of all others: of the most expensive one measured, until there are enough
-    measurements of both ends for an estimate, so that no plan prefers the unknown.
+    If the settings declare the inventory's costs placeholders, each measured link gets its estimate at once, and
+    ``estimated`` has the costs of all others: that of the most expensive measured link until both ends have enough
+    measurements for an estimate, so that no plan prefers unknown links.
     """
 
     def __init__(self, settings: LinkSettings) -> None:
@@ -73,7 +73,7 @@ class LinkMeter:
 
     @property
     def is_usable(self) -> bool:
-        """Return True if the inventory's costs can be delays."""
+        """Return True if the inventory's costs may be delays, or are placeholders."""
         is_near = 1 / UNIT_FACTOR_MAX <= self.unit_factor <= UNIT_FACTOR_MAX
         return is_near or self._settings.estimate_unmeasured
 
@@ -85,13 +85,13 @@ class LinkMeter:
         return {pair: one.in_use for pair, one in self._measured.items() if one.in_use is not None}
 
     def estimate(self, pair: Link) -> float | None:
-        """Return what a link costs by what was measured last, whether that is in use or not; None where unknown."""
+        """Return the estimate of a link's cost, in use or not; None if there is none."""
         found = self._measured.get(pair)
         return found.median if found is not None and len(found.costs) >= VALUES_MIN and self.is_usable else None
 
     def add(self, window: ClosedWindow, inventory: Inventory) -> dict[Link, tuple[float, float]]:
-        """Take in a window; return the links whose cost changes, each with the cost before and after."""
-        if not self._settings.cost_per_ms or inventory.prices is not None:  # A price does not follow a delay.
+        """Add a window; return the links whose cost changes, each with the cost before and after."""
+        if not self._settings.cost_per_ms or inventory.prices is not None:  # A price does not depend on delays.
             return {}
         before = self.costs
         for pair, rtt_ms in _least_rtts_ms(window).items():
@@ -109,7 +109,7 @@ class LinkMeter:
         return {pair: (before.get(pair, cost), after.get(pair, cost)) for pair, cost in expected.items()}
 
     def refit(self, links: Iterable[Link]) -> bool:
-        """Use these links' measurements as they are; return True if a cost changes."""
+        """Use the present estimates of these links; return True if a cost changes."""
         before = self.costs
         for pair in links:
             found = self.estimate(pair)
@@ -130,12 +130,12 @@ class LinkMeter:
             known.in_use = None if is_as_expected and not self._settings.estimate_unmeasured else found
 
     def _expected(self, pair: Link, inventory: Inventory) -> float:
-        """Return what a link costs that is not measured."""
+        """Return the cost of a link without measurements."""
         estimate = None if self.estimated is None else self.estimated.cost_of_link(pair)
         return inventory.cost_of_link(*pair) if estimate is None else estimate
 
     def _estimate(self, inventory: Inventory) -> None:
-        """Improve the places of brokers, and take them into use when that makes a difference."""
+        """Improve the places of brokers, and use them if that changes the costs of enough links."""
         costs = {pair: one.in_use for pair, one in self._measured.items() if one.in_use is not None}
         self._coordinates.relax(costs)
         self._windows_since_estimated += 1
@@ -168,9 +168,9 @@ class LinkMeter:
 def counted_drift(
     meter: LinkMeter, window: ClosedWindow, costs: Mapping[Link, float], counted_per_s: float, model_per_s: float
 ) -> float:
-    """Return by what share the counted messages at measured delays cost more than the model says, below 0 less.
+    """Return by what share the counted messages cost more at measured delays than in the model; may be negative.
 
-    ``costs`` are those in use of the links, with which both ``counted_per_s`` and ``model_per_s`` were found.
+    ``costs`` are the links' costs in use, from which both ``counted_per_s`` and ``model_per_s`` were computed.
     """
     for queue in window.queues:
         pair = link(queue.broker, queue.peer) if queue.peer else None

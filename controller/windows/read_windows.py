@@ -1,7 +1,7 @@
-"""Read what has come: state records to closed windows, with what the register of clients knows.
+"""Read state records that have arrived, and turn them into closed windows, with data from the register of clients.
 
-In: the ports of state and clients, the plans so far. Out: closed windows in the order of their time, and the horizon
-that a decision looks back on. Deciding and showing belong to the control loop.
+In: the ports of state and clients, the plans so far. Out: closed windows in the order of time, and the horizon that a
+decision looks back on. Deciding and showing belong to the control loop.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from regraft.controller.windows.measure_lifetimes import LifetimeMeter, horizon_
 from regraft.overlay.members import FleetView
 from regraft.schemas.live_view import Horizon
 
-POLLS_MAX = 8  # Of one step; a poll of Kafka is bounded, too, and of 1,000 brokers it is little more than a window.
-REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the register of clients to be read once.
+POLLS_MAX = 8  # In one step; a poll of Kafka is bounded, too, and with 1,000 brokers returns little more than a window.
+REGISTER_WAIT_MS = 15_000  # How long windows of a ring wait for the first read of the register of clients.
 
 
 class WindowReader:
-    """Gives out each window once, and keeps the complete ones of the longest horizon.
+    """Returns each window once, and keeps the complete ones of the longest horizon.
 
-    ``complete`` are these, oldest first. On a ring only the newest of them keep their interests, those on which a plan
-    is verified: with 50,000 users one window's take some MB.
+    ``complete`` holds these, oldest first. On a ring only the newest of them, on which a plan is verified, keep their
+    interests: with 50,000 users those of one window take some MB.
     """
 
     def __init__(self, settings: ControllerSettings, kind: AnyKind, ports: ControlPorts) -> None:
@@ -44,7 +44,7 @@ class WindowReader:
 
     @property
     def faults(self) -> dict[str, int]:
-        """What could not be used, by reason."""
+        """The number of records that could not be used, by reason."""
         found = self._assembler.refused + self._unknown
         if self._ports.clients.unplaced:
             found["user at an unknown broker"] = self._ports.clients.unplaced
@@ -52,11 +52,11 @@ class WindowReader:
 
     @property
     def lifetime_s(self) -> float | None:
-        """The mean lifetime of a subscription, given or measured; None as long as it is not known."""
+        """The mean lifetime of a subscription, given or measured; None while unknown."""
         return self._settings.subscription_lifetime_s or self._lifetimes.mean_s
 
     def read(self, plan_log: PlanLog, fleet: FleetView, now_ms: int) -> list[ClosedWindow]:
-        """Take in what has come since, and return the windows that are put together now, oldest first.
+        """Read all new records, and return the windows that close now, oldest first.
 
         They are over all brokers of the fleet, and complete over those that serve in the overlay in force.
         """
@@ -66,7 +66,7 @@ class WindowReader:
         if self._waits_for_register(now_ms):
             return []
         found: list[ClosedWindow] = []
-        for _ in range(POLLS_MAX):  # All that has come: leaving windows unread means deciding on ever older ones.
+        for _ in range(POLLS_MAX):  # Read everything: unread windows mean decisions on ever older ones.
             records = self._ports.state.poll()
             for record in records:
                 self._assembler.add(record, now_ms)
@@ -76,7 +76,7 @@ class WindowReader:
         return found
 
     def _take(self, window: ClosedWindow, plan_log: PlanLog, subscriptions: int | None) -> ClosedWindow:
-        """Take in a window that has closed, and return it with what the register of clients knows."""
+        """Process a window that has closed, and return it with data from the register of clients."""
         known = self._with_clients(window, plan_log) if self._kind.NEEDS_REGISTER else self._counted(window)
         ended = self._ports.clients.ended_count if self._kind.NEEDS_REGISTER else None
         self._lifetimes.add_window(known, subscriptions, ended)
@@ -86,16 +86,16 @@ class WindowReader:
         return known
 
     def windows_since(self, time_ms: int) -> int:
-        """Return how many windows lay entirely after a time, at most as many as the cool-down asks for."""
+        """Return how many windows lay entirely after a time, at most as many as the cool-down requires."""
         return sum(start_ms >= time_ms for start_ms in self._starts_ms)
 
     def horizon(
         self, newest: ClosedWindow, changed_since_ms: int | None = None
     ) -> tuple[tuple[ClosedWindow, ...], Horizon | None]:
-        """Return the complete windows that end with the newest, without those from before a long gap or a change.
+        """Return the complete windows up to the newest, without those before a long gap or a change, and the horizon.
 
-        Those that congestion delayed are left out, but for the newest. An incomplete window stands alone, and nothing
-        is said of how far it looks back.
+        Windows delayed by congestion are left out, except the newest. An incomplete newest window is returned alone,
+        with None for the horizon.
         """
         if not newest.is_complete:
             return (newest,), None
@@ -118,7 +118,7 @@ class WindowReader:
         return found, Horizon(len(found), count, lifetime_s, settings.subscription_lifetime_s is None)
 
     def lately(self, newest: ClosedWindow) -> tuple[ClosedWindow, ...]:
-        """Return the complete windows that end with the newest, delayed ones included, without those before a gap."""
+        """Return the complete windows up to the newest, delayed ones included, without those before a gap."""
         window_ms = newest.end_ms - newest.start_ms
         found: list[ClosedWindow] = [newest]
         for window in reversed(self.complete):
@@ -127,7 +127,7 @@ class WindowReader:
         return tuple(reversed(found))
 
     def recent_count(self, newest: ClosedWindow) -> int | None:
-        """Return how many of the newest windows a decision looks at first; None where it is to see all at once."""
+        """Return how many of the newest windows a decision considers first; None if it considers all at once."""
         settings, window_ms = self._settings, newest.end_ms - newest.start_ms
         if not settings.recent_lifetimes or self.lifetime_s is None:
             return None
@@ -135,9 +135,9 @@ class WindowReader:
         return horizon_window_count(settings.recent_lifetimes, self.lifetime_s, window_ms, *bounds)
 
     def verifying(self, epochs: range) -> list[ClosedWindow]:
-        """Return the complete windows that can be costed and lay entirely in an epoch and those after it.
+        """Return the complete windows that can be costed and lay entirely within these epochs.
 
-        What is delivered does not depend on the overlay, so a plan is checked on them whatever plans have followed.
+        Deliveries do not depend on the overlay, so a plan can be verified on windows after later plans.
         """
         return [
             window
@@ -146,7 +146,7 @@ class WindowReader:
         ]
 
     def _waits_for_register(self, now_ms: int) -> bool:
-        """Return True if state is left unread for now: windows put together before the register is known say little."""
+        """Return True if state stays unread for now: windows assembled before the register is known say little."""
         self._first_read_ms = now_ms if self._first_read_ms is None else self._first_read_ms
         is_patient = now_ms - self._first_read_ms < REGISTER_WAIT_MS
         return self._kind.NEEDS_REGISTER and self._ports.clients.is_waited_for and is_patient

@@ -1,4 +1,4 @@
-"""Who is connected where and wants or publishes what, kept up to date record by record.
+"""Keep track of who is connected where and wants or publishes what, record by record.
 
 In: Client records, and the names of clients that have left. Out: how many subscriptions there are, what users want and
 where they are, and what publishers publish on. Reading the topic belongs to :mod:`controller.ports.client_register`.
@@ -17,14 +17,14 @@ from regraft.overlay.user_interests import UserInterests
 from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.part_blocks import number_of_subscriber
 
-DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows yet to be closed.
+DEPARTED_KEPT_MAX = 10_000  # Publishers that have left, whose last notifications may be in windows still open.
 TOPIC_ATTRIBUTE, TOPIC_OPERATOR = "topic", "eq"  # A publisher's topic is its predicate "topic eq T".
 ITEM_BYTES = array("i").itemsize
-TOPICS_SPARE_MIN = 1_000  # How many names of unwanted topics are kept before all are renumbered.
+TOPICS_SPARE_MIN = 1_000  # Names of unwanted topics kept before all are renumbered.
 
 
 class _User(NamedTuple):
-    """Where a user is, and the numbers of the topics that it wants, in the order of their names."""
+    """A user's home, and the numbers of the topics that it wants, ordered by topic name."""
 
     home: str
     wanted: bytes
@@ -33,25 +33,25 @@ class _User(NamedTuple):
 class RegisteredClients:
     """The clients of one overlay.
 
-    A subscriber with topics is a user, and each of its topics a subscription; any other subscriber is one
-    subscription. ``ended_count`` is how many subscriptions to topics have ever ended: topics that a user gave up, and
-    all of one that left; a user that moves ends none. ``unplaced`` counts the users that the last answer of
-    :meth:`interests` left out, as their home is not a broker of the overlay. ``subscribers_at`` counts the subscribers
-    without topics at each broker that has any.
+    A subscriber with topics is a user, and each of its topics a subscription; any other subscriber is one subscription.
+    ``ended_count`` is how many subscriptions to topics have ever ended: topics that a user gave up, and all topics of
+    one that left; a user that moves ends none. ``unplaced`` counts the users that the last call of :meth:`interests`
+    left out because their home is not a broker of the overlay. ``subscribers_at`` counts the subscribers without topics
+    at each broker that has any.
     """
 
     def __init__(self) -> None:
         self._users: dict[str, _User] = {}
         self._subscribers: dict[str, str] = {}  # Those without topics, with their homes.
-        self._by_part: dict[tuple[str, int], str] = {}  # The same by home and the number of the part that each is.
-        self._homes_before: dict[str, str] = {}  # Of those that have moved, with the home before the present one.
+        self._by_part: dict[tuple[str, int], str] = {}  # The same, by home and number of the part that each forms.
+        self._homes_before: dict[str, str] = {}  # Those that have moved, with their previous home.
         self.subscribers_at: Counter[str] = Counter()
         self._publishers: dict[str, str] = {}
         self._departed: dict[str, str] = {}
         self._topics: list[str] = []
         self._topic_numbers: dict[str, int] = {}
-        self._topic_count = 0  # Of subscriptions to topics.
-        self._names: list[str] = []  # Users in order, as long as none comes or leaves.
+        self._topic_count = 0  # Counts subscriptions to topics.
+        self._names: list[str] = []  # Sorted users, valid until one comes or leaves.
         self._is_order_known = False
         self._snapshot: UserInterests | None = None
         self.ended_count = 0
@@ -59,21 +59,21 @@ class RegisteredClients:
 
     @property
     def subscription_count(self) -> int:
-        """How many subscriptions there are."""
+        """The number of subscriptions."""
         return self._topic_count + len(self._subscribers)
 
     @property
     def held_count(self) -> int:
-        """How many entries the register keeps in memory: subscriptions and publishers."""
+        """The number of entries the register keeps in memory: subscriptions and publishers."""
         return self.subscription_count + len(self._publishers)
 
     @property
     def topic_of(self) -> Mapping[str, str]:
-        """What each publisher publishes on; those that have left lately are still named."""
+        """The topic of each publisher, including those that have left recently."""
         return self._departed | self._publishers
 
     def put(self, client: Client) -> None:
-        """Take a client as it is now, in the place of what was known of it."""
+        """Add a client, or replace what was known of it."""
         name = client.client
         self._publishers.pop(name, None)
         home_before = self._subscribers.get(name)
@@ -106,7 +106,7 @@ class RegisteredClients:
                 del self._departed[next(iter(self._departed))]
 
     def came_from(self, home_from: str, home_to: str) -> tuple[str, ...]:
-        """Return the subscribers without topics at a broker that were at another one before, in order."""
+        """Return the subscribers without topics at a broker that were at another one before, sorted."""
         came = (name for name, home in self._homes_before.items() if home == home_from)
         return tuple(sorted(name for name in came if self._subscribers.get(name) == home_to))
 
@@ -115,10 +115,10 @@ class RegisteredClients:
         return {self._by_part[part]: part for part in parts if part in self._by_part}
 
     def interests(self, brokers: tuple[str, ...]) -> UserInterests:
-        """Return what users want where, as of now; ``brokers`` are sorted.
+        """Return what users want at present, and where; ``brokers`` are sorted.
 
-        The same value again as long as nothing has changed. Else O(users + subscriptions), mostly in numpy: some 50 ms
-        for 50,000 users with 5 topics each.
+        Returns the same value again while nothing has changed. Else O(users + subscriptions), mostly in numpy: some 50
+        ms for 50,000 users with 5 topics each.
         """
         if self._snapshot is None or self._snapshot.brokers != brokers:
             self._snapshot = self._taken(brokers)
@@ -138,7 +138,7 @@ class RegisteredClients:
         numbers = np.frombuffer(b"".join([wanted for _, wanted in users]), dtype=np.intc)
         starts = np.zeros(len(users) + 1, dtype=np.int64)
         np.cumsum([len(wanted) // ITEM_BYTES for _, wanted in users], out=starts[1:])
-        # Topics that somebody wants, in the order of their names; a user's own are in that order already.
+        # Wanted topics, ordered by name; a user's own are in that order already.
         known = sorted(np.flatnonzero(np.bincount(numbers, minlength=len(self._topics))), key=self._topics.__getitem__)
         rank = np.zeros(len(self._topics), dtype=np.int32)
         rank[known] = np.arange(len(known))
@@ -147,7 +147,7 @@ class RegisteredClients:
 
     def _ordered_names(self) -> list[str]:
         if not self._is_order_known:
-            # Most stand in their order already, and sorting what is nearly sorted is quick.
+            # Most are in order already, and sorting what is nearly sorted is fast.
             kept = [name for name in self._names if name in self._users]
             known = set(kept)
             self._names = sorted([*kept, *(name for name in self._users if name not in known)])
@@ -167,7 +167,7 @@ class RegisteredClients:
             self.subscribers_at[home] += 1
 
     def _set_user(self, name: str, user: _User | None) -> None:
-        """Take a user, or take it out; what is as it was before makes no new snapshot."""
+        """Add, replace or (None) remove a user; an unchanged one keeps the snapshot."""
         before = self._users.get(name)
         if user == before:
             return
@@ -190,7 +190,7 @@ class RegisteredClients:
         return number
 
     def _number_anew(self) -> None:
-        """Forget the names of topics that nobody wants any more."""
+        """Renumber topics, forgetting those that nobody wants any more."""
         names = self._topics
         self._topics, self._topic_numbers = [], {}
         for user, known in self._users.items():

@@ -1,7 +1,7 @@
-"""Cells of a window -> those of whole brokers, and those of parts of their subscribers (:mod:`schemas.part_blocks`).
+"""Separate cells of whole brokers from those of parts of their subscribers (:mod:`schemas.part_blocks`).
 
-In: cells by broker and column. Out: the cells without those of parts, and what the latter say. What a part would be
-worth elsewhere belongs to :mod:`controller.state.window_parts`.
+In: cells by broker and column. Out: the cells without those of parts, and the parts. What a part would be worth
+elsewhere belongs to :mod:`controller.state.window_parts`.
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def split_parts(cells: MaskCells, columns: Columns, brokers: Sequence[str]) -> t
 
 
 def parts_of(planes: Planes, sets: DeliverySets) -> WindowParts:
-    """Return the parts as far as what they took is in the delivery sets of the window."""
+    """Return the parts, restricted to the notifications in the window's delivery sets."""
     return WindowParts({key: TakenPart.of_planes(entries, sets, sets.share) for key, entries in planes.items()})

@@ -1,7 +1,7 @@
-"""Cells of a window -> those of the sample that all brokers report, its share, and what counts cells say next to it.
+"""Reduce cells of a window to the sample that all brokers report, with its share and what counts cells add.
 
-In: cells by broker and column, some of them counts cells (:mod:`schemas.sampled_blocks`). Out: a Sample. The
-hand-overs that counts cells count are in the sums of rows and need nothing here.
+In: cells by broker and column, some of them counts cells (:mod:`schemas.sampled_blocks`). Out: a Sample. Hand-overs in
+counts cells are part of the sums of rows and need nothing here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ALL_BITS = np.uint64((1 << 64) - 1)
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """``cells`` over ``columns`` are all of the sample with ``share``, which brokers of a larger one share.
+    """The smallest sample, with its ``share``: its ``cells`` over ``columns``, cut out of larger ones where needed.
 
     ``published_at`` are the brokers, by position, that published something of a publisher outside their own samples.
     """
@@ -34,8 +34,8 @@ class Sample:
 def take_sample(cells: MaskCells, columns: tuple[tuple[str, int], ...]) -> Sample:
     """Return what is in all samples that cells name; everything if none names one.
 
-    Of samples of as long runs that is the least one. Those of different runs have nothing to do with each other, and
-    what is in both is the product of their shares.
+    Samples with runs of the same length are nested, so the smallest one counts. Those with different lengths are
+    independent, so the share of what is in both is the product of their shares.
     """
     rules = [rule_of_counts(block) for _, block in columns]
     if not any(rules):
@@ -58,7 +58,7 @@ def take_sample(cells: MaskCells, columns: tuple[tuple[str, int], ...]) -> Sampl
 
 
 def _least(rules: Iterable[SampleRule]) -> tuple[SampleRule, ...]:
-    """Return the rule of the least share for each length of runs that there is."""
+    """Return the rule with the smallest share for each length of runs."""
     powers: dict[int, int] = {}
     for rule in rules:
         powers[rule.run] = max(rule.power, powers.get(rule.run, 0))
@@ -66,7 +66,7 @@ def _least(rules: Iterable[SampleRule]) -> tuple[SampleRule, ...]:
 
 
 def _sample_masks(columns: Sequence[tuple[str, int]], rules: Sequence[SampleRule]) -> NDArray[np.uint64]:
-    """Return which bits of each column are in all samples; of columns of counts, anything."""
+    """Return which bits of each column are in all samples; arbitrary for columns of counts."""
     places_of: dict[str, list[int]] = {}
     for at, (publisher, _) in enumerate(columns):
         places_of.setdefault(publisher, []).append(at)
