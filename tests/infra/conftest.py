@@ -21,7 +21,7 @@ POM = (
 
 @pytest.fixture
 def fake_java(tmp_path: Path) -> Callable[[str, int], Path]:
-    """Return a maker of Java homes whose ``java`` only tells its version, or its arguments."""
+    """Return a factory of Java homes whose ``java`` only prints its version, or its arguments."""
 
     def make(name: str, version: int) -> Path:
         home = tmp_path / name
@@ -43,7 +43,7 @@ def fake_java(tmp_path: Path) -> Callable[[str, int], Path]:
 
 @dataclass
 class MavenRepository:
-    """A Maven repository in memory; ``broken`` counts how many more downloads of a path are cut in the middle."""
+    """A Maven repository in memory; ``broken`` is how many more downloads of a path are cut off in the middle."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     broken: dict[str, int] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class MavenRepository:
 
 @pytest.fixture
 def maven_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MavenRepository]:
-    """Serve a Maven repository on the loopback, and let Ivy use it by a settings file as a user's mirror would."""
+    """Serve a Maven repository on the loopback, and configure it in Ivy by a settings file, as for a user's mirror."""
     repository = MavenRepository()
 
     class Handler(BaseHTTPRequestHandler):
@@ -83,7 +83,7 @@ def maven_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
                 self.wfile.write(content[: len(content) // 2] if cut else content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -101,7 +101,7 @@ def maven_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
 
 
 def jar_set_of(*jars: tuple[str, bytes]) -> JarSet:
-    """Return a set of roots with the sums of their contents."""
+    """Return a set of roots with their checksums."""
     roots = tuple(root for root, _ in jars)
     sums = {
         f"{root.split(':')[1]}-{root.split(':')[2]}.jar": hashlib.sha256(content).hexdigest() for root, content in jars
@@ -111,7 +111,7 @@ def jar_set_of(*jars: tuple[str, bytes]) -> JarSet:
 
 @pytest.fixture
 def script_service(tmp_path: Path) -> Callable[..., Service]:
-    """Return a maker of services that run a few lines of Python."""
+    """Return a factory of services that run a few lines of Python."""
 
     def make(name: str, script: str = "import time; time.sleep(600)", **settings: object) -> Service:
         return Service(name, (sys.executable, "-c", script), tmp_path / f"{name}.log", **settings)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ TRUSTED_UNTIL = datetime(2100, 1, 1, tzinfo=UTC)
 def trust(
     directory: Path, *names: str, until: datetime = TRUSTED_UNTIL, orders: tuple[OrderKind, ...] = ()
 ) -> tuple[Path, dict[str, SigningKey]]:
-    """Return a file that trusts new keys of these names, and the keys."""
+    """Create keys with these names; return a file that trusts them, and the keys."""
     keys = {name: create_signing_key(name, directory / f"{name}.key") for name in names}
     file = directory / "trusted.toml"
     file.write_text("\n".join(key.trusted_line(until, orders) for key in keys.values()) + "\n")

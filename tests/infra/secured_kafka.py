@@ -1,4 +1,4 @@
-"""A real Kafka with every way to log in, and a token endpoint, for the tests of security."""
+"""A real Kafka with every way to log in, and a token endpoint, for security tests."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from regraft.infra.kafka_server import start_kafka
 from regraft.infra.make_certificates import IssuedCertificate, write_private
 from regraft.infra.secure_kafka import LOCAL_USER, SecuredKafka, secure_kafka
 
-STRANGER = "stranger"  # May log in, and has no rights.
+STRANGER = "stranger"  # It may log in, but has no rights.
 LISTENERS = {"BROKER": "SASL_SSL", "MUTUAL": "SSL", "OPEN": "PLAINTEXT", "EXPIRED": "SSL", "ELSEWHERE": "SSL"}
 TOKEN_S = 300
-PASSWORD = 'p"a\\ss word'  # For PLAIN and as client secret: to be quoted for JAAS.
+PASSWORD = 'p"a\\ss word'  # for PLAIN and as client secret; needs quoting for JAAS
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearer"
 
 
 @dataclass(frozen=True)
 class SecuredServer:
-    """The server's listeners by name, and how its clients log in at each."""
+    """The server's listeners by name, and how clients log in at each."""
 
     addresses: Mapping[str, str]
     secured: SecuredKafka
@@ -43,7 +43,7 @@ class SecuredServer:
     token_url: str
 
     def access(self, how: str) -> KafkaAccess:
-        """Return access by a mechanism of SASL, or by MUTUAL TLS."""
+        """Return access by a SASL mechanism, or by MUTUAL TLS."""
         scram = self.secured.login()
         if how == "MUTUAL":
             files = self.client.certificate_file, self.client.key_file
@@ -58,7 +58,7 @@ class SecuredServer:
 
 @contextmanager
 def secured_server(directory: Path) -> Iterator[SecuredServer]:
-    """Run it."""
+    """Run the server until the block ends."""
     files = directory / "security"
     secured = secure_kafka(files, (LOCAL_USER, STRANGER))
     password_file = files / "awkward.password"
@@ -80,7 +80,7 @@ def secured_server(directory: Path) -> Iterator[SecuredServer]:
 def _properties(secured: SecuredKafka, ports: Mapping[str, int], keys: Path) -> dict[str, str]:
     expired = secured.authority.issue("expired", age_days=20, valid_days=10)
     elsewhere = secured.authority.issue("elsewhere", ("kafka.example.org",))
-    quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")  # JAAS, then Java's properties
+    quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"').replace("\\", "\\\\")  # for JAAS, then for properties
     listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in ports.items())
     protocols = {**LISTENERS, "CONTROLLER": "SSL"}
     return {
@@ -104,7 +104,7 @@ def _properties(secured: SecuredKafka, ports: Mapping[str, int], keys: Path) -> 
 
 @contextmanager
 def _token_endpoint(secured: SecuredKafka, key: rsa.RSAPrivateKey) -> Iterator[str]:
-    """Serve tokens over https for whoever knows the password."""
+    """Serve tokens over https to clients that know the password."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -124,7 +124,7 @@ def _token_endpoint(secured: SecuredKafka, key: rsa.RSAPrivateKey) -> Iterator[s
             self.wfile.write(content)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,4 +1,4 @@
-"""Who may do what in Kafka: the rules, and that a Kafka with an authorizer keeps to them."""
+"""Rights in Kafka: the rules, and that a Kafka with an authorizer enforces them."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def rules_of(role: Role) -> set[tuple[str, str, str]]:
 
 
 def test_a_role_writes_and_reads_what_the_table_says() -> None:
-    """And nothing else of ours; every topic has somebody who writes and somebody who reads it."""
+    """It has no other rights to our topics; every topic has a role that writes and one that reads it."""
     for topic in TOPICS:
         name = topic_name(topic, "live")
         assert {role for role in Role if ("TOPIC", name, "WRITE") in rules_of(role)} == set(topic.writers) != set()
@@ -42,13 +42,13 @@ def test_a_role_writes_and_reads_what_the_table_says() -> None:
 
 
 def test_brokers_order_nothing_and_only_people_do() -> None:
-    """The rules that the delivery promise rests on."""
+    """The delivery promise depends on these rules."""
     assert {role for role in Role if role in COMMANDS.writers + PLANS.writers + AUDIT.writers} == {Role.CONTROLLER}
     assert set(ORDERS.writers) == {Role.DASHBOARD, Role.OPERATOR}
 
 
 def test_alerts_store_in_transactions() -> None:
-    """Their transactional id and the group of their positions are theirs alone."""
+    """No other role may use their transactional id or the group of their positions."""
     assert {right for right in rules_of(Role.ALERTS) if right[0] != "TOPIC"} == {
         ("GROUP", "live.alerts", "READ"),
         ("GROUP", "regraft-alerts", "READ"),
@@ -57,7 +57,7 @@ def test_alerts_store_in_transactions() -> None:
 
 
 def test_only_controllers_can_lead() -> None:
-    """The group that chooses the leader, and the transactional id that shuts the others out."""
+    """The group that elects the leader, and the transactional id that fences off others."""
     for right in (("GROUP", "live.leader", "READ"), ("TRANSACTIONAL_ID", "live.controller", "WRITE")):
         assert {role for role in Role if right in rules_of(role)} == {Role.CONTROLLER}
 
@@ -70,7 +70,7 @@ def test_several_principals_may_have_a_role() -> None:
 
 
 def test_the_rules_are_shown_before_they_are_made() -> None:
-    """With the principals that somebody names; an unknown role is refused with the known ones."""
+    """With the principals given; an unknown role is refused with the known ones."""
     shown = CliRunner().invoke(app, ["topics", "--acls", "--json", "--principal", "brokers=User:CN=agent"])
     assert '"principal": "User:CN=agent"' in shown.stdout
     assert '"principal": "User:regraft-controller"' in shown.stdout
@@ -81,7 +81,7 @@ def test_the_rules_are_shown_before_they_are_made() -> None:
 
 
 def test_each_agent_has_rights_to_its_own_topics_alone(tmp_path: Path) -> None:
-    """The inventory of the run directory says which agents there are; who has a name stands in for the role."""
+    """The agents come from the inventory in the run directory; an agent with a name replaces the role."""
     replace(inventory_of(line_of(2), {}), agent_of={"b00": "west", "b01": "east"}).save(tmp_path / "inventory.json")
     asked = ["topics", "--acls", "--json", "--set", f"run.directory={tmp_path}"]
     shown = json.loads(CliRunner().invoke(app, [*asked, "--agent-principal", "west=User:w"]).stdout)
@@ -136,7 +136,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedKafka]:
 
 
 def rights(kafka: GuardedKafka, role: Role, topic: Topic) -> set[AclOperation]:
-    """Ask Kafka what a role may do with a topic."""
+    """Return what Kafka permits a role to do with a topic."""
     admin = open_admin(kafka.as_role(role, "any"), PATIENCE_S)
     name = topic_name(topic, "live")
     (asked,) = admin.describe_topics(TopicCollection([name]), include_authorized_operations=True).values()
@@ -151,7 +151,7 @@ def rights(kafka: GuardedKafka, role: Role, topic: Topic) -> set[AclOperation]:
 @pytest.mark.stack
 @pytest.mark.parametrize("role", list(Role))
 def test_kafka_goes_by_the_table(kafka: GuardedKafka, role: Role) -> None:
-    """What each role may is what the table says, for every topic."""
+    """For every topic each role has the rights of the table."""
     for topic in TOPICS:
         may = rights(kafka, role, topic)
         assert (AclOperation.WRITE in may) == (role in topic.writers), topic.suffix
@@ -161,7 +161,7 @@ def test_kafka_goes_by_the_table(kafka: GuardedKafka, role: Role) -> None:
 
 @pytest.mark.stack
 def test_a_broker_writes_no_order_command_or_plan(kafka: GuardedKafka) -> None:
-    """With the product's own writer: what it may write is stored, and what it may not is lost and counted."""
+    """With the product's writer: permitted records are stored, others are lost and counted."""
     writer = RecordWriter(
         kafka.as_role(Role.BROKERS, "regraft-emulator"), outage_s_max=20, buffer_records_max=100, linger_ms=0
     )
@@ -177,7 +177,7 @@ def test_a_broker_writes_no_order_command_or_plan(kafka: GuardedKafka) -> None:
 
 @pytest.mark.stack
 def test_a_controller_reads_what_brokers_answer_and_a_dashboard_does_not(kafka: GuardedKafka) -> None:
-    """With the product's own reader, whose group is its client id."""
+    """With the product's reader, whose group is its client id."""
     writer = RecordWriter(
         kafka.as_role(Role.BROKERS, "regraft-emulator"), outage_s_max=20, buffer_records_max=100, linger_ms=0
     )

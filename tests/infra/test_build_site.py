@@ -1,4 +1,4 @@
-"""The site has each page that it names, and what its pages link to."""
+"""The site has every page that it lists, and what its pages link to."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from regraft.infra.build_site import ROOT, lay_out
 
 
 def test_each_page_of_the_site_is_laid_out_with_what_it_links_to(tmp_path: Path) -> None:
-    """MkDocs, which checks links and anchors, runs only in `make docs`."""
+    """MkDocs, which checks links and anchors, only runs in `make docs`."""
     count = lay_out(tmp_path)
     laid_out = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
     assert len(laid_out) == count

@@ -1,4 +1,4 @@
-"""What a cluster has is held against the table: more is accepted, less is not."""
+"""A cluster's topics are compared with the table: more is accepted, less is not."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from regraft.schemas.topics import COMMANDS, LEADER, ORDERS, PLANS, TELEMETRY, T
 def test_acknowledged_records_survive_a_broker_where_there_are_three(
     brokers: int, replicas: int, insync_min: int
 ) -> None:
-    """Below that they get what is possible, and it is said."""
+    """With fewer brokers they get what is possible, and a message says so."""
     found = durability_of(brokers)
     assert (found.replicas, found.insync_min) == (replicas, insync_min)
     assert bool(durability_note(brokers)) == (brokers < 3)
@@ -30,7 +30,7 @@ def test_a_topic_as_it_is_made_has_no_fault(topic: object) -> None:
 
 
 def test_more_is_accepted_and_less_is_not() -> None:
-    """Of partitions, replicas, replicas in sync, retention and lag; forever is more than any time."""
+    """Of partitions, replicas, in-sync replicas, retention and lag; unlimited exceeds any time."""
     assert shape_faults(TELEMETRY, 12, 5, 3) == []
     assert shape_faults(TELEMETRY, 3, 3, 3) == ["partitions is 3, not 4"]
     assert shape_faults(TELEMETRY, 4, 1, 3) == ["replicas is 1, not 3, with 3 brokers"]
@@ -45,7 +45,7 @@ def test_more_is_accepted_and_less_is_not() -> None:
 
 
 def test_topics_with_one_order_may_not_be_split() -> None:
-    """Two partitions of terms would be two leaders."""
+    """Two partitions of terms would allow two leaders."""
     for topic in (LEADER, PLANS, COMMANDS, ORDERS, WINDOWS):
         assert topic.is_one_log
         assert shape_faults(topic, 2, 1, 1) == ["partitions is 2, not 1: its records need one order"]

@@ -1,4 +1,4 @@
-"""docker-compose.yml, the Dockerfile, the Makefile and the CI entry agree with each other and with the code."""
+"""docker-compose.yml, the Dockerfile, the Makefile and the CI script agree with each other and with the code."""
 
 import importlib.util
 import json
@@ -45,7 +45,7 @@ def test_schema_refuses_a_wrong_file(compose: dict[str, Any]) -> None:
 
 
 def test_dependencies_and_volumes_exist(compose: dict[str, Any]) -> None:
-    """A service waits only for services of the file, on health only where health is checked; volumes are declared."""
+    """A service only waits for services in the file, for health only if it is checked; volumes are declared."""
     services = compose["services"]
     for service in services.values():
         for name, wait in service.get("depends_on", {}).items():
@@ -56,7 +56,7 @@ def test_dependencies_and_volumes_exist(compose: dict[str, Any]) -> None:
 
 
 def test_stages_find_the_servers(compose: dict[str, Any]) -> None:
-    """Each stage is given the address at which Kafka advertises itself, and Valkey's password comes from .env."""
+    """Each stage gets the address that Kafka advertises, and Valkey's password comes from .env."""
     advertised = compose["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
     for name in COMMANDS:
         environment = compose["services"][name]["environment"]
@@ -65,7 +65,7 @@ def test_stages_find_the_servers(compose: dict[str, Any]) -> None:
 
 
 def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> None:
-    """Every build target is a stage of the Dockerfile, which copies what is in the checkout, all packages of it."""
+    """Every build target is a stage of the Dockerfile, which copies existing files and all packages."""
     dockerfile = (ROOT / "infra" / "Dockerfile").read_text()
     stages = set(re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE))
     targets = {each["build"]["target"] for each in compose["services"].values() if "build" in each}
@@ -79,7 +79,7 @@ def test_build_targets_are_stages_of_the_dockerfile(compose: dict[str, Any]) -> 
 
 
 def test_all_that_is_built_here_can_do_little(compose: dict[str, Any]) -> None:
-    """What runs once, too: it writes nowhere but to /tmp and a volume, has no capability and gets no more rights."""
+    """Including one-off containers: each writes only to /tmp and a volume and can gain no privileges."""
     built = [service for service in compose["services"].values() if "build" in service]
     assert len(built) > len(COMMANDS)
     for service in built:
@@ -90,7 +90,7 @@ def test_all_that_is_built_here_can_do_little(compose: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_stages_can_do_little_and_are_asked_how_they_are(compose: dict[str, Any], name: str) -> None:
-    """Each writes to its volume and /tmp only, has no capability, and answers at its configured port."""
+    """Each writes only to its volume and /tmp, has no capabilities, and is probed at its configured port."""
     service = compose["services"][name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -102,7 +102,7 @@ def test_stages_can_do_little_and_are_asked_how_they_are(compose: dict[str, Any]
 
 
 def test_commands_name_modules_that_exist(compose: dict[str, Any]) -> None:
-    """``python -m MODULE`` of every service names a module of this project that can be run."""
+    """``python -m MODULE`` of every service names a runnable module of this project."""
     for service in compose["services"].values():
         command = service.get("command", [])
         if command[:2] == ["python", "-m"]:
@@ -113,7 +113,7 @@ def test_commands_name_modules_that_exist(compose: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_sub_commands_of_the_stages_exist(compose: dict[str, Any], name: str) -> None:
-    """The sub-command of each stage's container is one that the command line has."""
+    """The command line has the sub-command of each stage's container."""
     from typer.main import get_command
 
     from regraft.cli import app
@@ -124,7 +124,7 @@ def test_sub_commands_of_the_stages_exist(compose: dict[str, Any], name: str) ->
 
 
 def test_ci_runs_what_a_developer_runs() -> None:
-    """The CI entry calls ``make test`` and ``make docs``, nothing else, but for a browser where there is none."""
+    """The CI script only calls ``make test`` and ``make docs``, and installs a browser if there is none."""
     script = (ROOT / ".ci" / "run").read_text()
     lines = [line for line in script.splitlines() if line and not line.startswith(("#", "if", " ", "fi"))]
     assert lines == ["set -euo pipefail", 'cd "$(dirname "${BASH_SOURCE[0]}")/.."', "make test", "make docs"]
@@ -132,7 +132,7 @@ def test_ci_runs_what_a_developer_runs() -> None:
 
 @pytest.mark.parametrize("apt_get", [None, "exit 0", "exit 100"])
 def test_ci_runs_the_tests_whether_or_not_a_browser_can_be_installed(tmp_path: Path, apt_get: str | None) -> None:
-    """Without a browser apt-get is asked for one; without apt-get, or where it fails, the tests run all the same."""
+    """If there is no browser apt-get is run; without apt-get, or if it fails, the tests run all the same."""
     programs = tmp_path / "bin"
     programs.mkdir()
     scripts = {"make": "echo make $*"} | ({} if apt_get is None else {"apt-get": f"echo apt-get $*; {apt_get}"})
@@ -154,11 +154,13 @@ def test_ci_runs_the_tests_whether_or_not_a_browser_can_be_installed(tmp_path: P
 
 
 def test_nothing_is_installed_that_is_not_locked() -> None:
-    """What pip fetches has a hash; the project is built by the locked backend, of which every requirement is locked."""
+    """Everything that pip fetches has a hash; the project is built by the locked backend, all of whose requirements are
+    locked.
+    """
     lock = (ROOT / "requirements.lock").read_text()
     locked = set(re.findall(r"^([a-z0-9-]+)==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE))
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    needed = {re.split(r"[<>=~! ]", each)[0] for each in backend} | {"editables"}  # hatchling asks for it late
+    needed = {re.split(r"[<>=~! ]", each)[0] for each in backend} | {"editables"}  # hatchling requests it at build time
     assert needed <= locked
     assert "--require-hashes" in (ROOT / "infra" / "install_packages.py").read_text()
     for file in ("Makefile", "infra/Dockerfile"):
@@ -170,7 +172,7 @@ def test_nothing_is_installed_that_is_not_locked() -> None:
 
 
 def test_what_tests_need_agrees_with_what_runs() -> None:
-    """Each package of the one lock has the same version and hashes in the other, and tests' own are in that only."""
+    """Packages in both locks have equal versions and hashes; what only tests need is only in the development lock."""
     run, dev = (_locked_packages((ROOT / name).read_text()) for name in ("requirements.lock", "requirements-dev.lock"))
     assert run.items() <= dev.items()
     assert {"pytest", "mypy", "playwright"} <= dev.keys() - run.keys()
@@ -184,14 +186,14 @@ def _locked_packages(lock: str) -> dict[str, frozenset[str]]:
 
 
 def test_every_target_is_explained() -> None:
-    """``make help`` names all targets."""
+    """``make help`` lists all targets."""
     answer = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     named = {line.split()[0] for line in answer.stdout.splitlines()}
     assert named == {"help", "setup", "dev", "test", "lint", "mutate", "demo", "docs", "doctor", "pin-images", "clean"}
 
 
 def test_old_python_is_one_sentence(tmp_path: Path) -> None:
-    """A set-up with a Python that is too old stops with one sentence, before anything is made."""
+    """A set-up with too old a Python stops with one sentence, before anything is created."""
     for name in (
         "Makefile",
         "pyproject.toml",

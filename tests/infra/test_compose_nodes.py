@@ -1,4 +1,4 @@
-"""infra/compose_nodes.yml agrees with docker-compose.yml, which it is laid over, with itself and with the code."""
+"""infra/compose_nodes.yml is consistent with docker-compose.yml, which it extends, with itself and with the code."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def nodes(fleet: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def config(fleet: dict[str, Any], name: str) -> Path:
-    """Return a file that a service gets; its path is that of the file below."""
+    """Return a configuration file of the services; its path is relative to the base file."""
     return ROOT / str(fleet["configs"][name]["file"])
 
 
 def test_fleet_follows_the_schema(fleet: dict[str, Any]) -> None:
-    """It is valid alone, and what is not its own service is one of the file below."""
+    """It is valid alone, and services that it does not define are in the base file."""
     schema = json.loads((Path(__file__).with_name("compose_spec.json")).read_text())
     jsonschema.Draft201909Validator(schema).validate(fleet)
     below = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -50,7 +50,7 @@ def test_fleet_follows_the_schema(fleet: dict[str, Any]) -> None:
 
 
 def test_each_broker_has_a_node_and_a_door(fleet: dict[str, Any]) -> None:
-    """The inventory loads and keeps clients; brokers, peers and nodes are the same, each next to its own server."""
+    """The inventory loads and keeps clients; brokers, peers and nodes match, each node is next to its own server."""
     inventory = Inventory.load(config(fleet, "inventory"))
     assert inventory.clients_stay
     peers = json.loads(config(fleet, "peers").read_text())
@@ -67,13 +67,13 @@ def test_each_broker_has_a_node_and_a_door(fleet: dict[str, Any]) -> None:
 
 
 def test_mosquitto_tells_nodes_what_is_wanted(fleet: dict[str, Any]) -> None:
-    """Its settings are those with which the demo starts its brokers, but for who may connect from where."""
+    """Its settings are those of the demo's brokers, except for who may connect from where."""
     told = {line for line in SETTINGS.splitlines() if not line.startswith(("listener", "user"))}
     assert told <= set(config(fleet, "mosquitto").read_text().splitlines())
 
 
 def test_variables_name_settings(fleet: dict[str, Any]) -> None:
-    """Whatever a stage is told here is a setting."""
+    """Every variable of a stage names a setting."""
     fields = {name: set(model.model_fields) for name, model in section_models().items()}
     for service in fleet["services"].values():
         for variable in service.get("environment", {}):

@@ -1,4 +1,4 @@
-"""What is told of a server's TLS and a client's credentials: where secrets are read, and which settings are refused."""
+"""TLS and credentials of a connection: where secrets are read, and which settings are refused."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +10,14 @@ from regraft.infra.make_certificates import LocalAuthority, write_private
 
 
 def secured(tmp_path: Path) -> ConnectionSecurity:
-    """Return a security that is as it should be, with a certificate of the client's own."""
+    """Return valid security settings with a client certificate."""
     authority = LocalAuthority(tmp_path)
     client = authority.issue("client")
     return ConnectionSecurity(authority.ca_file, client.certificate_file, client.key_file)
 
 
 def test_what_is_as_it_should_be_has_no_fault(tmp_path: Path) -> None:
-    """Nothing at all, and all that mutual TLS needs."""
+    """No security at all, and everything that mutual TLS needs."""
     assert ConnectionSecurity().faults() == []
     assert secured(tmp_path).faults() == []
 
@@ -25,7 +25,7 @@ def test_what_is_as_it_should_be_has_no_fault(tmp_path: Path) -> None:
 def test_a_password_is_read_where_it_is_kept_whenever_it_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From a file without its last line's end, or from a variable; one that was exchanged is seen."""
+    """From a file, without its final newline, or from a variable; a changed password is read."""
     file = tmp_path / "password"
     file.write_text("first one \n")
     by_file = ConnectionSecurity(password_file=file)
@@ -42,7 +42,7 @@ def test_a_password_is_read_where_it_is_kept_whenever_it_is_used(
     [("", "is empty"), ("\n", "is empty"), ("one\ntwo\n", "more than one line"), ("a\x07", "control")],
 )
 def test_a_file_without_a_usable_password_is_a_fault(tmp_path: Path, content: str, told: str) -> None:
-    """The sentence names the file and holds nothing of what is in it."""
+    """The message names the file and contains nothing of its content."""
     file = tmp_path / "password"
     file.write_text(content)
     (fault,) = ConnectionSecurity(password_file=file).faults()
@@ -52,7 +52,7 @@ def test_a_file_without_a_usable_password_is_a_fault(tmp_path: Path, content: st
 
 
 def test_a_missing_password_is_a_fault_and_an_error_when_it_is_used(tmp_path: Path) -> None:
-    """A file or variable that is not there; a secret that was given as the name of a variable is not told."""
+    """A missing file or variable; a secret that was given as the name of a variable is not shown."""
     missing = ConnectionSecurity(password_file=tmp_path / "absent")
     assert "absent cannot be read (No such file or directory)" in missing.faults()[0]
     with pytest.raises(SecretMissingError, match="absent cannot be read"):
@@ -64,7 +64,7 @@ def test_a_missing_password_is_a_fault_and_an_error_when_it_is_used(tmp_path: Pa
 
 
 def test_faults_of_files_are_all_told_at_once(tmp_path: Path) -> None:
-    """Unreadable files, half a pair, two places for one secret."""
+    """Unreadable files, half a pair, two sources for one secret."""
     faults = ConnectionSecurity(
         ca_file=tmp_path / "ca.pem",
         certificate_file=tmp_path / "own.pem",
@@ -77,7 +77,7 @@ def test_faults_of_files_are_all_told_at_once(tmp_path: Path) -> None:
 
 
 def test_certificate_and_key_must_belong_together(tmp_path: Path) -> None:
-    """A file that is not a certificate, and the key of another certificate, are seen before anything connects."""
+    """A file that is not a certificate, and the key of another certificate, are detected before anything connects."""
     good = secured(tmp_path)
     other = LocalAuthority(tmp_path / "other").issue("other")
     (fault,) = replace(good, key_file=other.key_file).faults()
@@ -89,7 +89,7 @@ def test_certificate_and_key_must_belong_together(tmp_path: Path) -> None:
 
 
 def test_a_key_with_a_password_needs_the_right_one(tmp_path: Path) -> None:
-    """Nobody is asked at the terminal."""
+    """There is no prompt at the terminal."""
     from cryptography.hazmat.primitives import serialization
 
     good = secured(tmp_path)

@@ -1,4 +1,4 @@
-"""Dead letters: what one holds, where it goes, and what becomes of a message that does not decode."""
+"""Dead letters: what they contain, where they go, and what happens to a message that cannot be decoded."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def message(value: bytes | None) -> Any:
 
 
 def test_what_does_not_decode_is_kept_with_its_place_and_the_reason() -> None:
-    """It is buried, counted by topic, and logged; the caller continues without it."""
+    """It becomes a dead letter, is counted by topic and logged; the caller continues without it."""
     letters: list[DeadLetter] = []
     decoder = RecordDecoder(letters.append)
     with structlog.testing.capture_logs() as logged:
@@ -65,7 +65,7 @@ def test_a_flood_of_them_is_buried_whole_but_logged_seldom() -> None:
 
 
 def test_records_and_tombstones_are_no_dead_letters() -> None:
-    """A record is returned, a tombstone is None, and neither is counted."""
+    """A record is returned, a tombstone gives None, and neither is counted."""
     decoder = RecordDecoder(pytest.fail)
     order = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ann", "night", 1_000)
     assert decoder.decode(message(encode(order)), Order) == order
@@ -74,7 +74,7 @@ def test_records_and_tombstones_are_no_dead_letters() -> None:
 
 
 def test_a_long_value_is_cut_so_that_the_letter_fits_a_record() -> None:
-    """A record as long as Kafka allows would be too long with its reason; the letter says how much is missing."""
+    """A record as long as Kafka permits would be too long with its reason; the letter says how much is missing."""
     letter = dead_letter("t", 0, 1, "no record", b"x" * (VALUE_BYTES_MAX + 7), 0)
     assert len(letter.value) == VALUE_BYTES_MAX
     assert letter.reason == f"no record (the first {VALUE_BYTES_MAX} of {VALUE_BYTES_MAX + 7} bytes are kept)"
@@ -82,7 +82,7 @@ def test_a_long_value_is_cut_so_that_the_letter_fits_a_record() -> None:
 
 @pytest.mark.parametrize("time_ms", [-1, 2**63 - 1])
 def test_a_letter_can_be_read_whatever_time_a_writer_gave(time_ms: int) -> None:
-    """Where Kafka keeps the times of writers they may say anything."""
+    """If Kafka keeps writers' timestamps, these may have any value."""
     letter = dead_letter("regraft.orders", 0, 1, "so", b"x", time_ms)
     assert decode(encode(letter), DeadLetter) == letter
 

@@ -1,4 +1,4 @@
-"""The doctor finds what is missing and says what to do, and is content with what the set-up made."""
+"""The doctor finds what is missing, says what to do, and accepts a complete set-up."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ def _by_name(findings: list[Finding]) -> dict[str, Finding]:
 
 
 def test_after_the_set_up_nothing_is_missing(tmp_path: Path) -> None:
-    """Where the tests run, everything that a run needs is there."""
+    """The machine that runs the tests has everything that a run needs."""
     findings = diagnose(tmp_path)
     assert [finding for finding in findings if finding.status is FindingStatus.MISSING] == []
 
 
 def test_every_fault_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is not ok comes with what to do about it."""
+    """Every finding that is not ok says what to do about it."""
     monkeypatch.setattr(module, "jar_dir", lambda name: tmp_path / name)
     monkeypatch.setattr(module, "SERVER_TIMEOUT_S", 0.2)
     environ = {
@@ -39,7 +39,7 @@ def test_every_fault_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_altered_jar_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A jar that does not match the lock is named, and the file is left for the set-up to replace."""
+    """A jar that does not match the lock is named, and left for the set-up to replace."""
     (tmp_path / "thing-1.0.jar").write_bytes(b"altered")
     jar_set = JarSet("spark", (), transitive=False, jars={"thing-1.0.jar": "0" * 64})
     monkeypatch.setattr(module, "jar_dir", lambda _name: tmp_path)
@@ -51,7 +51,7 @@ def test_altered_jar_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_packages_are_compared_with_the_lock() -> None:
-    """Another version and a missing package are reported; a package for another system may be absent."""
+    """A different version and a missing package are reported; a package for another system may be absent."""
     lock = (
         "pytest==0.0.1 \\\n    --hash=sha256:00\n"
         "no-such-package==1.0 \\\n    --hash=sha256:00\n"
@@ -76,7 +76,7 @@ def test_directory_that_cannot_be_written_is_reported(tmp_path: Path, monkeypatc
 
 
 def test_clocks_that_are_off_are_reported_with_their_offset() -> None:
-    """The worst come first; within the bound all is well."""
+    """The largest offsets come first; offsets within the bound are accepted."""
     offsets_ms = {f"b{number}": -number for number in range(8)}
     well, wrong = clocks_finding(offsets_ms), clocks_finding(offsets_ms | {"b3": 2_977})
     assert (well.status, wrong.status) == (FindingStatus.OK, FindingStatus.WARN)

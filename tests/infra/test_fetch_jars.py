@@ -1,4 +1,4 @@
-"""Jars come once, are checked against the lock, and no broken or foreign jar is ever used."""
+"""Jars are fetched once and checked against the lock, and no broken or foreign jar is ever used."""
 
 import json
 import multiprocessing
@@ -33,7 +33,7 @@ def test_lock_holds_the_two_sets() -> None:
 def test_fetched_jars_match_and_are_not_resolved_again(
     maven_repository: MavenRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A set is fetched once; the second call finds it in the cache and resolves nothing, network or not."""
+    """A set is fetched once; the second call finds it in the cache and resolves nothing, with or without a network."""
     for root in (ROOT, OTHER):
         maven_repository.publish(root, root.encode())
     wanted = jar_set_of((ROOT, ROOT.encode()), (OTHER, OTHER.encode()))
@@ -55,7 +55,7 @@ def test_altered_jar_in_the_cache_is_replaced(maven_repository: MavenRepository,
 
 
 def test_foreign_jar_is_refused_and_removed(maven_repository: MavenRepository, tmp_path: Path) -> None:
-    """A repository that serves another content than the lock has is refused after three tries; nothing of it stays."""
+    """If a repository's content differs from the lock it is refused after three attempts, and nothing of it is kept."""
     path = maven_repository.publish(ROOT, b"foreign content")
     wanted = jar_set_of((ROOT, b"true content"))
     with pytest.raises(JarError, match=r"thing-1.0.jar does not match infra/jars.lock and was removed"):
@@ -65,7 +65,7 @@ def test_foreign_jar_is_refused_and_removed(maven_repository: MavenRepository, t
 
 
 def test_broken_download_is_tried_again(maven_repository: MavenRepository, tmp_path: Path) -> None:
-    """A download that breaks off is repeated, and only the whole jar is kept."""
+    """An interrupted download is repeated, and only the complete jar is kept."""
     content = b"whole content" * 1000
     path = maven_repository.publish(ROOT, content)
     maven_repository.broken[path] = 1
@@ -75,7 +75,7 @@ def test_broken_download_is_tried_again(maven_repository: MavenRepository, tmp_p
 
 
 def test_missing_jars_without_a_source_are_one_sentence(maven_repository: MavenRepository, tmp_path: Path) -> None:
-    """Jars that are nowhere to be had are reported in one sentence that says what to do."""
+    """If jars are not available one sentence says what to do."""
     with pytest.raises(JarError) as caught:
         fetch_jars(jar_set_of((ROOT, b"content")), tmp_path / "cache", tries=1)
     assert re.fullmatch(
@@ -84,7 +84,7 @@ def test_missing_jars_without_a_source_are_one_sentence(maven_repository: MavenR
 
 
 def test_settings_file_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mirror's settings file that does not exist is named in the error."""
+    """The error names a mirror's settings file that does not exist."""
     monkeypatch.setenv(module.SETTINGS_VARIABLE, str(tmp_path / "absent.xml"))
     with pytest.raises(JarError, match=r"absent\.xml, which is not a file"):
         fetch_jars(jar_set_of((ROOT, b"content")), tmp_path / "cache", backoff_s=0)
@@ -110,7 +110,7 @@ def test_two_set_ups_at_once_fetch_once(maven_repository: MavenRepository, tmp_p
 
 
 def test_relock_writes_the_sums_of_what_came(maven_repository: MavenRepository, tmp_path: Path) -> None:
-    """The maintainer's command replaces the sums and keeps the roots."""
+    """The maintainer's command replaces the checksums and keeps the roots."""
     maven_repository.publish(ROOT, b"content")
     lock = tmp_path / "jars.lock"
     lock.write_text(json.dumps({"trial": {"roots": [ROOT], "transitive": True, "jars": {"old.jar": "0" * 64}}}))

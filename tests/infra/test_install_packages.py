@@ -1,4 +1,4 @@
-"""People see how far an installation of packages is."""
+"""The progress of an installation of packages is shown."""
 
 import io
 import queue
@@ -13,12 +13,12 @@ LOCK = "numpy==2.3.0 \\\n    --hash=sha256:00\nwin==1 ; sys_platform == 'win32' 
 
 
 def test_each_package_is_counted_once() -> None:
-    """A package of two locks counts once, a hash or a comment does not."""
+    """A package in two locks counts once, hashes and comments do not count."""
     assert count_packages([LOCK, LOCK + "# via numpy\nscipy==1.0 \\\n"]) == 3
 
 
 def test_what_pip_says_becomes_a_count() -> None:
-    """Packages count as pip comes to them, also those that are there; sizes are reported, all else is not."""
+    """Packages count when pip processes them, even if already installed; sizes are reported, other output is not."""
     output = [
         "Collecting numpy==2.3.0 (from -r requirements.lock (line 1))\n",
         "  Downloading numpy-2.3.0-cp311.whl (16.9 MB)\n",
@@ -36,7 +36,7 @@ def test_what_pip_says_becomes_a_count() -> None:
 
 
 def test_a_failure_shows_what_pip_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A package without a hash is refused; pip's code and reason come out."""
+    """A package without a hash is refused; pip's exit code and reason are reported."""
     lock = tmp_path / "wrong.lock"
     lock.write_text("numpy==2.3.0\n")
     assert main([str(lock)]) != 0
@@ -45,7 +45,7 @@ def test_a_failure_shows_what_pip_said(tmp_path: Path, capfd: pytest.CaptureFixt
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_step_without_news_shows_that_it_still_runs(is_terminal: bool) -> None:
-    """pip is silent for a minute while it unpacks; the time that it has taken so far is shown, wherever it goes."""
+    """pip is silent for a minute while it unpacks; the elapsed time is shown, on a terminal and elsewhere."""
     shown, may_end = _Output(is_terminal), queue.Queue[None]()
     seconds = iter(range(0, 10_000, int(WAIT_LINE_INTERVAL_S)))
 

@@ -1,4 +1,4 @@
-"""Which orders are their giver's own: signed, in time, once, by whom it may be, under their own key."""
+"""Which orders are authentic: signed, in time, given once, by a permitted signer, under their own key."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,14 +22,14 @@ PAUSE = Order(WHOLE_OVERLAY, OrderKind.PAUSE, "ana", "patching", NOW_MS, NOW_MS 
 
 
 class Bench:
-    """A judge who trusts ana and bo, and their keys."""
+    """A judge that trusts ana and bo, and their keys."""
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.file, self.signers = trust(directory, "ana", "bo", **options)
         self.judge = OrderJudge(TrustedKeys(self.file), "live")
 
     def anew(self) -> OrderJudge:
-        """A judge of another process."""
+        """Return the judge of another process."""
         return OrderJudge(TrustedKeys(self.file), "live")
 
     def sign(self, order: Order = PAUSE, by: str = "ana") -> Order:
@@ -45,7 +45,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_what_its_giver_signed_is_followed_also_after_its_way_through_kafka(bench: Bench) -> None:
-    """The signature covers the values, so it does not matter how a record holds them."""
+    """The signature covers the values, so it does not matter how a record encodes them."""
     order = decode(encode(bench.sign()), Order)
     assert len(order.signature) == 64
     assert bench.refusal(order) == ""
@@ -70,12 +70,12 @@ def test_what_its_giver_signed_is_followed_also_after_its_way_through_kafka(benc
     ],
 )
 def test_no_field_can_be_changed(bench: Bench, changed: dict[str, Any]) -> None:
-    """Whatever is changed, the signature is not that of the order any more."""
+    """Whatever is changed, the signature no longer matches the order."""
     assert "its signature is not that of" in bench.refusal(structs.replace(bench.sign(), **changed))
 
 
 def test_every_field_is_signed() -> None:
-    """One that is added to the record is, too, unless it stands at its default."""
+    """A field that is added to the record is signed, too, unless it has its default."""
     names = {field.name for field in structs.fields(Order)} - {"signature"}
     filled = Order("b1", OrderKind.MAINTAIN, "ana", "r", 1, 2, True, "d", "s", "k", "n", b"x", BrokerFacts(1.0))
     text = filled.signed_text("live").decode()
@@ -89,7 +89,7 @@ def test_an_order_for_one_namespace_is_none_for_another(bench: Bench) -> None:
 
 
 def test_unsigned_orders_are_followed_only_where_a_setting_says_so(bench: Bench) -> None:
-    """What pretends to be signed is held to it there, too."""
+    """An order that claims to be signed must have a valid signature even then."""
     assert "it is unsigned" in bench.refusal(PAUSE)
     lenient = OrderJudge(TrustedKeys(bench.file), "live", allow_unsigned=True)
     assert lenient.refusal(PAUSE, PAUSE.key, NOW_MS, is_by_kafka=False) == ""
@@ -98,7 +98,7 @@ def test_unsigned_orders_are_followed_only_where_a_setting_says_so(bench: Bench)
 
 
 def test_a_key_that_nobody_trusts_orders_nothing(bench: Bench, tmp_path: Path) -> None:
-    """Also one that calls itself like a trusted one."""
+    """Even if it has the name of a trusted one."""
     other = tmp_path / "other"
     other.mkdir()
     _, strangers = trust(other, "ana", "eve")
@@ -109,7 +109,7 @@ def test_a_key_that_nobody_trusts_orders_nothing(bench: Bench, tmp_path: Path) -
 def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mistake may stand where a key was to be revoked."""
+    """The mistake may be in the line where a key was revoked."""
     monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
     keys = TrustedKeys(bench.file)
     judge, order = OrderJudge(keys, "live"), bench.sign()
@@ -119,7 +119,7 @@ def test_nothing_new_is_followed_while_the_trusted_keys_cannot_be_read(
 
 
 def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
-    """An order is judged by the time at which Kafka took it, so the same whenever it is read."""
+    """An order is judged by the time at which Kafka received it, so the result does not depend on when it is read."""
     end_ms = NOW_MS + 1_000
     bench = Bench(tmp_path, until=datetime.fromtimestamp(end_ms / 1000, UTC))
     assert bench.refusal(bench.sign(), end_ms) == ""
@@ -127,7 +127,7 @@ def test_a_key_ends_but_what_it_ordered_before_stands(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_revoked_key_stands(bench: Bench) -> None:
-    """Who has stolen it may have signed at any time."""
+    """A thief of the key may have signed at any time."""
     order = bench.sign()
     text = bench.file.read_text().splitlines()
     bench.file.write_text(text[0].replace(" }", ", revoked = true }") + "\n" + text[1])
@@ -135,7 +135,7 @@ def test_nothing_of_a_revoked_key_stands(bench: Bench) -> None:
 
 
 def test_a_key_orders_only_what_it_may(tmp_path: Path) -> None:
-    """A night shift pauses and resumes, and approves nothing."""
+    """A night shift may pause and resume, but approves nothing."""
     bench = Bench(tmp_path, orders=(OrderKind.PAUSE,))
     assert bench.refusal(bench.sign()) == ""
     resumed = bench.sign(structs.replace(PAUSE, kind=OrderKind.RESUME))
@@ -143,7 +143,7 @@ def test_a_key_orders_only_what_it_may(tmp_path: Path) -> None:
 
 
 def test_a_person_speaks_for_nobody_else_but_a_dashboard_does(bench: Bench) -> None:
-    """The name in an order is that of its key, unless the key is one for others."""
+    """An order's name is that of its key, unless the key may sign for others."""
     for_bo = structs.replace(PAUSE, by="bo")
     assert "signs for ana only, not for bo" in bench.refusal(bench.sign(for_bo))
     bench.file.write_text(bench.signers["ana"].trusted_line(TRUSTED_UNTIL, for_others=True))
@@ -152,7 +152,7 @@ def test_a_person_speaks_for_nobody_else_but_a_dashboard_does(bench: Bench) -> N
 
 
 def test_an_order_is_given_once(bench: Bench) -> None:
-    """A copy at once is known by its nonce, a later one by its age, and by a judge that starts over as well."""
+    """An immediate copy is detected by its nonce, a later one by its age, also by a judge that starts over."""
     order = bench.sign()
     latest_ms = NOW_MS + ORDER_AGE_MS_MAX
     assert bench.refusal(order) == ""
@@ -165,7 +165,7 @@ def test_an_order_is_given_once(bench: Bench) -> None:
 
 
 def test_a_copy_is_known_as_long_as_it_is_not_too_old(bench: Bench) -> None:
-    """Also when its signer's clock was ahead: its nonce is remembered until its age alone refuses it."""
+    """Even if its signer's clock was ahead: the nonce is remembered until the order's age alone refuses it."""
     early_ms = NOW_MS - ORDER_AHEAD_MS_MAX
     order = bench.sign()
     assert bench.refusal(order, early_ms) == ""
@@ -175,13 +175,13 @@ def test_a_copy_is_known_as_long_as_it_is_not_too_old(bench: Bench) -> None:
 
 
 def test_a_clock_that_is_far_ahead_is_refused(bench: Bench) -> None:
-    """Its orders could be copied for as long."""
+    """Its orders could be copied for that long."""
     assert bench.refusal(bench.sign(), NOW_MS - ORDER_AHEAD_MS_MAX) == ""
     assert "a wrong clock" in bench.refusal(bench.sign(), NOW_MS - ORDER_AHEAD_MS_MAX - 1)
 
 
 def test_nonces_are_bounded_by_refusing_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forgetting one would let its order be given again."""
+    """A forgotten nonce would let its order be given again."""
     monkeypatch.setattr(judge_orders, "NONCES_MAX", 2)
     assert [bench.refusal(bench.sign()) for _ in range(3)][:2] == ["", ""]
     assert "2 orders arrived within minutes" in bench.refusal(bench.sign())
@@ -191,12 +191,12 @@ def test_nonces_are_bounded_by_refusing_more(bench: Bench, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("nonce", ["x" * 65])
 def test_a_nonce_has_a_length(bench: Bench, nonce: str) -> None:
-    """What is remembered of an order is small."""
+    """What is remembered of an order must be small."""
     assert "its nonce has 65 characters" in bench.refusal(bench.sign(structs.replace(PAUSE, nonce=nonce)))
 
 
 def test_a_topic_that_keeps_the_times_of_writers_is_refused(bench: Bench) -> None:
-    """There a copy could say that it was written when the order was given."""
+    """A copy could claim there to have been written when the order was given."""
     assert "LogAppendTime" in bench.refusal(bench.sign(), is_by_kafka=False)
 
 
@@ -224,7 +224,7 @@ def given(bench: Bench, order: Order | None, key: bytes | None, kind: int = TIME
 
 
 def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
-    """Under another one it would push out what stands there when the topic is compacted."""
+    """Under another key it would replace that key's order when the topic is compacted."""
     assert given(bench, bench.sign(), b"broker/b01") == (
         "its record has the key 'broker/b01', that of such an order is 'adaptation/overlay'"
     )
@@ -234,7 +234,7 @@ def test_an_order_stands_under_its_own_key_only(bench: Bench) -> None:
 
 
 def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
-    """Nobody writes one: orders are revoked by orders."""
+    """Nobody writes such a record: orders are revoked by orders."""
     assert "deletes an order from the topic" in given(bench, None, b"adaptation/overlay")
     for key in (None, b"", b"a\x00b\n", b"\xff" * 3_000):
         message: Any = FakeMessage(key)
@@ -243,7 +243,7 @@ def test_a_record_that_takes_an_order_out_is_refused(bench: Bench) -> None:
 
 
 def test_signing_keeps_all_but_what_it_adds(tmp_path: Path) -> None:
-    """The nonce is new for each order, unless the giver has chosen one to know the answer by."""
+    """The nonce is new for each order, unless the signer chose one to find the answer by."""
     _, signers = trust(tmp_path, "ana")
     key: SigningKey = signers["ana"]
     first, second = key.sign(PAUSE, "live"), key.sign(PAUSE, "live")

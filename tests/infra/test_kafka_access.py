@@ -1,4 +1,4 @@
-"""TLS and SASL of Kafka's clients: the same settings in librdkafka's words and in Java's, and which are refused."""
+"""TLS and SASL of Kafka's clients: the same settings for librdkafka and for Java, and which are refused."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,12 +36,12 @@ def login(tmp_path: Path) -> KafkaSecurity:
     ],
 )
 def test_the_protocol_follows_from_tls_and_mechanism(given: dict[str, object], protocol: str) -> None:
-    """Nobody has to say twice what is used."""
+    """It need not be configured separately."""
     assert KafkaSecurity(**given).protocol == protocol  # type: ignore[arg-type]
 
 
 def test_librdkafka_is_given_scram_over_tls(login: KafkaSecurity) -> None:
-    """Names are checked, and the password is given as it is."""
+    """Host names are verified, and the password is passed on unchanged."""
     assert KafkaAccess("kafka:9093", security=login).client_options() == {
         "bootstrap.servers": "kafka:9093",
         "client.id": "regraft",
@@ -55,7 +55,7 @@ def test_librdkafka_is_given_scram_over_tls(login: KafkaSecurity) -> None:
 
 
 def test_spark_is_given_the_same_in_javas_words(login: KafkaSecurity) -> None:
-    """The password is quoted as JAAS wants it, the authority goes along as text."""
+    """The password is quoted for JAAS, the authority is passed as text."""
     assert login.ca_file is not None
     assert login.spark_options() == {
         "kafka.security.protocol": "SASL_SSL",
@@ -71,7 +71,7 @@ def test_spark_is_given_the_same_in_javas_words(login: KafkaSecurity) -> None:
 
 
 def test_a_key_reaches_java_in_the_form_it_reads(tmp_path: Path) -> None:
-    """Java takes PKCS #8 only, OpenSSL any form; a password of the key stays here."""
+    """Java only reads PKCS #8, OpenSSL any form; the key's password is not passed on."""
     authority = LocalAuthority(tmp_path)
     client = authority.issue("client")
     key = serialization.load_pem_private_key(client.key_file.read_bytes(), None)
@@ -119,7 +119,7 @@ def test_a_token_is_asked_for_by_either_library(login: KafkaSecurity) -> None:
     ],
 )
 def test_combinations_that_cannot_work_are_refused(login: KafkaSecurity, changed: dict[str, object], told: str) -> None:
-    """Each fault is one sentence, and no secret is part of it."""
+    """Each fault is one sentence, and contains no secret."""
     faults = replace(login, **changed).faults()  # type: ignore[arg-type]
     assert sum(told in fault for fault in faults) == 1, faults
     assert "secret@" not in str(faults)
@@ -127,10 +127,10 @@ def test_combinations_that_cannot_work_are_refused(login: KafkaSecurity, changed
 
 
 def test_a_login_without_tls_must_be_wanted(login: KafkaSecurity) -> None:
-    """A password that the network can read is not sent by oversight."""
+    """A password that the network can read must not be sent by mistake."""
     assert replace(login, ca_file=None, tls=False, allow_unencrypted_login=True).faults() == []
 
 
 def test_no_representation_holds_a_secret(login: KafkaSecurity) -> None:
-    """What is logged or raised shows settings: these hold the place of a secret, not the secret."""
+    """Logs and errors show settings: these hold the location of a secret, not the secret."""
     assert AWKWARD not in repr(KafkaAccess("kafka:9093", security=login))

@@ -1,4 +1,4 @@
-"""The Kafka clients: what each is built from, how they tell of errors, what closing one gives up."""
+"""The Kafka clients: how each is configured, how they report errors, what is lost when one is closed."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ NOBODY = "127.0.0.1:1"
 
 
 class SecuredKafka(KafkaSecurity):
-    """Security with something in it, to see where it goes."""
+    """Security with recognisable options."""
 
     def client_options(self) -> dict[str, str]:
         return {"security.protocol": "sasl_ssl"}
@@ -58,14 +58,14 @@ PRODUCT = (
 
 
 def options_of(monkeypatch: pytest.MonkeyPatch, kind: str, build: Callable[[], Any]) -> dict[str, Any]:
-    """Return what librdkafka would have been given."""
+    """Return the options that librdkafka would get."""
     monkeypatch.setattr(kafka_clients, kind, dict)
     return dict(build())
 
 
 @pytest.mark.parametrize("kind", OPENED)
 def test_every_client_is_built_from_the_same_connection(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Servers, client id and security reach each kind of client, and no option of a call can lead it elsewhere."""
+    """Servers, client id and security reach each kind of client, and no option of a call can redirect it."""
     elsewhere = {"bootstrap.servers": "elsewhere:1", "security.protocol": "plaintext"}
     options = options_of(monkeypatch, kind, lambda: OPENED[kind](elsewhere))
     assert options.items() >= CONNECTION.items()
@@ -74,7 +74,7 @@ def test_every_client_is_built_from_the_same_connection(monkeypatch: pytest.Monk
 
 
 def test_no_other_module_builds_clients() -> None:
-    """A client built elsewhere would be left out when connections are secured."""
+    """A client built elsewhere would miss the connection's security."""
     built = re.compile(r"\b(Producer|Consumer|AdminClient)\(|bootstrap\.servers")
     files = [file for package in PRODUCT for file in (ROOT / package).rglob("*.py")]
     found = {str(file.relative_to(ROOT)) for file in files if built.search(file.read_text(encoding="utf-8"))}
@@ -82,17 +82,17 @@ def test_no_other_module_builds_clients() -> None:
 
 
 def test_spark_is_given_the_same_connection() -> None:
-    """Spark's source has names of its own for servers and security."""
+    """Spark's source has its own names for servers and security."""
     assert ACCESS.spark_options() == {"kafka.bootstrap.servers": "kafka:9092", "kafka.security.protocol": "SASL_SSL"}
 
 
 def test_without_security_connections_are_plain_text() -> None:
-    """What is not configured is Kafka's own default."""
+    """Without settings Kafka's own defaults apply."""
     assert KafkaAccess(NOBODY).client_options()["security.protocol"] == "plaintext"
 
 
 def test_a_producer_repeats_nothing_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Idempotence is the rule; a call's own options stand beside it and win."""
+    """Idempotence is the default; a call's own options are added and take precedence."""
     given = options_of(monkeypatch, "Producer", lambda: open_producer(ACCESS, {"linger.ms": 7}))
     assert (given["enable.idempotence"], given["linger.ms"]) == (True, 7)
     other = options_of(monkeypatch, "Producer", lambda: open_producer(ACCESS, {"enable.idempotence": False}))
@@ -100,7 +100,7 @@ def test_a_producer_repeats_nothing_unless_told_otherwise(monkeypatch: pytest.Mo
 
 
 def test_a_transactional_producer_has_its_id_and_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The id by which Kafka fences earlier ones, and the time after which it ends a transaction."""
+    """The id by which Kafka fences off earlier producers, and the time-out of a transaction."""
     given = options_of(
         monkeypatch, "Producer", lambda: open_transactional_producer(ACCESS, "writer", 15_000, {"linger.ms": 0})
     )
@@ -117,7 +117,7 @@ def test_a_consumer_commits_nothing_and_reads_rather_again_than_never(monkeypatc
 
 
 def test_librdkafka_itself_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    """A Kafka that is away comes as a callback, not as lines on the standard error."""
+    """An unreachable Kafka is reported by a callback, not by lines on standard error."""
     told: list[KafkaError] = []
     producer = open_producer(KafkaAccess(NOBODY), on_error=told.append)
     producer.poll(0.5)
@@ -126,7 +126,7 @@ def test_librdkafka_itself_says_nothing(capfd: pytest.CaptureFixture[str]) -> No
 
 
 def test_an_outage_is_logged_once_for_all_clients_of_a_stage() -> None:
-    """The first error is reported with its reason; those right after it, of whatever client, are not."""
+    """The first error is reported with its reason; errors of any client right after it are not."""
     away = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
     with structlog.testing.capture_logs() as logged:
         for name in ("stage-a", "stage-a", "stage-b"):
@@ -140,7 +140,7 @@ def test_an_outage_is_logged_once_for_all_clients_of_a_stage() -> None:
 
 
 def test_closing_says_what_was_not_delivered() -> None:
-    """What waits when the time is up is counted, logged, and told to each record's on_delivery."""
+    """Records that are unsent at the time-out are counted, logged, and reported to each record's on_delivery."""
     given_up: list[str] = []
     producer = open_producer(KafkaAccess(NOBODY), on_error=leave_to_caller)
     for number in range(3):
@@ -153,7 +153,7 @@ def test_closing_says_what_was_not_delivered() -> None:
 
 
 class BrokenProducer:
-    """A producer after a fatal error: flush raises, what waits can only be purged."""
+    """A producer after a fatal error: flush raises, and its queue can only be purged."""
 
     def __init__(self) -> None:
         self.waiting = 2
@@ -172,7 +172,7 @@ class BrokenProducer:
 
 
 def test_a_broken_producer_is_closed_like_any_other() -> None:
-    """Closing must not hide the fatal error that it follows."""
+    """Closing must not hide the fatal error that precedes it."""
     producer: Any = BrokenProducer()
     assert close_producer(producer, 1.0) == 2
     assert producer.waiting == 0

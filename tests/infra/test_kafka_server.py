@@ -1,4 +1,4 @@
-"""A real broker from the locked jars: it serves, keeps its data over a kill, and its topics are as the table says."""
+"""A real broker from the locked jars: it serves, keeps its data when killed, and its topics match the table."""
 
 import os
 import signal
@@ -52,14 +52,14 @@ def _consume(bootstrap: str, topic: str, count: int) -> list[int]:
 
 @pytest.mark.stack
 def test_topics_are_created_once_and_checked(kafka: RunningKafka) -> None:
-    """The table's topics are made when they are missing; a second call finds them as they should be."""
+    """Missing topics of the table are created; a second call finds them correct."""
     assert create_topics(kafka.access, namespace="one") == [topic_name(topic, "one") for topic in TOPICS]
     assert create_topics(kafka.access, namespace="one") == []
 
 
 @pytest.mark.stack
 def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
-    """Those that are asked for beyond the table's are of new topics; a fleet that grew is not a fault of an old one."""
+    """Extra partitions are for new topics; a fleet that has grown is no fault of an old topic."""
     name = topic_name(TELEMETRY, "sized")
     for partitions in (7, 9):
         create_topics(kafka.access, [TELEMETRY], namespace="sized", partitions={TELEMETRY: partitions})
@@ -80,7 +80,7 @@ def test_a_topic_that_exists_keeps_its_partitions(kafka: RunningKafka) -> None:
     ],
 )
 def test_topic_of_another_shape_is_reported(kafka: RunningKafka, changed: object, message: str) -> None:
-    """A topic that exists in another shape than the table has is refused with the difference."""
+    """A topic that differs from the table is refused with the difference."""
     create_topics(kafka.access, namespace="shape")
     assert timestamp_type(kafka.access, topic_name(TELEMETRY, "shape")) == LOG_APPEND_TIME
     with pytest.raises(TopicMismatchError, match=message):
@@ -89,7 +89,7 @@ def test_topic_of_another_shape_is_reported(kafka: RunningKafka, changed: object
 
 @pytest.mark.stack
 def test_topics_with_more_than_the_table_wants_are_accepted(kafka: RunningKafka) -> None:
-    """More partitions and longer retention lose nothing; a topic with one order may not be split."""
+    """More partitions and longer retention lose nothing; a topic with a single order may not be split."""
     more = [replace(TELEMETRY, partitions=6, retention_ms=90_000_000), replace(PLANS, partitions=2)]
     create_topics(kafka.access, more, namespace="more")
     create_topics(kafka.access, [TELEMETRY], namespace="more")
@@ -101,7 +101,7 @@ def test_topics_with_more_than_the_table_wants_are_accepted(kafka: RunningKafka)
 
 @pytest.mark.stack
 def test_killed_broker_returns_with_its_data(kafka: RunningKafka) -> None:
-    """A broker killed with SIGKILL is started again on the same port and has every acknowledged record."""
+    """A broker killed with SIGKILL is restarted on the same port and has every acknowledged record."""
     create_topics(kafka.access, namespace="kill")
     topic = topic_name(TELEMETRY, "kill")
     _produce(kafka.bootstrap, topic, 0)
@@ -116,7 +116,7 @@ def test_killed_broker_returns_with_its_data(kafka: RunningKafka) -> None:
 
 @pytest.mark.stack
 def test_second_run_in_a_directory_has_ports_and_data_of_the_first(tmp_path: Path) -> None:
-    """Stopped and started again in the same directory, the broker has the same address and the same topics."""
+    """Restarted in the same directory, the broker has the same address and the same topics."""
     with start_kafka(tmp_path) as first:
         create_topics(first.access)
     with start_kafka(tmp_path) as second:
@@ -126,7 +126,7 @@ def test_second_run_in_a_directory_has_ports_and_data_of_the_first(tmp_path: Pat
 
 @pytest.mark.stack
 def test_port_taken_after_the_choice_leads_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When somebody takes the chosen port before the broker binds it, the broker starts on another one."""
+    """If the chosen port is taken before the broker binds it, the broker starts on another one."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
         rival.listen()
@@ -138,7 +138,7 @@ def test_port_taken_after_the_choice_leads_to_another(tmp_path: Path, monkeypatc
 
 
 def test_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
-    """A port that the user asked for and that is taken is an error, not a reason to choose another."""
+    """A taken port that the user asked for is an error, not a reason to choose another."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
         rival.listen()
@@ -147,7 +147,7 @@ def test_wanted_port_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_nobody_there_is_not_ready(capfd: pytest.CaptureFixture[str]) -> None:
-    """An address where nobody listens is not ready, and nothing but the answer says so."""
+    """An address without a listener is not ready, and nothing else is printed."""
     assert not is_kafka_ready(KafkaAccess(f"{LOOPBACK}:1"), timeout_s=0.2)
     assert capfd.readouterr() == ("", "")
 
@@ -155,7 +155,7 @@ def test_nobody_there_is_not_ready(capfd: pytest.CaptureFixture[str]) -> None:
 def test_no_kafka_for_topics_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Creating topics where no broker answers says so with the address and the time, and nothing else does."""
+    """If no broker answers the error gives the address and the time-out, and nothing else is printed."""
     monkeypatch.setattr("regraft.infra.create_topics.TIMEOUT_S", 0.3)
     with pytest.raises(StackError, match=r"^Kafka at 127\.0\.0\.1:1 did not answer within 0\.3 s .*: check .*\.$"):
         create_topics(KafkaAccess(f"{LOOPBACK}:1"))
@@ -163,7 +163,7 @@ def test_no_kafka_for_topics_is_one_sentence(
 
 
 def test_address_is_read_back_from_the_settings(tmp_path: Path) -> None:
-    """The ports written into the broker's settings are the ports that the next run in the directory tries first."""
+    """The next run in the directory tries the ports in the broker's settings first."""
     files, address = KafkaFiles(tmp_path / "kafka"), KafkaAddress(*module.choose_ports(2))
     module.write_settings(files, address, None, None)
     assert module._choose_address(files, None, again=False) == address
@@ -180,7 +180,7 @@ def test_a_cluster_id_that_starts_with_a_dash_is_no_option(tmp_path: Path, monke
 
 
 def test_further_properties_win_over_the_usual_ones(tmp_path: Path) -> None:
-    """They stand last, and Kafka takes the last of two equal names."""
+    """They come last, and Kafka uses the last of two equal names."""
     files = KafkaFiles(tmp_path)
     module.write_settings(files, KafkaAddress(19092, 19093), None, {"log.segment.bytes": "1048576"})
     lines = [line for line in files.properties.read_text().splitlines() if line.startswith("log.segment.bytes=")]

@@ -1,4 +1,4 @@
-"""The manifests follow the schemas of Kubernetes, and say what the code and the images know."""
+"""The manifests follow the schemas of Kubernetes, and are consistent with the code and the images."""
 
 import re
 import tomllib
@@ -21,7 +21,7 @@ SERVERS = ("nats", "mosquitto")
 
 
 def objects(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield what a file describes; aliases are only good within one document, so that is often a list."""
+    """Yield the objects of a file; YAML aliases only work within one document, so they are often in a list."""
     for document in yaml.safe_load_all(file.read_text()):
         yield from document["items"] if document["kind"] == "List" else [document]
 
@@ -32,7 +32,7 @@ def containers(file: Path) -> list[dict[str, Any]]:
 
 
 def test_executors_can_do_little_too() -> None:
-    """The template of Spark's executors is a pod that follows its schema and writes to /tmp and its volumes only."""
+    """The template of Spark's executors is a pod that follows its schema and only writes to /tmp and its volumes."""
     spark = next(file for file in FILES if file.stem == "spark")
     (data,) = (each["data"] for each in objects(spark) if "executor.yaml" in each.get("data", {}))
     pod = yaml.safe_load(data["executor.yaml"])
@@ -47,7 +47,7 @@ def test_executors_can_do_little_too() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_whatever_runs_on_is_asked_how_it_is(file: Path) -> None:
-    """Each container of a Deployment or StatefulSet says when it is ready, and each of ours whether it hangs."""
+    """Each container of a Deployment or StatefulSet has a readiness probe, and each of ours a liveness probe."""
     for each in objects(file):
         if each["kind"] in ("Deployment", "StatefulSet"):
             for container in each["spec"]["template"]["spec"]["containers"]:
@@ -56,13 +56,13 @@ def test_whatever_runs_on_is_asked_how_it_is(file: Path) -> None:
 
 
 def test_there_are_manifests() -> None:
-    """Of the loop, of Spark's executors, of nodes."""
+    """For the loop, Spark's executors, and nodes."""
     assert [file.stem for file in FILES] == ["mosquitto_nodes", "nodes", "regraft", "spark"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_each_object_follows_its_schema(file: Path) -> None:
-    """No key is misspelt, none is missing."""
+    """No key is misspelt or missing."""
     for each in objects(file):
         kubernetes_validate.validate(each, "1.31", strict=True)
 
@@ -77,7 +77,7 @@ def test_a_misspelt_key_is_refused() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_containers_run_commands_of_images_that_are_built(file: Path) -> None:
-    """Commands are of the command line, images targets of the Dockerfile, with this version of Regraft."""
+    """Commands exist in the command line, images are targets of the Dockerfile with this version of Regraft."""
     dockerfile = (ROOT / "infra" / "Dockerfile").read_text()
     targets = {f"regraft-{name}" for name in re.findall(r"^FROM \S+ AS (\S+)$", dockerfile, re.MULTILINE)}
     known = get_command(app).commands  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def test_containers_run_commands_of_images_that_are_built(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_containers_can_do_little(file: Path) -> None:
-    """None runs as root or writes to its image, and each has a bound of memory but the one that copies a file."""
+    """None runs as root or writes to its image, and all but the one that copies a file have a memory limit."""
     user = re.search(r"--uid (\d+)", (ROOT / "infra" / "Dockerfile").read_text())
     assert user is not None
     for each in objects(file):
@@ -127,7 +127,7 @@ def test_settings_of_the_manifests_are_settings(tmp_path: Path) -> None:
 
 
 def test_probes_ask_the_port_that_the_settings_open() -> None:
-    """A stage listens where Kubernetes asks it."""
+    """A stage listens on the port that Kubernetes probes."""
     regraft = next(file for file in FILES if file.stem == "regraft")
     settings = next(each["data"]["regraft.toml"] for each in objects(regraft) if "regraft.toml" in each.get("data", {}))
     ports = {name: table.get("metrics_port") for name, table in tomllib.loads(settings).items()}
@@ -138,7 +138,7 @@ def test_probes_ask_the_port_that_the_settings_open() -> None:
 
 
 def test_what_is_mounted_is_there() -> None:
-    """Each ConfigMap and Secret is one of the manifests, or the head of the file says how to make it."""
+    """Each ConfigMap and Secret is in the manifests, or the head of the file says how to create it."""
     made = {each["metadata"]["name"] for file in FILES for each in objects(file) if each["kind"] == "ConfigMap"}
     text = (ROOT / "infra" / "kubernetes" / "regraft.yaml").read_text()
     made |= set(re.findall(r"kubectl -n regraft create (?:secret generic|configmap) (\S+)", text))

@@ -1,4 +1,4 @@
-"""The local stack as a whole: what stops it from starting, and that two of them do not meet."""
+"""The local stack as a whole: what prevents its start, and that two of them do not interfere."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ ENOUGH_S = 60.0
 
 
 def test_run_directory_in_use_is_one_sentence(tmp_path: Path) -> None:
-    """A second run in the same directory is refused and told which process uses it."""
+    """A second run in the same directory is refused, and the error names the process that uses it."""
     with (
         hold_lock(tmp_path / "run.lock"),
         pytest.raises(RunDirInUseError, match=rf"^Run directory .* is in use by process {os.getpid()}: .*\.$"),
@@ -35,7 +35,7 @@ def test_run_directory_in_use_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_full_disk_stops_the_start(tmp_path: Path) -> None:
-    """With less room than wanted nothing is started and nothing is written."""
+    """With less space than required nothing is started and nothing is written."""
     with pytest.raises(DiskFullError):
         LocalStack(tmp_path / "run", free_mb_min=10**12).__enter__()
     assert not (tmp_path / "run").exists()
@@ -51,7 +51,7 @@ def test_a_disk_that_is_really_full_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:
-    """A wanted Kafka port that is taken is reported, and the run directory is free again afterwards."""
+    """A requested Kafka port that is taken is reported, and the run directory is free again afterwards."""
     with socket.socket() as rival:
         rival.bind((LOOPBACK, 0))
         rival.listen()
@@ -62,7 +62,7 @@ def test_wanted_port_in_use_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_external_kafka_that_does_not_answer_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Kafka that the user names is used, never replaced: when it is away, that is the error."""
+    """A Kafka that the user names is used, never replaced: if it is down, that is the error."""
     monkeypatch.setattr("regraft.infra.local_stack.EXTERNAL_TIMEOUT_S", 0.2)
     with pytest.raises(StackError, match="REGRAFT_KAFKA_BOOTSTRAP"):
         LocalStack(tmp_path, environ={"REGRAFT_KAFKA_BOOTSTRAP": f"{LOOPBACK}:1"}).__enter__()
@@ -70,7 +70,7 @@ def test_external_kafka_that_does_not_answer_is_reported(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("variable", ["REGRAFT_KAFKA_BOOTSTRAP", "REGRAFT_REDIS_URL"])
 def test_servers_of_the_user_are_not_secured(tmp_path: Path, variable: str) -> None:
-    """Who asks for that learns which server it is, before anything is started; no address is shown."""
+    """The error names the server before anything is started; no address is shown."""
     stack = LocalStack(tmp_path / "run", secure=True, environ={variable: "redis://:secret@127.0.0.1:9"})
     with pytest.raises(StackError, match=f"--secure secures servers that it starts, and {variable} names") as told:
         stack.__enter__()
@@ -86,7 +86,7 @@ def test_stack_that_was_not_entered_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.stack
 def test_two_stacks_at_once_do_not_meet(tmp_path: Path) -> None:
-    """Two stacks in different directories have addresses of their own and serve side by side; ending is in order."""
+    """Two stacks in different directories have their own addresses and serve side by side; both stop properly."""
     with LocalStack(tmp_path / "one", environ=os.environ) as one, LocalStack(tmp_path / "two") as two:
         assert one.bootstrap != two.bootstrap
         assert one.redis_url != two.redis_url
@@ -116,7 +116,7 @@ with LocalStack(Path(sys.argv[1])) as stack:
 @pytest.mark.stack
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_no_server_outlives_its_run(tmp_path: Path, number: signal.Signals, code: int) -> None:
-    """Whether a run is asked to end or killed, its servers are gone, and the directory can be used again."""
+    """Whether a run is stopped or killed, its servers are gone, and the directory can be used again."""
     command = [sys.executable, "-c", STACK_SCRIPT, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
         assert run.stdout is not None

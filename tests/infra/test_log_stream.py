@@ -7,7 +7,7 @@ from tests.full_disk import small_disk
 
 
 def test_a_full_disk_loses_lines_and_nothing_else(tmp_path: Path) -> None:
-    """Who logs continues; with room the log continues, too, and says how much is missing."""
+    """The process continues; once there is space the log continues, too, and says how much is missing."""
     with small_disk(tmp_path / "disk") as disk:
         file = disk.directory / "stage.log"
         with file.open("a", encoding="utf-8") as stream:

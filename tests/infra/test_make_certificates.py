@@ -7,7 +7,7 @@ from regraft.infra.make_certificates import LocalAuthority
 
 
 def test_keys_are_for_this_user_only(tmp_path: Path) -> None:
-    """No other user of the machine reads a key of the local stack, or finds that of its authority."""
+    """No other user of the machine can read a key of the local stack, or find its authority's."""
     issued = LocalAuthority(tmp_path / "security").issue("server")
     for file in (issued.key_file, issued.both_file):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

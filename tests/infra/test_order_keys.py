@@ -1,4 +1,4 @@
-"""Keys for orders: files that only their owner reads, and trust that can be given, narrowed and ended."""
+"""Keys for orders: files that only their owner reads, and trust that can be given, restricted and ended."""
 
 import time
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from tests.infra.order_signers import TRUSTED_UNTIL, trust
 
 
 def test_a_private_key_is_only_its_owners(tmp_path: Path) -> None:
-    """It is written for nobody else, not written over another one, and not used when others can read it."""
+    """It is created unreadable for others, overwrites no other key, and is refused if others can read it."""
     file = tmp_path / "ana.key"
     key = create_signing_key("ana", file)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -37,7 +37,7 @@ def test_a_private_key_is_only_its_owners(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "nothing", "Regraft-Key: ana\nnothing", "Regraft-Key: ana\n"])
 def test_a_file_that_holds_no_key_is_named(tmp_path: Path, text: str) -> None:
-    """And the sentence holds nothing of the file."""
+    """The message contains nothing of the file."""
     file = tmp_path / "ana.key"
     file.write_text(text)
     file.chmod(0o600)
@@ -46,7 +46,7 @@ def test_a_file_that_holds_no_key_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_trust_is_a_line_for_each_key(tmp_path: Path) -> None:
-    """With an end, and with what it may order."""
+    """With an expiry, and with what it may order."""
     file, _ = trust(tmp_path, "ana", "bo", orders=(OrderKind.PAUSE, OrderKind.RESUME))
     found = read_trusted_keys(file)
     assert set(found) == {"ana", "bo"}
@@ -71,7 +71,7 @@ PUBLIC = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
     ],
 )
 def test_a_wrong_line_is_named_and_trusts_nobody(tmp_path: Path, line: str, fault: str) -> None:
-    """A mistake in the file must not widen whom it trusts."""
+    """A mistake in the file must not extend whom it trusts."""
     file = tmp_path / "trusted.toml"
     file.write_text(line)
     with pytest.raises(OrderKeyError, match=fault):
@@ -81,7 +81,7 @@ def test_a_wrong_line_is_named_and_trusts_nobody(tmp_path: Path, line: str, faul
 
 
 def test_trusted_keys_are_read_again_when_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Added, revoked; while it is gone or wrong the keys before are kept, and the reason is reported."""
+    """Added, revoked; while the file is missing or wrong the previous keys are kept, and the reason is reported."""
     monkeypatch.setattr(order_keys, "LOOK_S", 0.0)
     file, signers = trust(tmp_path, "ana")
     keys = TrustedKeys(file)
@@ -101,7 +101,7 @@ def test_trusted_keys_are_read_again_when_the_file_changes(tmp_path: Path, monke
 
 
 def test_a_run_without_keys_starts_and_a_named_file_must_be_there(tmp_path: Path) -> None:
-    """Who has named nobody trusts nobody; who has named a file means it."""
+    """Without a named file nobody is trusted; a named file must exist."""
     keys = open_trusted_keys(OrderSettings(directory=tmp_path))
     assert (keys.by_name, keys.version) == ({}, 0)
     assert "cannot be read" in keys.fault
@@ -110,7 +110,7 @@ def test_a_run_without_keys_starts_and_a_named_file_must_be_there(tmp_path: Path
 
 
 def test_a_run_has_keys_of_its_own(tmp_path: Path) -> None:
-    """Made once; commands with that run directory find them, and nobody else can read them."""
+    """They are created once; commands with that run directory find them, and no other user can read them."""
     directory = tmp_path / "order-keys"
     settings = OrderSettings(directory=directory)
     assert settings.operator_key() is None
@@ -129,6 +129,6 @@ def test_a_run_has_keys_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_named_and_not_there_is_a_fault(tmp_path: Path) -> None:
-    """Only one that nobody named may be missing."""
+    """Only the default key may be missing."""
     with pytest.raises(OrderKeyError, match="cannot be read"):
         OrderSettings(key_file=tmp_path / "away.key", directory=tmp_path).operator_key()

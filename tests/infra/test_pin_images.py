@@ -1,4 +1,4 @@
-"""Images of others are pinned by digest, in every file that names one, or nothing is changed."""
+"""Third-party images are pinned by digest, in every file that names one, or nothing is changed."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ DIGEST = f"sha256:{'0a' * 32}"
 
 
 def test_every_image_of_others_is_found_and_pinned_once() -> None:
-    """Base image, servers of the compose file and of the manifests; pinning again changes nothing."""
+    """Base image, servers in the compose file and in the manifests; pinning again changes nothing."""
     asked: list[str] = []
 
     def digest_of(image: str) -> str:
@@ -33,7 +33,7 @@ def test_every_image_of_others_is_found_and_pinned_once() -> None:
 def test_an_image_without_a_digest_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, said: str
 ) -> None:
-    """Without Docker, without its registry, or with an answer that is not a digest, no file is written."""
+    """Without Docker, without its registry, or with an invalid digest, no file is written."""
     if script:
         (tmp_path / "docker").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "docker").chmod(0o755)

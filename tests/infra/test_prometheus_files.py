@@ -1,4 +1,4 @@
-"""The Prometheus files that are shipped name metrics that exist."""
+"""The shipped Prometheus files name existing metrics."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ INFRA = Path(__file__).parents[2] / "infra"
 
 
 def test_scrape_targets_are_the_three_stages() -> None:
-    """Each stage has its own port, and the rules file that is named is there."""
+    """Each stage has its own port, and the named file of rules exists."""
     document = yaml.safe_load((INFRA / "prometheus.yml").read_text())
     (job,) = document["scrape_configs"]
     targets = {config["labels"]["stage"]: config["targets"] for config in job["static_configs"]}

@@ -1,4 +1,4 @@
-"""The writer of records while Kafka is away: what waits, what is lost, and what closing gives up."""
+"""The writer of records while Kafka is down: what waits, what is lost, and what closing drops."""
 
 from regraft.infra.kafka_access import KafkaAccess
 from regraft.infra.record_writer import RecordWriter
@@ -9,7 +9,7 @@ COMMAND = Command("plan-1", CommandPhase.ACTIVATE, "b1", 0, 1)
 
 
 def test_full_buffer_counts_what_it_cannot_hold() -> None:
-    """While Kafka is away the buffer fills to its bound; the rest is counted as lost, and nothing blocks."""
+    """While Kafka is down the buffer fills to its bound; further records count as lost, and nothing blocks."""
     writer = RecordWriter(NOBODY, outage_s_max=60, buffer_records_max=10, linger_ms=0)
     for _ in range(15):
         writer.write("topic", "b1", COMMAND)
@@ -18,7 +18,7 @@ def test_full_buffer_counts_what_it_cannot_hold() -> None:
 
 
 def test_what_an_outage_outlasts_is_counted() -> None:
-    """A record that found no Kafka within its time is lost and counted, not forgotten."""
+    """A record that cannot be sent within its time-out is lost and counted."""
     writer = RecordWriter(NOBODY, outage_s_max=0.5, buffer_records_max=10, linger_ms=0)
     writer.write("topic", "b1", COMMAND)
     assert writer.flush(30.0) == 0
@@ -26,7 +26,7 @@ def test_what_an_outage_outlasts_is_counted() -> None:
 
 
 def test_closing_counts_what_was_still_to_be_sent() -> None:
-    """Nothing is forgotten in silence: what waits when the time is up is lost."""
+    """Nothing is dropped silently: what is unsent at the time-out counts as lost."""
     writer = RecordWriter(NOBODY, outage_s_max=60, buffer_records_max=10, linger_ms=0)
     for topic in ("a", "a", "b"):
         writer.write(topic, "b1", COMMAND)

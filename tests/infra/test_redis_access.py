@@ -17,7 +17,7 @@ from tests.wait_until import wait_until
 
 
 def test_a_plain_url_needs_nothing_more() -> None:
-    """Credentials may stand in the URL, as before; a representation does not show them."""
+    """The URL may contain credentials, as before; a representation hides them."""
     access = RedisAccess("redis://:hunter2@valkey:6379/0")
     assert access.faults() == []
     assert access.client_options() == {}
@@ -25,7 +25,7 @@ def test_a_plain_url_needs_nothing_more() -> None:
 
 
 def test_tls_and_user_become_options_of_the_client(tmp_path: Path) -> None:
-    """The password is read from its file, the server's name is checked."""
+    """The password is read from its file, the server's name is verified."""
     (tmp_path / "password").write_text("hunter2\n")
     ca_file = LocalAuthority(tmp_path).ca_file
     security = RedisSecurity(ca_file=ca_file, username="regraft", password_file=tmp_path / "password")
@@ -59,7 +59,7 @@ def test_combinations_that_cannot_be_meant_are_refused(
 
 @pytest.mark.stack
 def test_the_secured_valkey_lets_in_by_tls_and_password_only(tmp_path: Path) -> None:
-    """Its user may read and write and not administer; a killed server is there again at its address, and empty."""
+    """Its user may read and write but not administer; a killed server returns at its address, empty."""
     with Supervisor() as supervisor:
         access = start_secured_valkey(supervisor, tmp_path, secure_kafka(tmp_path / "security"))
         assert access.faults() == []
@@ -74,7 +74,7 @@ def test_the_secured_valkey_lets_in_by_tls_and_password_only(tmp_path: Path) -> 
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: supervisor.restarts("valkey") == 1 and is_redis_ready(access.url, security=access.security))
-        assert client.get("regraft:live:trial") is None  # It keeps nothing on disk, so nothing there holds it back.
+        assert client.get("regraft:live:trial") is None  # With nothing on disk, nothing there delays its restart.
     password = access.security.password
     assert password is not None
     files = [file for file in (tmp_path / "valkey").rglob("*") if file.is_file()]

@@ -1,4 +1,4 @@
-"""The clock of a run: the wall clock at speed 1, else faster from a common origin on."""
+"""The clock of a run: the wall clock at speed 1, otherwise faster since a common origin."""
 
 import time
 
@@ -8,7 +8,7 @@ from regraft.infra.run_clock import RunClock
 
 
 def test_at_speed_1_the_clock_is_the_wall_clock() -> None:
-    """Whatever the origin is: a run that is not sped up is not changed."""
+    """Whatever the origin: a run at normal speed is unchanged."""
     for clock in (RunClock(), RunClock(origin_ms=5)):
         before_ms = time.time_ns() // 1_000_000
         assert before_ms <= clock.now_ms() <= time.time_ns() // 1_000_000
@@ -17,7 +17,7 @@ def test_at_speed_1_the_clock_is_the_wall_clock() -> None:
 
 
 def test_processes_with_the_same_origin_agree() -> None:
-    """A fast clock has run its speed times the wall time since the origin, and converts back to wall time."""
+    """A fast clock has advanced by its speed times the wall time since the origin, and converts back to wall time."""
     origin_ms = time.time_ns() // 1_000_000 - 10_000
     clock = RunClock(origin_ms, 20.0)
     now_ms, wall_ms = clock.now_ms(), time.time_ns() // 1_000_000
@@ -29,7 +29,7 @@ def test_processes_with_the_same_origin_agree() -> None:
 
 
 def test_a_fast_clock_needs_an_origin_and_a_sensible_speed() -> None:
-    """Each process for itself would begin at another time."""
+    """Otherwise each process would start at another time."""
     assert RunClock().faults() == RunClock(1_000, 20.0).faults() == []
     (fault,) = RunClock(0, 20.0).faults()
     assert fault.startswith("clock_speed is 20 without clock_origin_ms: ")

@@ -1,4 +1,4 @@
-"""The guards of a run: cache place, locks, ports, free disk, what the system trusts."""
+"""The guards of a run: cache directory, locks, ports, free disk space, the system's trust store."""
 
 import socket
 import subprocess
@@ -16,7 +16,7 @@ from regraft.infra.write_trust_store import PASSWORD, system_certificates, write
 
 
 def test_named_cache_goes_before_the_checkout(tmp_path: Path) -> None:
-    """REGRAFT_CACHE names the cache; without it a checkout keeps its own."""
+    """REGRAFT_CACHE names the cache; without it a checkout has its own."""
     assert find_cache({"REGRAFT_CACHE": str(tmp_path)}) == tmp_path
     checkout = find_checkout()
     assert checkout is not None
@@ -31,7 +31,7 @@ def test_installed_package_uses_the_users_cache(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_held_lock_names_its_holder(tmp_path: Path) -> None:
-    """A second taker of a lock is told which process holds it, and gets it when the first is done."""
+    """The error names the process that holds the lock; the lock is available when that process is done."""
     with hold_lock(tmp_path / "lock"), pytest.raises(LockHeldError, match="is still held by process"):
         hold_lock(tmp_path / "lock").__enter__()
     with hold_lock(tmp_path / "lock"):
@@ -65,7 +65,7 @@ def test_chosen_ports_differ_and_are_free() -> None:
 
 
 def test_port_in_use_is_one_sentence() -> None:
-    """A wanted port on which somebody listens is refused with its number and what to do."""
+    """A requested port that is in use is refused with its number and what to do."""
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         listener.listen()
@@ -77,7 +77,7 @@ def test_port_in_use_is_one_sentence() -> None:
 
 
 def test_full_disk_is_one_sentence(tmp_path: Path) -> None:
-    """Too little free room is refused before a run starts, with what is free and what is needed."""
+    """Too little free space is refused before a run starts, with the free and the required space."""
     check_disk(tmp_path / "not" / "there" / "yet", free_mb_min=0)
     too_much_mb = free_mb(tmp_path) + 1_000_000
     with pytest.raises(DiskFullError, match=rf"^Only \d+ MB are free .* at least {too_much_mb} MB are needed: .*\.$"):
@@ -85,7 +85,7 @@ def test_full_disk_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_java_reads_the_written_trust_store(tmp_path: Path) -> None:
-    """The authorities that this system trusts come out of the written store when Java lists it."""
+    """Java lists the authorities that this system trusts from the written store."""
     certificates = system_certificates()
     if not certificates:
         pytest.skip("this system has no certificate bundle that Python's ssl finds")

@@ -1,4 +1,4 @@
-"""A command of Regraft on a cluster; the cluster itself is in tests/streaming/test_spark_cluster.py."""
+"""A Regraft command on a cluster; the cluster itself is in tests/streaming/test_spark_cluster.py."""
 
 import threading
 
@@ -17,6 +17,6 @@ from regraft.infra.spark_cluster import run_on
 def test_a_command_gets_the_master_and_its_exit_code_is_reported(
     master: str, told: str, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What it prints is seen as it is."""
+    """Its output is passed through unchanged."""
     assert run_on(master, ["settings"], threading.Event()) == code
     assert told in "".join(capfd.readouterr())

@@ -30,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredServer]:
 
 
 def write_one(access: KafkaAccess, topic: str, value: str) -> None:
-    """Make the topic and write one record to it."""
+    """Create the topic and write one record to it."""
     admin = open_admin(access, PATIENCE_S)
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
     producer = open_producer(access, on_error=leave_to_caller)
@@ -54,13 +54,13 @@ def test_each_kind_of_client_logs_in(server: SecuredServer, how: str) -> None:
 
 
 def found_for(access: KafkaAccess, *topics: str) -> str:
-    """Return the one sentence that is told of a server, with what to do where something is wrong."""
+    """Return what is reported about a server in one sentence, with what to do about a fault."""
     found = check_kafka(access, topics)
     return f"{found.found}. {found.to_do}" if isinstance(found, KafkaFault) else f"well: {found}"
 
 
 def test_what_is_wrong_with_a_server_is_reported_in_one_sentence(server: SecuredServer, tmp_path: Path) -> None:
-    """Name, port, TLS, certificate, login: each fault has its own sentence, and no secret is part of it."""
+    """Name, port, TLS, certificate, login: each fault has its own sentence without secrets."""
     scram, wrong = server.access("SCRAM-SHA-512"), tmp_path / "password"
     wrong.write_text("guessed")
     foreign = LocalAuthority(tmp_path / "foreign").ca_file
@@ -89,7 +89,7 @@ def test_what_is_wrong_with_a_server_is_reported_in_one_sentence(server: Secured
 
 
 def test_missing_rights_are_named(server: SecuredServer) -> None:
-    """A login without rights to the topics is reported; topics that are not made are not a fault."""
+    """A login without rights to the topics is reported; topics that do not exist yet are not a fault."""
     scram = server.access("SCRAM-SHA-512")
     write_one(scram, "rights.topic", "x")
     assert "1 of 2 topics are missing" in found_for(scram, "rights.topic", "rights.none")

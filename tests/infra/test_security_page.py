@@ -1,4 +1,4 @@
-"""The page about security says what the table of topics says."""
+"""The page about security matches the table of topics."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ BEGIN, END = "<!-- drawn from schemas/topics.py -->", "<!-- end of what is drawn
 
 
 def test_the_page_shows_who_uses_which_topic() -> None:
-    """Copy what this prints between the marks of the page after a change of the table."""
+    """After a change of the table, copy what this prints between the marks of the page."""
     rows = [
         f"| `NAMESPACE.{topic.suffix}` | {', '.join(topic.writers)} | {', '.join(topic.readers)} |" for topic in TOPICS
     ]
@@ -20,7 +20,7 @@ def test_the_page_shows_who_uses_which_topic() -> None:
 
 
 def test_the_page_has_the_bounds_of_the_code() -> None:
-    """Minutes and days that an operator reckons with."""
+    """Minutes and days that an operator relies on."""
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert f"more than {ORDER_AGE_MS_MAX // 60_000} minutes after it was signed" in page
     assert f"(or {ORDER_AHEAD_MS_MAX // 60_000} minute before" in page

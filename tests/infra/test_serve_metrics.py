@@ -1,4 +1,4 @@
-"""Metrics and health over HTTP: what a scraper and a supervisor ask, and what they get."""
+"""Metrics and health over HTTP: what a scraper and a supervisor request, and what they get."""
 
 import json
 import socket
@@ -63,7 +63,7 @@ def ask(server: MetricsServer, path: str, accept: str = "*/*", method: str = "GE
 
 
 def test_metrics_are_served_in_the_format_that_is_asked_for(server: MetricsServer) -> None:
-    """The plain format by default, OpenMetrics where the scraper prefers it."""
+    """The plain format by default, OpenMetrics if the scraper prefers it."""
     status, kind, text = ask(server, "/metrics")
     assert (status, kind.split(";")[0]) == (200, "text/plain")
     assert "regraft_test_windows_total 3.0" in text
@@ -80,7 +80,7 @@ def test_a_well_stage_is_alive_and_ready(server: MetricsServer) -> None:
 
 
 def test_a_stage_that_starts_is_alive_but_not_ready(server: MetricsServer, stage: Stage) -> None:
-    """A supervisor leaves it alone, a load balancer does not use it yet."""
+    """A supervisor does not restart it, a load balancer does not use it yet."""
     stage.health = Health(is_ready=False)
     assert ask(server, "/health")[0] == 200
     assert ask(server, "/ready")[0] == 503
@@ -96,7 +96,7 @@ def test_a_fault_makes_a_stage_neither_alive_nor_ready(server: MetricsServer, st
 
 
 def test_a_stage_that_cannot_say_how_it_is_is_ill(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception in the stage's own answer is a fault, not a broken connection."""
+    """An exception while the stage determines its health is a fault, not a broken connection."""
     monkeypatch.setattr(Stage, "__call__", lambda _self: 1 / 0)
     status, _, text = ask(server, "/health")
     assert status == 503
@@ -104,7 +104,7 @@ def test_a_stage_that_cannot_say_how_it_is_is_ill(server: MetricsServer, monkeyp
 
 
 def test_other_paths_and_methods_are_answered_with_what_exists(server: MetricsServer) -> None:
-    """404 names the paths; only GET is answered."""
+    """404 lists the paths; only GET is answered."""
     status, _, text = ask(server, "/")
     assert (status, json.loads(text)["paths"]) == (404, ["/metrics", "/health", "/ready"])
     assert ask(server, "/health", method="POST")[0] == 405
@@ -121,7 +121,7 @@ def test_a_taken_port_is_reported_in_one_sentence(server: MetricsServer, stage: 
 
 
 def test_the_port_is_free_after_the_end(stage: Stage) -> None:
-    """The next start of the stage finds its port again."""
+    """The stage's next start finds its port free."""
     server = serve_metrics(CollectorRegistry(), LOOPBACK, 0, stage)
     port = server.port
     server.close()
@@ -130,7 +130,7 @@ def test_the_port_is_free_after_the_end(stage: Stage) -> None:
 
 
 def test_requests_at_once_are_bounded(server: MetricsServer, stage: Stage) -> None:
-    """Callers that hang hold this many threads and no more; once they go, others are answered again."""
+    """Hanging clients occupy at most this many threads; when they leave, others are answered again."""
     stage.may_answer.clear()
     held = [socket.create_connection((LOOPBACK, server.port), timeout=30) for _ in range(REQUESTS_AT_ONCE_MAX)]
     for each in held:
@@ -142,7 +142,7 @@ def test_requests_at_once_are_bounded(server: MetricsServer, stage: Stage) -> No
     for each in held:
         with each:
             assert b"200 OK" in each.recv(1000)
-    while True:  # A thread gives its place back a moment after its answer.
+    while True:  # A thread becomes free a moment after its answer.
         try:
             assert ask(server, "/ready")[0] == 200
             break
@@ -158,7 +158,7 @@ def _closed_unanswered(connection: socket.socket) -> bool:
 
 
 def test_a_loop_that_hangs_is_a_fault_until_it_turns_again() -> None:
-    """The sentence says what has been silent for how long, and what is usual."""
+    """The sentence says what has been silent for how long, and the usual interval."""
     now_s = [0.0]
     pulse = Pulse("the control loop", 30.0, lambda: now_s[0])
     now_s[0] = 30.0

@@ -1,4 +1,4 @@
-"""A long step shows how far it is, and that it still runs while it has nothing new to report."""
+"""A long step shows its progress, and that it still runs when there is nothing new."""
 
 import io
 import threading
@@ -32,7 +32,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_a_step_that_reports_nothing_is_shown_all_the_same(is_terminal: bool) -> None:
-    """A resolver or a service that starts is silent for a minute; nobody is left to guess whether it hangs."""
+    """A resolver or a starting service is silent for a minute; the user need not guess whether it hangs."""
     shown = _Output("Fetching")
     console = Console(file=shown, force_terminal=is_terminal, width=100)
     with show_progress("Fetching", 46, console):
@@ -50,7 +50,7 @@ def test_the_newest_report_is_repeated_with_the_time_it_has_taken() -> None:
 
 
 def test_a_quick_step_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done within seconds needs no bar."""
+    """A step of a few seconds needs no bar."""
     monkeypatch.setattr(shown_progress, "SILENT_S", 1_000.0)
     shown = _Output("Fetching")
     with show_progress("Fetching", 46, Console(file=shown, force_terminal=True, width=100)) as advance:

@@ -1,4 +1,4 @@
-"""The base configuration of Spark, and a session that has it."""
+"""Spark's base configuration, and a session that has it."""
 
 import json
 import os
@@ -36,9 +36,9 @@ print("FOUND", json.dumps(found))
 
 @pytest.mark.spark
 def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
-    """A session reads and writes Avro, knows the Kafka source, is in UTC, small, and its workers are this Python.
+    """A session reads and writes Avro, has the Kafka source, uses UTC, is small, and its workers are this Python.
 
-    They import nothing from the directory that they run in, whatever the environment of the session says.
+    They import nothing from their working directory, whatever the session's environment says.
     """
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     answer = subprocess.run(
@@ -67,12 +67,12 @@ def test_session_has_kafka_avro_and_this_python(tmp_path: Path) -> None:
     ],
 )
 def test_a_task_may_fail_in_one_process_as_often_as_on_a_cluster(master: str, meant: str) -> None:
-    """Where nobody has said how often, and more than one thread works."""
+    """Unless the number is configured, and with more than one thread."""
     assert patient(master) == meant
 
 
 def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:
-    """Scratch space, warehouse and log of Spark are inside the run directory, jars are files, extras win."""
+    """Spark's scratch space, warehouse and log are inside the run directory, jars are files, extras take precedence."""
     settings = base_configuration(tmp_path, extra={"spark.sql.shuffle.partitions": "4"})
     for key in ("spark.local.dir", "spark.sql.warehouse.dir"):
         assert settings[key].startswith(str(tmp_path))
@@ -82,13 +82,13 @@ def test_configuration_stays_in_the_run_directory(tmp_path: Path) -> None:
 
 
 def test_submit_arguments_carry_every_setting() -> None:
-    """The same settings go to spark-submit as arguments."""
+    """spark-submit gets the same settings as arguments."""
     assert submit_arguments({"a": "1", "b": "2"}, master="local[1]") == [
         "--master", "local[1]", "--conf", "a=1", "--conf", "b=2",
     ]  # fmt: skip
 
 
 def test_submitted_job_is_recognised() -> None:
-    """spark-submit leaves the port of its gateway in the environment."""
+    """spark-submit sets the port of its gateway in the environment."""
     assert is_submitted({"PYSPARK_GATEWAY_PORT": "1"})
     assert not is_submitted({})

@@ -1,4 +1,4 @@
-"""Metrics of a stage are described as they are scraped."""
+"""The metrics of a stage are described as they are scraped."""
 
 import pytest
 
@@ -30,6 +30,6 @@ def test_memory_and_cpu_of_the_process_come_with_every_stage() -> None:
 
 
 def test_a_metric_needs_a_meaning() -> None:
-    """One without is refused where it is made."""
+    """A metric without one is refused when it is created."""
     with pytest.raises(ValueError, match="metric regraft_test_x is described by ''"):
         StageMetrics("test").gauge("x", "")

