@@ -1,7 +1,7 @@
 """Assemble the record of a finished run from Kafka: windows, plans and events as stored there.
 
-In: a way to Kafka, the inventory, the controller's settings of completeness and cost. Out: the parts of a RunRecord
-that do not rely on any stage's own account. Drawing and judging do not belong here.
+In: access to Kafka, the inventory, the controller's settings of completeness and link costs. Out: the parts of a
+RunRecord that do not depend on what stages report about themselves. Drawing and judging do not belong here.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from regraft.schemas.state import StateRow, WindowClosed
 from regraft.schemas.topics import EVENTS, PLANS, STATE, TELEMETRY, WINDOWS
 
 COMPARED_WINDOWS = 5
-WARM_UP_MS = 3_000  # Until the first subscriptions are known everywhere, hardly anything is delivered.
+WARM_UP_MS = 3_000  # Few deliveries happen until the first subscriptions are known everywhere.
 READ_S_MAX = 60.0
 
 
@@ -43,8 +43,8 @@ READ_S_MAX = 60.0
 class StoredRun:
     """What Kafka holds of a run: windows in time order, the newest version of each plan by epoch, all events.
 
-    ``fleets`` is the brokers with what their links cost when each window was costed, by its end; without round trips,
-    the inventory's costs.
+    ``fleets``: by the end of each window, the brokers with the costs of links when it was costed, which are the
+    inventory's unless there were round trips.
     """
 
     windows: tuple[ClosedWindow, ...] = ()
@@ -55,18 +55,18 @@ class StoredRun:
     fleets: dict[int, FleetView] = field(default_factory=dict)
 
     def fleet_at(self, window: ClosedWindow, kind: AnyKind) -> FleetView:
-        """Return the brokers as they were when a window was costed."""
+        """Return the brokers and costs of links as of when a window was costed."""
         return self.fleets.get(window.end_ms) or FleetView(kind.inventory)
 
     def links_corrected(self) -> int:
-        """Count the links whose final cost is the brokers' measurement, not the inventory's."""
+        """Return how many links have a final cost from round trips instead of the inventory."""
         return len(self.fleets[max(self.fleets)].measured) if self.fleets else 0
 
 
 def read_stored_run(
     kafka: KafkaAccess, namespace: str, kind: AnyKind, limits: AssemblyLimits, links: LinkSettings
 ) -> StoredRun:
-    """Read the topics of a run whole; each reading is bounded to 60 s. Raises UnreadableTopicError, RegistryError."""
+    """Read all topics of a run, each for at most READ_S_MAX. Raises UnreadableTopicError, RegistryError."""
     inventory = kind.inventory
     use_registry(namespace=namespace)
     records = list(read_whole(kafka, namespace, {PLANS: Plan, EVENTS: AdaptationEvent}, READ_S_MAX))
@@ -84,7 +84,7 @@ def read_stored_run(
 
 
 def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: LinkSettings) -> dict[int, FleetView]:
-    """Return by each window's end the link costs before it: like the controller's, from round trips so far."""
+    """Return, by each window's end, the costs of links from earlier round trips, as the controller computes them."""
     fleet, meter, found = FleetView(inventory), LinkMeter(links), {}
     for window in windows:
         found[window.end_ms] = fleet
@@ -96,7 +96,7 @@ def fleets_of(windows: Iterable[ClosedWindow], inventory: Inventory, links: Link
 def assemble_windows(
     records: Iterable[StateRow | WindowClosed], inventory: Inventory, limits: AssemblyLimits
 ) -> tuple[ClosedWindow, ...]:
-    """Return the closed windows of stored records by the controller's own rules; stored records need no waiting."""
+    """Return the closed windows of stored records, assembled by the controller's code without waiting for rows."""
     assembler = WindowAssembler(inventory.brokers, replace(limits, rows_wait_ms=0))
     kept = sorted(records, key=lambda record: (record.window_start_ms, isinstance(record, WindowClosed)))
     found: list[ClosedWindow] = []
@@ -110,8 +110,8 @@ def assemble_windows(
 def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, OverlayConfiguration]:
     """Return the configuration of each epoch that brokers may have stamped, the bootstrap's included.
 
-    Those are the epochs of committed plans: windows have them before their overlay is in force.
-    Its homes are those of the clients that were ever moved.
+    Brokers stamp the epochs of committed plans, even before their overlay is in force. The homes are those of all
+    clients that were ever moved.
     """
     committed = [plan for plan in plans if LIFE[plan.phase].is_committed]
     bootstrap = inventory.bootstrap
@@ -125,18 +125,18 @@ def configurations_of(plans: Sequence[Plan], inventory: Inventory) -> dict[int, 
 
 
 def _within(brokers: Sequence[str], homes: Mapping[str, str]) -> dict[str, str]:
-    """Return the homes that are brokers of an overlay: clients of dead or departed ones have none."""
+    """Return the homes that are among the brokers; clients of dead or departed brokers have none."""
     return {client: home for client, home in homes.items() if home in brokers}
 
 
 def window_costs(
     stored: StoredRun, kind: AnyKind, shadows_per_s: Mapping[int, Mapping[str, float]] | None = None
 ) -> tuple[WindowCost, ...]:
-    """Return what each window cost on the overlays of its time, each by its share of it, and on the bootstrap overlay.
+    """Return the cost of each window that can be costed, on its own overlays and on the bootstrap overlay.
 
-    On the latter clients are where they were before any plan moved them. Windows that cannot be costed are left out.
-    ``shadows_per_s`` are the costs on the overlays of shadow planners by the window's end, known only to the
-    controller.
+    If the overlay changed in a window, each one counts by its share of the window. On the bootstrap overlay clients
+    have the homes from before any plan. ``shadows_per_s``: costs on the overlays of shadow planners by the window's
+    end, which only the controller knows.
     """
     inventory = kind.inventory
     first = configuration_at(stored, inventory.bootstrap.epoch, inventory)
@@ -160,7 +160,7 @@ def window_costs(
 
 
 def first_full_window_cost(stored: StoredRun, kind: AnyKind, traffic_start_ms: int) -> float | None:
-    """Return what the first complete window that had traffic from its start to its end cost; None without one."""
+    """Return the cost of the first complete window that had traffic throughout; None if there is none."""
     starts_ms = {window.end_ms: window.start_ms for window in stored.windows}
     for cost in window_costs(stored, kind):
         if cost.complete and starts_ms[cost.end_ms] >= traffic_start_ms + WARM_UP_MS:
@@ -169,13 +169,13 @@ def first_full_window_cost(stored: StoredRun, kind: AnyKind, traffic_start_ms: i
 
 
 def configuration_at(stored: StoredRun, epoch: int, inventory: Inventory) -> OverlayConfiguration:
-    """Return the newest configuration that brokers may have stamped up to an epoch."""
+    """Return the newest configuration whose epoch is at most the given one."""
     known = [number for number in stored.configurations if number <= epoch]
     return stored.configurations[max(known)] if known else inventory.bootstrap
 
 
 def last_windows(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> Sequence[ClosedWindow]:
-    """Return the last complete windows that lie entirely in the traffic's time and can be costed."""
+    """Return the last COMPARED_WINDOWS complete windows that ended before traffic did and can be costed."""
     usable = [
         window
         for window in stored.windows
@@ -187,9 +187,9 @@ def last_windows(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> Seque
 def cost_shadows(
     shadows: Iterable[ShadowRun], stored: StoredRun, kind: AnyKind, traffic_end_ms: int
 ) -> tuple[ShadowRun, ...]:
-    """Return the shadow planners with what the last overlay of each costs, on the windows of :func:`compare_overlays`.
+    """Return the shadow planners with the cost of each one's last overlay, on the windows of :func:`compare_overlays`.
 
-    On a ring a user that a shadow moved is taken to be there unless it has left where the acting plans put it.
+    On a ring, a user that a shadow moved counts as there unless it has left the home that the acting plans gave it.
     """
     last = last_windows(stored, kind, traffic_end_ms)
     if not last:
@@ -207,16 +207,15 @@ def cost_shadows(
 def _breakdown(
     stored: StoredRun, kind: AnyKind, overlay: OverlayConfiguration, windows: Sequence[ClosedWindow]
 ) -> CostBreakdown:
-    """Return what an overlay costs with its own brokers' interests and publications, links as at the last window."""
+    """Return an overlay's cost for what its brokers delivered and published, at the last window's costs of links."""
     own = kind.over(stored.fleet_at(windows[-1], kind).inventory_over(overlay.brokers))
     return own.breakdown(overlay, [window.over(overlay.brokers) for window in windows])
 
 
 def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> OverlayComparison | None:
-    """Return the bootstrap and the final overlay on the last complete windows that lie entirely in the traffic's time.
+    """Compare the bootstrap and the final overlay on the :func:`last_windows`; return None if there are none.
 
-    None when there is no such window. The same traffic for both, as a shift of the interests changes what any
-    overlay costs.
+    Both are costed on the same traffic because a shift of interests changes what any overlay costs.
     """
     last = last_windows(stored, kind, traffic_end_ms)
     if not last:
@@ -232,10 +231,10 @@ def compare_overlays(stored: StoredRun, kind: AnyKind, traffic_end_ms: int) -> O
 def bills_of(
     stored: StoredRun, kind: AnyKind, traffic_start_ms: int, traffic_end_ms: int
 ) -> tuple[ShownBill, ShownBill] | None:
-    """Return the bill for traffic before any plan and at the end; None if it is not charged.
+    """Return the bill for traffic before any plan and at the end; None if traffic is not charged.
 
-    Before: the last complete windows that lie entirely in the first overlay and in the traffic's time, but for its
-    beginning. None, too, if there is no such window because a plan began with the first.
+    "Before" is the last complete windows on the bootstrap overlay after the warm-up. Returns None as well if there is
+    no such window, for example because a plan began with the first one.
     """
     first_epoch, warm_ms = kind.inventory.bootstrap.epoch, traffic_start_ms + WARM_UP_MS
     early = [one for one in stored.windows if one.is_complete and one.epoch == first_epoch and one.start_ms >= warm_ms]
@@ -253,11 +252,11 @@ def bills_of(
 
 
 def changes_found_ms(events: Sequence[AdaptationEvent]) -> tuple[int, ...]:
-    """Return when traffic changed, change by change, as the controller reported it."""
+    """Return the start of each change of traffic that the controller reported, ms since 1970."""
     return tuple(int(event.details["since_ms"]) for event in events if event.kind is EventKind.CHANGE_DETECTED)
 
 
 def plan_outcomes(events: Sequence[AdaptationEvent]) -> dict[str, str]:
-    """Return the final verdict on each plan's gain."""
+    """Return the text of each plan's final event, by plan."""
     final = (EventKind.PLAN_COMPLETED, EventKind.GAIN_MISSED, EventKind.PLAN_ABORTED)
     return {event.plan: event.text for event in events if event.kind in final and event.plan}

@@ -40,7 +40,7 @@ def describe_run(settings: Settings) -> dict[str, Any]:
 
 
 def find_commit(directory: Path) -> str | None:
-    """Return the commit of the checkout, with ``+changes`` when files differ from it; None outside a checkout."""
+    """Return the commit of the checkout, with ``+changes`` if files differ from it; None outside a checkout."""
     commit = _git(directory, "rev-parse", "HEAD")
     if commit is None:
         return None
@@ -57,7 +57,7 @@ def _git(directory: Path, *arguments: str) -> str | None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None  # no git here: the run is described without a commit
+        return None  # without git the run is described without a commit
     return answer.stdout.strip() if answer.returncode == 0 else None
 
 

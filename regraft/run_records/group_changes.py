@@ -1,6 +1,6 @@
-"""Group the changes of a plan by their reasons, so that a sentence that many changes share is shown once.
+"""Group the changes of a plan by reason, so that a reason that many changes share is shown once.
 
-In: proposals. Out: groups with what each change adds to the reason. How they are laid out does not belong here.
+In: proposals. Out: groups, with the details of each change. Layout does not belong here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from regraft.schemas.plan import Proposal
 
 @dataclass(frozen=True)
 class ChangeGroup:
-    """The changes that one planner suggests for one reason, each with the details that it alone has."""
+    """The changes that one planner proposes for one reason, each with its details."""
 
     planner: str
     reason: str
@@ -22,9 +22,9 @@ class ChangeGroup:
 
 
 def group_changes(proposals: Iterable[Proposal]) -> list[ChangeGroup]:
-    """Return the proposals by planner and reason, in the order of the first of each.
+    """Group proposals by planner and reason, in order of first occurrence.
 
-    Reasons are compared without the names of the links and clients that change; what follows a semicolon are details.
+    Reasons are compared without the names of the links and clients that change. Details follow a semicolon.
     """
     found: dict[tuple[str, str], list[tuple[Proposal, str]]] = {}
     for proposal in proposals:
@@ -35,7 +35,7 @@ def group_changes(proposals: Iterable[Proposal]) -> list[ChangeGroup]:
 
 
 def _names(proposal: Proposal) -> Mapping[str, str]:
-    """Return what to call the only link, or the only client, that the proposal changes."""
+    """Return general names for the link or client, and its homes, if the proposal changes only one."""
     names: dict[str, str] = {}
     if len(proposal.links_added) == len(proposal.links_removed) == 1:
         for (a, b), name in ((proposal.links_added[0], "the new link"), (proposal.links_removed[0], "the old one")):

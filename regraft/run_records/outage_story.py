@@ -1,7 +1,7 @@
 """The story of a run's outages: what happened to brokers, how the controller reacted, and how long that took.
 
-In: the emulator's notes, stored events and plans. Out: lines in the order of time, and figures. Drawing does not
-belong here.
+In: the emulator's notes, stored events and plans. Out: lines in order of time, and figures. Drawing does not belong
+here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from regraft.schemas.plan import Plan, PlanPhase
 from regraft.schemas.plan_life import LIFE
 
 MEMBER_EVENTS = frozenset({"member_changed", "deaths_doubted", "repair_waits"})
-MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Plans for changes of membership, not for cost.
+MEMBER_PLANNERS = frozenset({"repair", "membership"})  # Their plans serve membership, not cost.
 EMULATOR, CONTROLLER = "emulator", "controller"
 DEATH_WORD = "died"
-DOWN_WORDS = (DEATH_WORD, "hangs")  # A broker that hangs for long is considered dead.
+DOWN_WORDS = (DEATH_WORD, "hangs")  # A broker that hangs for long counts as dead.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class StoryLine:
 class OutageStory:
     """All outages of one run.
 
-    ``deaths`` counts several at once as one. ``repairs_ms``: from a death until an overlay without the dead was in
-    force. ``traffic_at_risk_per_s_max``: the most deliveries a second that had to cross the dead. ``by_kind``: outages
-    of each kind, and faults injected into stages. Alerts are all of the run, by rule.
+    ``deaths`` counts simultaneous deaths as one. ``repairs_ms``: from each death until an overlay without the dead
+    brokers was in force. ``traffic_at_risk_per_s_max``: the most deliveries per second that had to cross dead brokers.
+    ``by_kind``: outages by kind, and faults injected into stages. ``alerts_...`` count all alerts of the run, by rule.
     """
 
     lines: tuple[StoryLine, ...] = ()
@@ -49,7 +49,7 @@ class OutageStory:
 
     @property
     def first_ms(self) -> int | None:
-        """When the first outage began, None without one."""
+        """When the first outage began; None if there was none."""
         return min((line.time_ms for line in self.lines if line.source == EMULATOR), default=None)
 
 
@@ -60,10 +60,9 @@ def outage_story(
     traffic_at_risk_per_s_max: float = 0.0,
     by_kind: Mapping[str, int] | None = None,
 ) -> OutageStory:
-    """Put the story together; ``notes`` are pairs of time and text from the emulator's status.
+    """Return the story; ``notes`` are pairs of time and text from the emulator's status.
 
-    A repair's time runs from the death, or hang, of the broker of its plan that was down longest, until its overlay was
-    in force.
+    A repair takes from the death or hang of the first of the brokers that its plan lost until its overlay is in force.
     """
     noted = [StoryLine(int(str(time_ms)), EMULATOR, str(text)) for time_ms, text in notes]
     kept = list(events)
@@ -88,7 +87,7 @@ def outage_story(
 
 
 def _alerts(events: Iterable[AdaptationEvent], kind: EventKind) -> dict[str, int]:
-    """Return how many alerts of each rule were sent: one message may hold several."""
+    """Return how many alerts were sent, by rule; an event may stand for several."""
     found: Counter[str] = Counter()
     for event in events:
         if event.kind is kind:
@@ -97,7 +96,7 @@ def _alerts(events: Iterable[AdaptationEvent], kind: EventKind) -> dict[str, int
 
 
 def last_deaths(notes: Iterable[Sequence[object]]) -> dict[str, int]:
-    """Return when each dead broker last died, by the emulator's notes."""
+    """Return when each broker that died last did, according to the emulator's notes."""
     found: dict[str, int] = {}
     for time_ms, text in notes:
         names, _, what = str(text).partition(": ")

@@ -1,4 +1,4 @@
-"""Read the outcomes of orders: all that are kept, or that of the order being given.
+"""Read the outcomes of orders: all that are kept, or that of one new order.
 
 In: the audit topic. Out: its entries. Judging orders belongs to the controller.
 """
@@ -21,20 +21,20 @@ CALL_S = 5.0
 
 
 def read_audit(kafka: KafkaAccess, namespace: str) -> list[AuditEntry]:
-    """Return all entries, oldest first; one that was written twice comes once. Raises StackError."""
+    """Return all entries, oldest first and without duplicates. Raises StackError."""
     found = read_whole(kafka, namespace, {AUDIT: AuditEntry}, READ_S_MAX)
     return list({(entry.offset, entry.nonce, entry.outcome): entry for entry in found}.values())
 
 
 class AuditTail:
-    """The entries from now on; without a topic to read, none ever comes."""
+    """The entries from now on; there are none if the topic cannot be read."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._consumer = open_consumer(kafka, {"fetch.wait.max.ms": 50}, on_error=leave_to_caller)
         self._is_reading = self._begin(topic_name(AUDIT, namespace))
 
     def first_about(self, nonce: str, wait_s_max: float) -> AuditEntry | None:
-        """Return the first entry about the order with this nonce; None when none comes in time."""
+        """Return the first entry about the order with this nonce; None if none arrives in time."""
         deadline_s = time.monotonic() + wait_s_max
         while self._is_reading and time.monotonic() < deadline_s:
             message = self._consumer.poll(0.1)
@@ -62,5 +62,5 @@ class AuditTail:
                 part.offset = self._consumer.get_watermark_offsets(part, timeout=CALL_S)[1]
             self._consumer.assign(parts)
         except KafkaException:
-            return False  # Giving the order reports its own failure.
+            return False  # Sending the order will report the failure.
         return True

@@ -1,6 +1,6 @@
-"""Read whole Kafka topics up to their present end as records.
+"""Read the records of whole Kafka topics, up to their present end.
 
-In: a way to Kafka and topics with their record types. Out: records. Their meaning does not belong here.
+In: access to Kafka, and topics with their record types. Out: records. Their meaning does not belong here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read_whole(
 ) -> Iterator[Any]:
     """Yield every record of the topics, oldest first in each partition; records that do not decode are logged.
 
-    Raises UnreadableTopicError if the end is not reached in time: half a topic would give wrong figures.
+    Raises UnreadableTopicError if the end is not reached in time, because part of a topic would give wrong figures.
     """
     types = {topic_name(topic, namespace): record_type for topic, record_type in topics.items()}
     for message in read_messages(kafka, list(types), wait_s_max):

@@ -1,8 +1,8 @@
-"""Add to stored windows what users wanted at the time: the register of clients, replayed.
+"""Replay the register of clients to add to stored windows what users wanted at the time.
 
 In: closed windows and the records of the clients topic with their times. Out: the windows with interests and rates.
-The topic is compacted, so in a long run a client's earlier records may be gone, and old windows then know less than
-there was; a demo ends before anything is compacted.
+The topic is compacted: in a long run, earlier records of a client may be gone, and old windows then lack interests. A
+demo ends before compaction begins.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from regraft.schemas.client import Client
 from regraft.schemas.codec import UndecodableRecordError, decode
 from regraft.schemas.topics import CLIENTS, topic_name
 
-SUBSCRIPTIONS_KEPT_MAX = 50_000_000  # Of all windows together, some 400 MB; beyond it the oldest are not costed.
+SUBSCRIPTIONS_KEPT_MAX = 50_000_000  # In all windows, some 400 MB; beyond it the oldest are not costed.
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
 class ClientChange:
-    """A client's state from a time on; ``client`` is None if it left."""
+    """A client's state from ``time_ms`` on; ``client`` is None if it left."""
 
     time_ms: int
     name: str
@@ -39,7 +39,7 @@ class ClientChange:
 def read_client_changes(kafka: KafkaAccess, namespace: str, wait_s_max: float) -> Iterator[ClientChange]:
     """Yield all records of the register, oldest first. Raises UnreadableTopicError.
 
-    A client's record has its own time; a departure, the time at which it was written.
+    The time is that of the client's record or, for a departure, the time at which it was written.
     """
     for message in read_messages(kafka, [topic_name(CLIENTS, namespace)], wait_s_max):
         name, value = (message.key() or b"").decode(errors="replace"), message.value()
@@ -58,10 +58,10 @@ def with_register(
     configurations: Mapping[int, OverlayConfiguration],
     unknown_share_max: float,
 ) -> tuple[ClosedWindow, ...]:
-    """Return the windows (oldest first) with the register as of the end of each.
+    """Return the windows (oldest first), each with the register as of its end.
 
-    ``configurations`` are those that brokers may have stamped, by epoch. Each change is processed once, in the topic's
-    order, and memory is bounded by SUBSCRIPTIONS_KEPT_MAX.
+    ``configurations``: those that brokers may have stamped, by epoch. Each change is processed once, in the topic's
+    order. To bound memory, the oldest windows lose their interests beyond SUBSCRIPTIONS_KEPT_MAX subscriptions.
     """
     register = RegisteredClients()
     coming = iter(changes)

@@ -1,4 +1,4 @@
-"""The record of a finished run: the values that the summary and the report are made of.
+"""The record of a finished run: the values from which the summary and the report are made.
 
 Plain values. Collecting them belongs to ``collect_run``, showing them to ``summary`` and ``report``.
 """
@@ -21,12 +21,13 @@ from regraft.schemas.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class DeliveryLedger:
-    """The emulator's account of what was owed to whom; it knows nothing of the controller or of Spark.
+    """The emulator's account of deliveries, which is independent of the controller and of Spark.
 
     ``published`` counts notifications, ``expected`` and ``delivered`` count pairs of notification and subscription.
-    ``unexpected`` counts hand-overs to a subscription that was not owed them. ``excused`` of the lost ones had to
-    cross a broker that died, ``out_of_order_on_detours`` of those out of order came around congested links, or behind
-    one that did. ``final`` means that traffic had ended and nothing was in transit when it was written.
+    ``unexpected`` counts deliveries to a subscription that should not have got them. ``excused`` are those of the
+    ``lost`` that had to cross a broker that died; ``out_of_order_on_detours`` those of the ``out_of_order`` that took a
+    detour around congested links, or came after one that did. ``final``: it was written after traffic had ended, with
+    nothing in transit.
     """
 
     published: int = 0
@@ -43,21 +44,21 @@ class DeliveryLedger:
 
     @property
     def is_clean(self) -> bool:
-        """Return True if all arrived exactly once and in order, except as excused by deaths and detours."""
+        """Return True if everything arrived exactly once and in order, except as excused by deaths and detours."""
         return self.lost - self.excused == self.repeated == self.disordered == self.unexpected == 0
 
     @property
     def disordered(self) -> int:
-        """Deliveries out of order that no detour excuses."""
+        """Deliveries out of order that are not excused by a detour."""
         return self.out_of_order - self.out_of_order_on_detours
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCost:
-    """What one window's traffic cost on the overlay of its time, and would have cost on others.
+    """The cost of one window's traffic on the overlay of its time, and what it would have been on others.
 
-    ``shadows_per_s`` is by shadow planner, on the tree that this planner alone would have made by then.
-    ``sample_share`` is the share of the notifications that the window knows: below 1 all its costs are estimates.
+    ``shadows_per_s``: by shadow planner, on the overlay that this planner alone would have made by then.
+    ``sample_share``: the share of notifications that brokers reported; below 1 all costs are estimates.
     """
 
     end_ms: int
@@ -71,7 +72,7 @@ class WindowCost:
 
 @dataclass(frozen=True, slots=True)
 class ServiceUse:
-    """How one service of the local stack fared; ``rss_bytes_max`` includes its children."""
+    """Restarts and memory of one service of the local stack; ``rss_bytes_max`` includes its children."""
 
     name: str
     restarts: int
@@ -80,9 +81,9 @@ class ServiceUse:
 
 @dataclass(frozen=True)
 class OverlayComparison:
-    """The bootstrap overlay and the final one on the traffic of the same last complete windows.
+    """The bootstrap and the final overlay, costed on the same last complete windows.
 
-    ``least_per_s`` is a lower bound on any overlay's cost on it, None if unknown.
+    ``least_per_s`` is a lower bound on the cost of any overlay on these windows, None if unknown.
     """
 
     final: OverlayConfiguration
@@ -93,14 +94,14 @@ class OverlayComparison:
 
     @property
     def cost_reduction_share(self) -> float:
-        """The share of the bootstrap overlay's cost that the final one saves; 0 when there was no traffic."""
+        """The share of the bootstrap overlay's cost that the final one saves; 0 if there was no traffic."""
         initial_per_s = self.before.total_per_s
         return 1 - self.after.total_per_s / initial_per_s if initial_per_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionTime:
-    """How long the decisions of one planner took, judge and choice included."""
+    """How long decisions with one planner took, from planning to the choice of proposals."""
 
     count: int
     mean_ms: float
@@ -109,11 +110,11 @@ class DecisionTime:
 
 @dataclass(frozen=True)
 class ShadowRun:
-    """What one shadow planner would have achieved in the run; plans, refusals and tree as the controller reports.
+    """What one shadow planner would have achieved in the run, as the controller reports it.
 
-    ``homes`` are those of the publishers that it would have moved. ``final_cost_per_s`` is that of its last overlay on
-    the windows of the OverlayComparison, None without these. ``overlay`` is that overlay, as the controller shows it.
-    ``starts`` counts the controllers that it ran in: each started from the overlay then in force.
+    ``overlay`` is its last overlay in the form of the live view, with ``homes`` of the publishers that it would have
+    moved. ``final_cost_per_s`` is that overlay's cost on the windows of the OverlayComparison, None if there are none.
+    ``starts`` counts the controllers in which it ran; in each it started from the overlay then in force.
     """
 
     planner: str
@@ -136,8 +137,8 @@ class ShadowRun:
 class UserFigures:
     """The emulator's account of the users of a ring.
 
-    ``subscription_changes`` counts how often a broker began or stopped subscribing to a topic since the users had
-    connected, by moves as well; ``subscription_changes_at_first_homes`` is what it would have been if nobody had moved.
+    ``subscription_changes`` counts how often a broker subscribed to or unsubscribed from a topic after the users had
+    connected, including because of moves; ``subscription_changes_at_first_homes`` is the count without any moves.
     """
 
     users: int
@@ -149,14 +150,14 @@ class UserFigures:
 
     @property
     def subscription_changes_cut(self) -> float | None:
-        """The share of brokers' subscription changes saved by moving users; None without any."""
+        """The share of brokers' subscription changes that moving users saved; None if there were no changes."""
         without = self.subscription_changes_at_first_homes
         return 1 - self.subscription_changes / without if without else None
 
 
 @dataclass(frozen=True, slots=True)
 class RoutingFigures:
-    """The outcome of bursts with one routing; None without a burst."""
+    """The outcome of bursts with one kind of routing; values are None if there was no burst."""
 
     delay_ms_p95: float | None
     drain_s: float | None
@@ -166,8 +167,8 @@ class RoutingFigures:
 class BurstFigures:
     """The emulator's account of bursts on a structured cyclic overlay, without and with detours around congestion.
 
-    ``diverted``: clusters served through another broker than with static routing. ``congested``: links and
-    windows of 50 ms in which a broker considered its link congested. ``begun_ms``: when each burst began.
+    ``diverted``: how often a cluster was served through another broker than by static routing. ``congested``: pairs of
+    a link and a 50 ms window in which a broker considered the link congested. ``begun_ms``: when each burst began.
     """
 
     static: RoutingFigures
@@ -177,7 +178,7 @@ class BurstFigures:
     begun_ms: tuple[int, ...] = ()
 
     def answered_by(self, plans: Iterable[Plan]) -> int:
-        """Return in how many bursts, or after them, plans were made that move publishers off congested links."""
+        """Return how many bursts led, before the next one, to a plan that moves publishers off congested links."""
         made_ms = (plan.window_end_ms for plan in plans if any(one.planner == RELIEF for one in plan.proposals))
         return len({bisect_right(self.begun_ms, time_ms) for time_ms in made_ms} - {0})
 
@@ -192,17 +193,16 @@ class HorizonUse:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run. Times are Unix milliseconds; ``regime_change_ms`` is None when the interests never shifted.
+    """One run. Times are in ms since 1970.
 
-    ``expects_regime_change`` means that they should have; ``traffic_end_ms`` is when publishing was ended.
-
-    ``emulator_behind_ms_max`` is how far the model fell behind the wall clock: far behind, its delays are not real.
-    ``withheld_count`` is how many notifications clients of real brokers did not publish, as the machine was too busy.
-    ``changes_found_ms`` lists when traffic changed, as the controller reported it. ``links_corrected`` counts the links
-    whose final cost is the brokers' measurement, not the inventory's. ``given_up`` names the services that ended for
-    good and ended the run, in sentences without a full stop. ``decision_times`` is by role and planner
-    (``shadow:swap_links_ci``). ``users`` is None but on a ring, ``bursts`` but on a structured cyclic overlay.
-    ``bills`` are before any plan and at the end, None where traffic is not charged.
+    ``regime_change_ms``: when interests shifted, None if they did not; ``expects_regime_change``: they should have.
+    ``traffic_end_ms``: when publishing was stopped. ``emulator_behind_ms_max``: how far the emulator fell behind the
+    wall clock; if far, its delays are not realistic. ``withheld_count``: notifications that clients of real brokers did
+    not publish because the machine was too busy. ``changes_found_ms``: the start of each change of traffic that the
+    controller reported. ``links_corrected``: links whose final cost comes from round trips, not from the inventory.
+    ``given_up``: the services that ended for good and so ended the run, as sentences without a full stop.
+    ``decision_times``: by role and planner (``shadow:swap_links_ci``). ``users`` is None except on a ring, ``bursts``
+    except on a structured cyclic overlay. ``bills``: before any plan and at the end, None if traffic is not charged.
     """
 
     seed: int

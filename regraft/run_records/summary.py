@@ -1,4 +1,4 @@
-"""Turn the record of a run into the flat figures of ``summary.json``, and report whether the run kept its promises.
+"""Turn the record of a run into the flat figures of ``summary.json``, and return why a run failed.
 
 In: a RunRecord. Out: plain values. Reading files and drawing do not belong here.
 """
@@ -22,7 +22,7 @@ FAULTS = {
     "unexpected": "to subscriptions that were not owed them",
 }
 
-# A plan is completed once the windows after it have been checked: with the demo's windows of 5 s that took 30 s.
+# A plan completes once the windows after it have been checked; with the demo's windows of 5 s that took 30 s.
 SHIFT_ANSWER_S_MIN = 35
 
 
@@ -72,7 +72,7 @@ def summarise(record: RunRecord) -> dict[str, Any]:
 def failures(summary: dict[str, Any]) -> list[str]:
     """Return why a run failed, one sentence each; empty on success.
 
-    What a run was too short to show counts as not shown: its sentence says so.
+    A run that was too short to show something fails as well; the sentence says so.
     """
     faults = {
         **summary,
@@ -95,7 +95,7 @@ def failures(summary: dict[str, Any]) -> list[str]:
 
 
 def _bill_failures(summary: dict[str, Any]) -> list[str]:
-    """Return faults if traffic, where it is charged, does not cost less in the end."""
+    """Return a fault if traffic is charged and does not cost less in the end."""
     if not summary.get("is_charged"):
         return []
     before, after = summary["bill_before_per_million"], summary["bill_after_per_million"]
@@ -153,14 +153,14 @@ def _shift_failures(summary: dict[str, Any]) -> list[str]:
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """Return the nearest-rank percentile, None of nothing."""
+    """Return the nearest-rank percentile, None if there are no values."""
     if not values:
         return None
     return sorted(values)[max(math.ceil(len(values) * percent / 100) - 1, 0)]
 
 
 def saved_share(cost_per_s: float | None, comparison: OverlayComparison | None) -> float | None:
-    """Return the share of the bootstrap overlay's cost that an overlay saves, both on the compared windows."""
+    """Return the share of the bootstrap overlay's cost that an overlay saves on the compared windows."""
     if cost_per_s is None or comparison is None or comparison.before.total_per_s <= 0:
         return None
     return 1 - cost_per_s / comparison.before.total_per_s
@@ -181,7 +181,7 @@ def _shadow_figures(shadow: ShadowRun, comparison: OverlayComparison | None) -> 
 
 
 def _telemetry_figures(record: RunRecord) -> dict[str, Any]:
-    """Return how much telemetry there was, and the least share of the notifications that a window's costs rest on."""
+    """Return how much telemetry there was, and the smallest sampled share of notifications in a window."""
     share = min((window.sample_share for window in record.windows), default=None)
     counts = {"telemetry_records": record.telemetry_records, "notifications_withheld": record.withheld_count}
     return {**counts, "telemetry_share": share}
@@ -206,7 +206,7 @@ def _ledger_faults(record: RunRecord) -> dict[str, Any]:
 
 
 def _outage_figures(record: RunRecord) -> dict[str, Any]:
-    """Return what happened to brokers, and how long it took until the overlay was whole again."""
+    """Return counts of outages, deaths and alerts, and how long repairs took."""
     story = record.outages
     return {
         "outages": dict(story.by_kind),
@@ -257,7 +257,7 @@ MOVED_FIGURES = {
 
 
 def _shift_figures(record: RunRecord, completed: Sequence[Plan]) -> dict[str, Any]:
-    """Return whether the interests were to shift, and what followed when they did."""
+    """Return whether interests were to shift, and what followed if they did."""
     return {
         "plans_completed_after_regime_change": _started_after(completed, record.regime_change_ms),
         "regime_change_expected": record.expects_regime_change,
