@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from regraft.settings.scenarios import MINCOST, SCENARIOS, SCOT, STOCKS
 
-SCOT_CLUSTERS = 4  # As producers.emulated_kinds places them.
+SCOT_CLUSTERS = 4  # As placed by producers.emulated_kinds.
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,15 +16,16 @@ class DemoSettings:
     ``scenario``: stocks (quotes over a tree, interests that shift), outage (the same quotes, and a site that fails),
     chord (mobile users of a city on a Chord ring), nats and mqtt (the quotes over real NATS servers or Mosquittos, one
     node of which dies), scot (the quotes in bursts on a structured cyclic overlay of four clusters) or mincost (the
-    quotes between cloud regions, at a provider's prices). ``brokers``: how many there are, each on a PlanetLab host as
-    long as there are hosts; unless set, 20 with nats and mqtt, and 38 with mincost, two in each region.
-    ``degree_max``: links a broker of a tree may have. ``running_s``: how long traffic runs once everything is up.
-    ``regime_change_share``: when, as a share of that time, the interests of stocks shift. ``drain_s_max``: how long
-    the end may wait for the last windows and for a plan under way. ``kill_every_s``: with --chaos, the least pause
-    between two kills of stages; a window must close before the next, too. Unless set, emulator.chaos_every_s and
-    chaos_for_s take it, too. ``fill_disk``: with --chaos, also fill the disk of the output directory, which must be a
-    separate file system. ``shadow_planners``: the demo's controller.shadow_planners unless set: the paper's planner,
-    and ours without moves of publishers, to show next to the acting one what these add.
+    quotes between cloud regions, at a provider's prices). ``brokers``: how many brokers, each on its own PlanetLab host
+    if there are enough; unless set, 20 with nats and mqtt, and 38 with mincost, two in each region.
+    ``degree_max``: the most links that a broker on a tree may have. ``running_s``: how long traffic runs after the
+    start, in s. ``regime_change_share``: the share of running_s after which interests shift. ``drain_s_max``: how long
+    to wait at the end for the last windows, in s. ``kill_every_s``: with --chaos, the shortest pause between
+    disturbances of services, in s, in which a window must also close; also the default of emulator.chaos_every_s and
+    chaos_for_s.
+    ``fill_disk``: with --chaos, also fill the disk of the output directory, which must be a separate file system.
+    ``shadow_planners``: the demo's controller.shadow_planners unless that is set; by default the paper's planner, and
+    ours without moves of publishers, to show what the moves add.
     """
 
     scenario: str = STOCKS
@@ -67,6 +68,6 @@ class DemoSettings:
 
 
 def _brokers_in_regions_max() -> int:
-    from regraft.producers.emulator.place_regions import broker_count_max  # Reads prices, which few settings need.
+    from regraft.producers.emulator.place_regions import broker_count_max  # Loads prices, which few settings need.
 
     return broker_count_max()

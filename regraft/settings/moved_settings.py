@@ -1,7 +1,7 @@
-"""Settings renamed since earlier versions, and the translation of recordings of such versions.
+"""Settings renamed since earlier versions, and the translation of recordings that use old names.
 
 In: a name, or recorded tables. Out: a sentence, or the same tables with the present names. Users of an old name get an
-error with the new one; recordings are read by their old names.
+error with the new one; recordings with old names are still read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FROM_DEMO = {"demo.horizon_lifetimes": "controller.horizon_lifetimes"}
 
 
 def moved_to(full_name: str) -> str:
-    """Return the new names of a setting (``controller.ring_free_s``) in one sentence; empty if it never moved."""
+    """Return the new names of a setting such as ``controller.ring_free_s`` as text; empty if it never moved."""
     if full_name in FROM_DEMO:
         return FROM_DEMO[full_name]
     section, _, name = full_name.partition(".")
@@ -42,9 +42,9 @@ def moved_to(full_name: str) -> str:
 
 
 def with_new_names(recorded: Mapping[str, Any]) -> dict[str, Any]:
-    """Return recorded settings with the values of old names under the new ones.
+    """Return recorded settings with old names replaced by the new ones.
 
-    Those of a controller that did not look at recent windows first say so.
+    Recordings from before ``controller.recent_lifetimes`` get 0, which is how controllers then decided.
     """
     kept = dict(recorded.get("controller", {}))
     planners = {name: dict(values) for name, values in recorded.get("planners", {}).items()}

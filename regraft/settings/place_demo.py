@@ -1,7 +1,7 @@
-"""Make sure that a run has its inventory: emulated brokers on measured hosts, by the seed, unless there is one.
+"""Make sure that a run has its inventory: unless there is one, place emulated brokers on measured hosts.
 
 In: settings. Out: the inventory, stored in the run directory. The same settings give the same inventory, so processes
-that share no disk agree on it. How brokers are placed belongs to ``producers``.
+that do not share a disk agree on it. How brokers are placed belongs to ``producers``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 def ensure_inventory(settings: Settings) -> Inventory:
-    """Return the inventory that the run directory holds, placing the emulated brokers when it holds none.
+    """Return the inventory in the run directory; if there is none, place the emulated brokers and save it.
 
     Raises InventoryError if the file is not an inventory.
     """
@@ -42,14 +42,14 @@ def ensure_inventory(settings: Settings) -> Inventory:
 
 
 def check_brokers(settings: Settings) -> Settings:
-    """Return the settings; raise NoMosquittoError if they need brokers that no Python package provides."""
+    """Return the settings. Raises NoMosquittoError if they need Mosquitto and it is not installed."""
     if settings.emulator.brokers == MQTT:
         find_mosquitto()
     return settings
 
 
 def agents_of(settings: Settings) -> tuple[str, ...]:
-    """Return the agents of brokers in the run directory's inventory, if there is one: see BrokerTopics.
+    """Return the agents in the run directory's inventory, NO_AGENT alone if there is no inventory (see BrokerTopics).
 
     Raises InventoryError if the file is not an inventory.
     """

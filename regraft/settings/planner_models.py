@@ -1,6 +1,6 @@
 """The settings of planners: a table ``[planners.NAME]`` for each, made from the dataclass in the planner's own file.
 
-In: tables as they were given. Out: a checked model for each planner. What the settings mean belongs to the planners.
+In: tables as given. Out: a checked model for each planner. What the settings mean belongs to the planners.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _model_of(spec: AnyPlannerSpec) -> type[SettingsModel]:
 
 
 def planner_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]]:
-    """Return the generated model of each of our planners, and of each named one of other installed packages."""
+    """Return the generated model of each built-in planner, and of each named planner of other installed packages."""
     specs = dict(PLANNERS)
     for name in sorted(set(named) - specs.keys()):
         with suppress(PlannerError):
@@ -33,10 +33,10 @@ def planner_models(named: Iterable[str] = ()) -> dict[str, type[SettingsModel]]:
 
 
 def read_planners(given: Mapping[str, Any], chains: Iterable[str], faults: list[str]) -> dict[str, SettingsModel]:
-    """Return the settings of our planners, and of others that have settings or are in the chains.
+    """Return the settings of built-in planners, and of others that have settings or are in the chains.
 
-    Values that are wrong become faults of the ``collect_faults`` around it. Faults of planners in the chains themselves
-    are reported elsewhere.
+    Appends to ``faults``; wrong values are collected by the surrounding ``collect_faults``. Unknown planners in the
+    chains are reported elsewhere.
     """
     acting = {name for chain in chains for name in planner_names(chain)}
     models = planner_models(acting | given.keys())

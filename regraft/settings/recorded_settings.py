@@ -1,7 +1,7 @@
-"""The settings of a recorded run, with those the command line overrides.
+"""The settings of a recorded run, overridden by those of the command line.
 
-In: a recording's description of itself, flags. Out: settings, or a SettingsError with every fault. Whether the run can
-be emulated again follows from them, too.
+In: a recording's description of its run, flags. Out: settings, or a SettingsError with every fault; and whether the run
+can be emulated again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ SECTIONS = ("run", "demo", "emulator", "streaming", "controller", "planners")
 
 
 def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> Settings:
-    """Return the recorded settings with the flags on top, and these planners; the first one counts as the acting one.
+    """Return the recorded settings, overridden by the flags, with the first planner acting and the others as shadows.
 
-    Recorded settings that this version does not know are left out. Raises SettingsError, also where a planner does not
+    Recorded settings that this version does not know are left out. Raises SettingsError, also if a planner does not
     suit the overlay.
     """
     defaults = {name: model().model_dump() for name, model in section_models().items()}
@@ -46,14 +46,14 @@ def settings_of(info: RecordingInfo, flags: Flags, planners: Sequence[str]) -> S
 
 
 def reading_bounds(flags: Flags, settings_file: Path | None = None) -> ReadingBounds:
-    """Return the settings for opening a recording, before those of its own run are known. Raises SettingsError."""
+    """Return the bounds for reading a recording, whose own settings are not known yet. Raises SettingsError."""
     return load_settings({"recordings": flags.get("recordings", {})}, settings_file).recordings
 
 
 def why_not_emulated(info: RecordingInfo, settings: Settings) -> str:
     """Return why the run cannot be emulated again, empty if the emulator made it.
 
-    The emulator places its brokers by the seed: brokers placed as it would place them are its own.
+    The emulator places its brokers by the seed, so it made the run if the brokers are as it would place them.
     """
     if "emulator" not in info.settings or "run" not in info.settings:
         return "the recording does not hold the settings of an emulator"

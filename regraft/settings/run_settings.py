@@ -1,8 +1,8 @@
 """Settings of a whole run: flags over environment over a TOML file over the defaults of each stage.
 
-In: flags, ``REGRAFT_...`` variables, one TOML file. Out: one frozen value with each stage's own frozen settings inside,
-or one SettingsError that lists every fault. The stages' defaults stand in the stages; only what the composition adds
-stands here. Settings are read nowhere else.
+In: flags, ``REGRAFT_...`` variables, one TOML file. Out: one frozen value that contains each stage's frozen settings,
+or one SettingsError that lists every fault. The stages' defaults are defined in the stages; only what the composition
+adds is defined here. Settings are read nowhere else.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 FILE_VARIABLE = "REGRAFT_SETTINGS"
 PATIENCE_MAX = 20.0
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
-GRACE_WINDOWS_MAX = 3  # A longer wait would make every decision rest on an overlay of long ago.
-FLUSHES_PER_WINDOW_MIN = 4  # Fewer, and one late batch alone makes a window incomplete.
+GRACE_WINDOWS_MAX = 3  # A longer wait would base every decision on an overlay of long ago.
+FLUSHES_PER_WINDOW_MIN = 4  # With fewer, a single late batch makes a window incomplete.
 
 Flags = Mapping[str, Mapping[str, Any]]
 
@@ -60,7 +60,7 @@ class SettingsError(ValueError):
     """Some settings are wrong; ``faults`` holds all of them, one sentence each."""
 
     def __init__(self, faults: Sequence[str]) -> None:
-        super().__init__(tuple(faults))  # As given: another process rebuilds it from that.
+        super().__init__(tuple(faults))  # The arguments as given, so that it can be unpickled.
         self.faults = tuple(faults)
 
     def __str__(self) -> str:
@@ -71,14 +71,14 @@ class SettingsError(ValueError):
 class RunSettings:
     """What all stages of one run share.
 
-    ``seed``: of every random choice. The same seed gives the same overlay, traffic and choices.
+    ``seed``: the seed of all random choices. The same seed gives the same overlay, traffic and choices.
     ``directory``: where a run keeps its inventory, Spark's checkpoint and the status files of its stages.
     ``log_level``: the lowest level that stages log: debug, info, warning, error or critical.
-    ``clock_speed``: how many seconds of the run pass in one of wall time; 1 is the wall clock, more is for long runs in
-    a short time. ``clock_origin_ms``: the wall time, in ms since 1970, from which on a clock at another speed runs; all
-    processes need the same. 0 for none.
-    ``patience``: factor on the time that a service may take to get ready (Kafka 90 s, a stage 180 s); more for machines
-    that are busy or slow.
+    ``clock_speed``: how many seconds of the run pass in a second of wall time; 1 is the wall clock, more
+    speeds up long runs. ``clock_origin_ms``: the wall time, in ms since 1970, at which a clock with another speed
+    starts, the same for all processes; 0 for none.
+    ``patience``: factor on the time that a service may take to get ready (Kafka 90 s, a stage 180 s); raise it on busy
+    or slow machines.
     """
 
     seed: int = 1
@@ -107,7 +107,7 @@ class RunSettings:
 class Settings:
     """All settings of one run.
 
-    ``given`` holds all values as they were read, ``chosen`` the names (``controller.planner``) whose value was set
+    ``given`` holds all values as read, ``chosen`` the names (such as ``controller.planner``) whose values were set
     explicitly or by a scenario.
     """
 
@@ -130,7 +130,7 @@ class Settings:
     def to_environment(self, withheld: Sequence[str] = ()) -> dict[str, str]:
         """Return all settings as environment variables, for a child process that must run with exactly these.
 
-        Those ``withheld``, a table (``redis``) or a setting (``dashboard.secret``), are at their default there.
+        Tables (``redis``) and settings (``dashboard.secret``) in ``withheld`` get their defaults.
         """
         given = {name: dict(values) for name, values in self.given.items()}
         for name in withheld:
@@ -146,7 +146,7 @@ class Settings:
             record["redis"]["url"] = "given"
         if self.dashboard.secret is not None:
             record["dashboard"]["secret"] = "given"
-        for name in ("targets", "webhooks"):  # URLs that may hold tokens anywhere
+        for name in ("targets", "webhooks"):  # URLs, which may hold tokens anywhere
             record["alerts"][name] = ["given"] * len(record["alerts"][name])
         return cast(dict[str, Any], record)
 
@@ -162,7 +162,7 @@ class Section:
 
 @cache
 def sections() -> dict[str, Section]:
-    """Return the sections by name, in the order of the example file; those of planners are added."""
+    """Return the sections by name, in the order of the example file, without those of planners."""
     from regraft.alerts.alert_settings import AlertSettings
     from regraft.controller.controller_settings import ControllerSettings
     from regraft.dashboard.dashboard_settings import DashboardSettings
@@ -210,11 +210,11 @@ def section_models() -> dict[str, type[SettingsModel]]:
 
 
 def load_settings(flags: Flags | None = None, file: Path | None = None) -> Settings:
-    """Return the settings of a run; raise SettingsError with every fault at once.
+    """Return the settings of a run. Raises SettingsError with all faults at once.
 
     ``file`` defaults to the one that ``REGRAFT_SETTINGS`` names, if any.
     """
-    from regraft.settings.planner_models import read_planners  # Most commands need not wait for numpy.
+    from regraft.settings.planner_models import read_planners  # Imports numpy, which most commands do not need.
 
     with collect_faults() as faults:
         tables = _read_toml(file or _named_file(), faults)
@@ -224,7 +224,7 @@ def load_settings(flags: Flags | None = None, file: Path | None = None) -> Setti
         settings = _compose(models, planners)
         faults += _stage_faults(settings) + relation_faults(settings)
     if faults:
-        raise SettingsError(list(dict.fromkeys(faults)))  # a table is checked again once its faults are out
+        raise SettingsError(list(dict.fromkeys(faults)))  # a table with faults is validated twice
     return settings
 
 
@@ -273,7 +273,7 @@ def _read_sources(flags: Flags, tables: Mapping[str, Any], faults: list[str]) ->
             return init_settings, env_settings, short, from_file
 
     fields: dict[str, Any] = {name: (model, Field(default_factory=model)) for name, model in section_models().items()}
-    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # The fields depend on the named planners.
+    fields["planners"] = (dict[str, Any], Field(default_factory=dict))  # Its fields depend on the planners named.
     model = create_model("Sources", __base__=Sources, **fields)
     try:
         return model(**{name: dict(values) for name, values in flags.items()})
@@ -292,7 +292,7 @@ def _short_named() -> dict[str, dict[str, str]]:
 
 
 def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, SettingsModel]) -> Settings:
-    """Fill what the stages share, so that no two of them can disagree."""
+    """Build the settings and fill in what stages share, so that they cannot disagree."""
     from regraft.settings.planner_models import to_planner_settings
 
     shapes: dict[str, type[Any]] = {name: section.shape for name, section in sections().items()}
@@ -301,7 +301,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
     redis: RedisSettings = to_dataclass(models["redis"], RedisSettings)
     shared = {"bootstrap": kafka.bootstrap, "security": kafka.security, "namespace": kafka.namespace}
     orders = to_dataclass(models["orders"], OrderSettings, directory=run.directory / "order-keys")
-    # What stages with a user interface have in common.
+    # Shared by stages with a user interface.
     people = {"redis_url": redis.url, "redis_security": redis.security, "orders": orders}
     inventory = {"inventory_path": run.directory / "inventory.json"}
     common = {"seed": run.seed, "clock": run.clock, **inventory}
@@ -333,7 +333,7 @@ def _compose(models: Mapping[str, SettingsModel], planners: Mapping[str, Setting
 
 
 def _stage_faults(settings: Settings) -> list[str]:
-    from regraft.controller.decide.find_planners import (  # Most commands need not wait for numpy.
+    from regraft.controller.decide.find_planners import (  # Imports numpy, which most commands do not need.
         own_faults,
         planner_faults,
     )
@@ -349,7 +349,7 @@ def _stage_faults(settings: Settings) -> list[str]:
 
 
 def relation_faults(settings: Settings) -> list[str]:
-    """Return what is wrong between the stages, which no stage can see by itself."""
+    """Return faults between the settings of several stages, which no stage can detect by itself."""
     found: list[str] = []
     streaming, controller = settings.streaming, settings.controller
     if streaming.grace_ms >= GRACE_WINDOWS_MAX * streaming.window_ms:
@@ -374,7 +374,7 @@ def relation_faults(settings: Settings) -> list[str]:
 
 
 def _port_faults(settings: Settings) -> list[str]:
-    """Return which stages want the same port for their metrics."""
+    """Return a fault for each stage whose metrics port is already used by another."""
     taken: dict[int, str] = {}
     found = []
     for name in sections():
@@ -388,7 +388,7 @@ def _port_faults(settings: Settings) -> list[str]:
 
 
 def _clock_faults(settings: Settings) -> list[str]:
-    """Return settings impossible at a clock that is not the wall's: Kafka's timestamps are always wall time."""
+    """Return settings that need the wall clock if the run has another: Kafka's timestamps are always wall time."""
     streaming, speed = settings.streaming, settings.run.clock_speed
     if speed == 1.0:
         return []

@@ -1,4 +1,4 @@
-"""The scenarios of the demo: which overlay and clients it runs, and the default planners.
+"""The scenarios of the demo: the overlay, the clients, and the default planners.
 
 In: a name. Out: a Scenario. Overlays are placed in ``place_demo``; the workload follows from the kind of overlay.
 """
@@ -18,12 +18,11 @@ NATS, MQTT = "nats", "mqtt"
 
 @dataclass(frozen=True)
 class Scenario:
-    """Settings of a scenario with their values, unless a flag, file or variable sets them.
+    """A scenario: its kind of overlay, its events, and settings that apply unless a flag, file or variable sets others.
 
-    ``kind`` is that of the overlay; ``has_prices``: its brokers are in cloud regions, and traffic is charged in money.
-    ``has_shift``: whether interests shift in the course of the demo. ``failing``: how
-    many brokers that are close together die, ``failing_from`` when and ``failing_for`` for how long, as shares of it.
-    ``bursts``: how many bursts of publications there are in its course, at equal distances.
+    ``has_prices``: brokers are in cloud regions, and traffic is charged in money. ``has_shift``: interests shift during
+    the demo. ``failing``: how many nearby brokers die together, at ``failing_from`` and for ``failing_for``, both as
+    shares of the demo's running time. ``bursts``: how many bursts of publications there are, at equal intervals.
     """
 
     kind: str
@@ -40,7 +39,7 @@ class Scenario:
     workload: Mapping[str, object] = field(default_factory=dict)
 
     def workload_for(self, running_s: float) -> Mapping[str, object]:
-        """Return what it sets of the workload in a course of this length; the last burst is drained before its end."""
+        """Return its settings of the workload for a running time; the last burst drains before the end."""
         if not self.bursts:
             return self.workload
         every_s = running_s / (self.bursts + 0.9)
@@ -48,7 +47,7 @@ class Scenario:
 
 
 def _real_brokers(kind: str) -> Scenario:
-    """Return the quotes through real brokers of a kind: interests shift, and one node dies. Clients stay."""
+    """Return the scenario of quotes over real brokers: interests shift, one node dies, clients do not move."""
     return Scenario(
         Configuration.KIND,
         has_shift=True,
@@ -58,34 +57,34 @@ def _real_brokers(kind: str) -> Scenario:
         controller={"planner": "swap_links_cost"},
         demo={"brokers": 20, "shadow_planners": ("swap_links_ci",)},
         emulator={"brokers": kind},
-        # All servers, nodes and clients share what Spark and Kafka leave of the machine.
+        # Servers, nodes and clients share the machine with Spark and Kafka.
         workload={"publisher_count": 30, "interested_broker_count": 6, "lifetime_s_mean": 30.0},
     )
 
 
 SCENARIOS = {
-    # Quotes of stocks over a tree; interests shift halfway. The settings' defaults are made for it.
+    # Stock quotes over a tree; interests shift halfway. It uses the defaults of all settings.
     STOCKS: Scenario(Configuration.KIND, has_shift=True),
-    # The same, and a site fails instead of a shift.
+    # The same with a site that fails, and without the shift.
     OUTAGE: Scenario(Configuration.KIND, failing=4),
-    # The same quotes through real brokers with nodes.
+    # The same quotes over real brokers with nodes.
     NATS: _real_brokers(NATS),
     MQTT: _real_brokers(MQTT),
-    # Mobile users on a Chord ring. Shadows: the paper's pair of algorithms, and ours without re-placing users.
+    # Mobile users on a Chord ring. Shadows: the paper's two algorithms, and ours without moving users.
     CHORD: Scenario(
         ChordConfiguration.KIND,
         controller={
             "planner": "place_users_dynatops+reassign_ids_assignment",
-            "horizon_lifetimes": 1.0,  # Where users are now says more than where they were half a minute ago.
+            "horizon_lifetimes": 1.0,  # Users move on within half a minute.
         },
         planners={
-            # A reassignment must pay within a minute: by then many users have moved on.
+            # A reassignment must pay off within a minute, by which time many users have moved on.
             "reassign_ids_assignment": {"ring_free_s": 60.0},
             "reassign_ids_ssbr": {"ring_free_s": 60.0},
             "place_users_dynatops": {
-                # The controller knows of all users, so that brokers need not inform each other: one cluster.
+                # One cluster: the controller knows all users, so brokers need not inform each other.
                 "user_cluster_brokers": 1_000,
-                # Interests last half a minute: moving a user for less than a fifth of its topics does not pay.
+                # Interests last half a minute: moving a user for less than a fifth of its topics does not pay off.
                 "user_utility_min": 0.2,
             },
         },
@@ -93,8 +92,8 @@ SCENARIOS = {
             "shadow_planners": ("place_users_dynatops+reassign_ids_ssbr", "reassign_ids_assignment"),
         },
     ),
-    # Few publishers of quotes on a structured cyclic overlay, whose links three bursts fill: the second goes around
-    # congested links, the others do not.
+    # Few publishers of quotes on a structured cyclic overlay, whose links are congested by three bursts; only the
+    # second takes detours.
     SCOT: Scenario(
         ScotConfiguration.KIND,
         bursts=3,
@@ -103,8 +102,8 @@ SCENARIOS = {
         emulator={"link_bytes_per_ms": 20.0, "detours": "alternate"},
         workload={"publisher_count": 4, "notifications_per_s": 20.0, "burst_factor": 5.0},
     ),
-    # Quotes between cloud regions at the provider's prices, on a random tree: two brokers in each region, and interests
-    # that stay. Users move to fewer and cheaper brokers nearby, links and publishers to where a GB costs less.
+    # Quotes between cloud regions at the provider's prices, on a random tree with two brokers in each region; interests
+    # do not shift. Users move to fewer, cheaper brokers nearby; links and publishers to where a GB costs less.
     MINCOST: Scenario(
         Configuration.KIND,
         has_prices=True,

@@ -1,6 +1,6 @@
-"""Settings of the servers that the stages work with: Kafka, Valkey and Spark, each one table of the settings.
+"""Settings of the servers that the stages use: Kafka, Valkey and Spark, a table for each.
 
-In: nothing. Out: frozen values with their defaults. Where they are read from belongs to ``run_settings``.
+In: nothing. Out: frozen values with their defaults. Reading them belongs to ``run_settings``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE, TELEMETRY
 
 LOCAL_MASTER, STANDALONE_MASTER = "local", "spark://"
 MASTERS = (LOCAL_MASTER, STANDALONE_MASTER, "k8s://", "yarn")
-EXECUTOR_MEMORY_MB_MIN = 512  # Spark itself wants 450.
+EXECUTOR_MEMORY_MB_MIN = 512  # Spark itself requires 450.
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class KafkaSettings:
     """The Kafka cluster; the demo starts its own instead.
 
     ``bootstrap``: its servers as host:port, separated by commas. ``namespace``: prefix of all topic names.
-    ``telemetry_partitions``: partitions of a new telemetry topic, at least 4; 0 means 1 for each 500 brokers that
-    report there, at least 4. An existing topic keeps its own.
+    ``telemetry_partitions``: partitions of a new telemetry topic, at least 4; 0 for one per 500 brokers that report
+    there, but at least 4; an existing topic keeps its partitions.
     ``security``: TLS and SASL.
     """
 
@@ -52,9 +52,8 @@ class KafkaSettings:
 class RedisSettings:
     """The Valkey or Redis that holds the live view, which can be rebuilt from Kafka at any time.
 
-    ``url``: redis://host:port/database, rediss:// with TLS, or unix://path; it may hold credentials, which are better
-    kept where the security settings put them. The value none runs without a live view. ``security``: TLS and the ACL
-    user.
+    ``url``: redis://host:port/database, rediss:// for TLS, or unix://path; none for no live view; it may hold
+    credentials, which are safer in the files or variables of the security settings. ``security``: TLS and the ACL user.
     """
 
     url: str | None = field(default=None, repr=False)
@@ -62,7 +61,7 @@ class RedisSettings:
 
     @property
     def access(self) -> RedisAccess | None:
-        """Its address, None without a live view."""
+        """How to reach it, None without a live view."""
         return None if self.url is None else RedisAccess(self.url, self.security)
 
     def faults(self) -> list[str]:
@@ -72,17 +71,17 @@ class RedisSettings:
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """The Spark session of the streaming stage, where it is not started by spark-submit.
+    """The Spark session of the streaming stage, unless it is started by spark-submit.
 
-    ``master``: Spark's master URL; `regraft stream --master` is the same. ``driver_memory_mb``: heap of the driver, in
-    which local mode does all its work; None takes 1,024 MB and, in a fleet of more than 166 brokers, 40 MB more for
-    each 1,000 telemetry records that a micro-batch may hold beyond 20,000; on a cluster 1,024. ``driver_host``: the
-    address at which executors of a cluster reach the driver.
-    ``executor_memory_mb``: heap of each executor of a cluster; None takes the same as local mode for the share of a
-    micro-batch that its cores have of all shards, all of it where executor_cores is 0.
-    ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, and Spark's own gives an
-    executor all cores of its worker. ``executor_python``: path of the Python with Regraft on the workers; empty for the
-    same path as here.
+    ``master``: Spark's master URL; `regraft stream --master` is the same. ``driver_memory_mb``: heap of the driver,
+    which does all the work in local mode; None for 1,024 MB and, with more than 166 brokers, 40 MB more for each 1,000
+    telemetry records beyond 20,000 that a micro-batch may hold; on a cluster 1,024. ``driver_host``: the address at
+    which executors of a cluster reach the driver.
+    ``executor_memory_mb``: heap of each executor of a cluster; None for as much as local mode takes for the executor's
+    share of a micro-batch: its cores among all shards, or the whole micro-batch if executor_cores is 0.
+    ``executor_cores``: tasks that an executor runs at once; 0 leaves it to the cluster, and a standalone cluster gives
+    an executor all cores of its worker. ``executor_python``: path of the Python with Regraft on the workers; empty for
+    the same path as here.
     """
 
     master: str = "local[2]"

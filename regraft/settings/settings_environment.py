@@ -1,4 +1,4 @@
-"""How settings are named and written in environment variables.
+"""The names and the form of settings in environment variables.
 
 In: settings as plain values. Out: variables that hold exactly these. Reading them belongs to ``run_settings``.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from regraft.settings.settings_model import NONE_WORD
 
 ENVIRONMENT_PREFIX = "REGRAFT_"
-# Names that operators of other tools expect, besides REGRAFT_KAFKA__BOOTSTRAP and REGRAFT_REDIS__URL.
+# Names that operators expect, in addition to REGRAFT_KAFKA__BOOTSTRAP and REGRAFT_REDIS__URL.
 SHORT_NAMES = {
     "REGRAFT_KAFKA_BOOTSTRAP": ("kafka", "bootstrap"),
     "REGRAFT_KAFKA_NAMESPACE": ("kafka", "namespace"),
@@ -38,7 +38,7 @@ def _environment_lines(values: Mapping[str, Any], prefix: str) -> list[tuple[str
 
 
 def setting_text(value: object) -> str:
-    """Return a setting's value in the environment's form."""
+    """Return a setting's value as text for an environment variable."""
     if value is None:
         return NONE_WORD
     if isinstance(value, Enum):

@@ -1,6 +1,6 @@
-"""Print settings as TOML: every one at its default with its meaning, or those of one run.
+"""Write settings as TOML: all defaults with their meaning, or the settings of one run.
 
-In: the settings models. Out: TOML text. ``settings.example.toml`` is the former; a test keeps it so.
+In: the settings models. Out: TOML text. A test checks that ``settings.example.toml`` is the former.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def settings_text(settings: Settings) -> str:
 
 
 def servers_text(settings: Settings) -> str:
-    """Return a settings file by which commands reach the servers of a run; secrets stay in their files."""
+    """Return a settings file with which commands reach the servers of a run; secrets stay in their files."""
     return "\n".join(_plain_table(name, settings.given[name]) for name in ("kafka", "redis"))
 
 
@@ -81,7 +81,7 @@ def _comment(text: str) -> list[str]:
 
 
 def toml_text(value: object) -> str:
-    """Return a value in TOML; None becomes the word that stands for it."""
+    """Return a value in TOML; None becomes NONE_WORD."""
     if value is None:
         return f'"{NONE_WORD}"'
     if isinstance(value, bool):

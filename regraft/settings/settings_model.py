@@ -1,7 +1,7 @@
-"""Generate checked settings models from the stages' frozen dataclasses, so that each default stands in one place.
+"""Generate checked settings models from the stages' frozen dataclasses, so that each default is defined once.
 
-In: a dataclass and the names of its fields that the composition fills. Out: a pydantic model of the rest, whose faults
-are collected instead of raised one at a time. The list of sections does not belong here.
+In: a dataclass and the names of its fields that the composition fills. Out: a pydantic model of the other fields, whose
+faults are collected instead of raised one at a time. The list of sections does not belong here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydantic import model_validator as validated_by
 
 from regraft.settings.moved_settings import moved_to
 
-NONE_WORD = "none"  # How "no value" is written in TOML and in the environment, which have no word for it.
+NONE_WORD = "none"  # Stands for None in TOML and in the environment, which have no null.
 
 SECRET_NAMES = ("url", "targets", "webhooks", "secret")  # Their values may hold passwords and are never printed.
 
@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 @contextmanager
 def collect_faults() -> Iterator[list[str]]:
-    """Yield the list into which every model validated in this block writes its faults."""
+    """Yield a list to which every model validated in this block adds its faults."""
     faults: list[str] = []
     token = _collected.set(faults)
     try:
@@ -41,7 +41,7 @@ def collect_faults() -> Iterator[list[str]]:
 class SettingsModel(BaseModel):
     """A model that reports a wrong or unknown field as a sentence, and continues with the field's default.
 
-    Inside ``collect_faults`` nothing is raised, so that one check shows all faults; outside the first fault raises.
+    Inside ``collect_faults`` nothing is raised, so that one check shows all faults; outside, pydantic raises.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
@@ -100,9 +100,9 @@ def settings_model(
 ) -> type[SettingsModel]:
     """Return the model of a dataclass without the ``composed`` fields, which the composition fills.
 
-    ``renamed`` overrides defaults of the dataclass, ``heading`` its docstring above the table. Nested dataclasses
-    become nested models. Raises TypeError for a field that is neither composed nor has a default: a new user must be
-    able to start without it.
+    ``renamed`` overrides defaults of the dataclass, ``heading`` the docstring above its table. Nested dataclasses
+    become nested models. Raises TypeError for a field that is not composed and has no default, because new users must
+    be able to start without it.
     """
     hints = get_type_hints(shape)
     fields: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def _default_of(shape: type[Any], field: dataclasses.Field[Any]) -> object:
 
 
 def _given_defaults(field: dataclasses.Field[Any]) -> dict[str, object]:
-    """Return the field values of a nested default, which may differ from those of its class."""
+    """Return the values of a nested default, which may differ from its class's own defaults."""
     if field.default is not dataclasses.MISSING:
         value = field.default
     elif field.default_factory is not dataclasses.MISSING:
@@ -143,7 +143,7 @@ def _given_defaults(field: dataclasses.Field[Any]) -> dict[str, object]:
 
 
 def describe_field(shape: type[Any], name: str) -> str:
-    """Return the sentences that name a field in the docstrings of a dataclass and its bases, joined; or nothing."""
+    """Return the sentences about a field in the docstrings of a dataclass and its bases, joined; empty if none."""
     text = " ".join(word for each in shape.__mro__ for word in (each.__doc__ or "").split())
     sentences = [part.strip().rstrip(".") for part in text.replace(". ", ".\n").splitlines()]
     found = [sentence for sentence in sentences if f"``{name}``" in sentence]
@@ -151,7 +151,7 @@ def describe_field(shape: type[Any], name: str) -> str:
 
 
 def chosen_names(model: SettingsModel) -> Iterator[str]:
-    """Yield the full names of the settings given, nested ones included."""
+    """Yield the full names of the settings that were given, including nested ones."""
     for name in sorted(model.model_fields_set):
         value = getattr(model, name)
         if isinstance(value, SettingsModel):

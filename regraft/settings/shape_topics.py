@@ -1,6 +1,6 @@
-"""Create the topics of a run: those of each agent, and of telemetry with as many partitions as the brokers need.
+"""Create the topics of a run: those of each agent, with as many partitions for telemetry as its brokers need.
 
-In: settings, and the inventory of the run directory where there is one. Out: topics in Kafka. How a topic is created
+In: settings, and the inventory in the run directory if there is one. Out: topics in Kafka. How a topic is created
 belongs to :mod:`infra.create_topics`, the rule to :mod:`streaming.size_job`.
 """
 
@@ -16,7 +16,7 @@ from regraft.settings.run_settings import Settings
 
 
 def create_run_topics(settings: Settings, agents: tuple[str, ...] = ()) -> list[str]:
-    """Create what is missing, for the agents of the inventory unless others are named; return the names.
+    """Create missing topics for the given agents, by default the inventory's; return the names of those created.
 
     Raises StackError, and InventoryError if the file is not an inventory.
     """
@@ -30,7 +30,7 @@ def create_run_topics(settings: Settings, agents: tuple[str, ...] = ()) -> list[
 
 
 def telemetry_partitions(settings: Settings) -> dict[Topic, int]:
-    """Return how many partitions topics of telemetry are created with: as set, or by how many brokers report there.
+    """Return the number of partitions for new telemetry topics: as set, else by the most brokers that share one.
 
     Raises InventoryError if the file is not an inventory.
     """
