@@ -1,1 +1,1 @@
-"""Stages as processes: running one, starting, watching and stopping all, and judging their health."""
+"""Stages as processes: run one, start, watch and stop all, and judge their health."""

@@ -1,8 +1,7 @@
 """Judge from the stages' last output whether the loop is healthy, degraded or not running, and why.
 
 In: the live view, the documents of the other stages, the age of each, and the settings. Out: one JSON-ready status.
-Reading belongs to :mod:`regraft.stages.read_status`, showing to
-:mod:`regraft.commands.status_command`.
+Reading belongs to :mod:`regraft.stages.read_status`, showing to :mod:`regraft.commands.status_command`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from regraft.stages.observe_run import parse_ledger
 Document = Mapping[str, Any]
 
 WELL, DEGRADED, NOT_RUNNING = "healthy", "degraded", "not running"
-SILENCE_S_MAX = 15.0  # A stage writes each second; a micro-batch or a slow disk may take some.
-STALL_FACTOR = 2  # A phase of a plan may take its limit, and as long again while commands are repeated.
+SILENCE_S_MAX = 15.0  # A stage writes every second, but a micro-batch or a slow disk may take a few.
+STALL_FACTOR = 2  # A phase may take its time limit, and as long again while commands are repeated.
 PLANS_SHOWN = 5
 ALERTS_SHOWN = 10
 CRITICAL = "critical"
@@ -84,14 +83,14 @@ class ServiceState:
 
     @property
     def is_silent(self) -> bool:
-        """Return True if the stage has written nothing for too long."""
+        """Return True if the stage has written nothing for more than SILENCE_S_MAX."""
         return not self.is_over and self.age_s > SILENCE_S_MAX
 
 
 def judge_status(
     services: Mapping[str, ServiceState], view: LiveView | None, alerts: Document, settings: Settings, now_ms: int
 ) -> dict[str, Any]:
-    """Return verdict, reasons and figures; ``services`` holds the stages that have written anything.
+    """Return verdict, reasons and figures; ``services`` holds the stages that have written a status.
 
     ``view`` is the controller's, None if it has written nothing.
     """
@@ -117,7 +116,7 @@ def judge_status(
 
 
 def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
-    """Return the view's contents for people, JSON-ready."""
+    """Return what the status shows of the view, JSON-ready."""
     return {
         "notes": _notes(view),
         "leader": view.leader,
@@ -141,7 +140,7 @@ def _figures(view: LiveView, now_ms: int) -> dict[str, Any]:
 def _faults(
     services: Mapping[str, ServiceState], view: LiveView | None, alerts: Document, settings: Settings, now_ms: int
 ) -> list[str]:
-    """Return what is wrong now; a past fault does not count."""
+    """Return what is wrong now, without past faults."""
     found = [
         f"{name} has been silent for {state.age_s:.0f} s"
         for name, state in services.items()
@@ -188,7 +187,7 @@ def _plan_faults(view: LiveView, settings: Settings, now_ms: int) -> list[str]:
 
 
 def _deaths(view: LiveView) -> list[str]:
-    """Return the brokers of the overlay in force whose life in it is over; one outside it is not a fault."""
+    """Return a fault if dead or departed brokers are still in the overlay in force; outside it they are not a fault."""
     crossed = [member.broker for member in view.members.members if _is_crossed(member)]
     if not crossed:
         return []
@@ -206,7 +205,7 @@ def _waiting(view: LiveView) -> list[str]:
 
 
 def _notes(view: LiveView) -> list[str]:
-    """Return remarks that are not faults."""
+    """Return remarks about the loop that are not faults."""
     found = []
     if view.leader:
         who = f"{view.leader} leads with term {view.term}"

@@ -1,4 +1,4 @@
-"""Describe the Python processes of the loop, and its companions, as services of the supervisor.
+"""Describe the Python processes of the loop, alerts and dashboard included, as services of the supervisor.
 
 In: settings. Out: Service values whose environment carries every setting, so that a child runs with exactly these.
 """
@@ -23,11 +23,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     ALERTS: ("alerts", "run"),
     DASHBOARD: ("dashboard", "run"),
 }
-# On SIGTERM the emulator lets everything in transit arrive (at most 60 s) and reach Kafka (30 s); Spark
-# finishes its micro-batch, the controller the transition under way (15 s) and its last records (10 s).
+# On SIGTERM the emulator waits until everything in transit has arrived (at most 60 s) and reached Kafka (30 s); Spark
+# completes its micro-batch; the controller completes the transition in progress (15 s) and its last records (10 s).
 GRACE_S = {EMULATOR: 100.0, STREAMING: 30.0, CONTROLLER: 30.0, ALERTS: 25.0, DASHBOARD: 15.0}
 READY_TIMEOUT_S = 180.0
-# Settings that hold secrets or their places, and the stages that get them.
+# Settings that hold secrets or where they are, and the stages that get them.
 SECRETS: dict[str, tuple[str, ...]] = {
     "redis": (CONTROLLER, ALERTS, DASHBOARD),
     "alerts.targets": (ALERTS,),
@@ -35,12 +35,12 @@ SECRETS: dict[str, tuple[str, ...]] = {
     "dashboard.secret": (DASHBOARD,),
 }
 REDIS_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
-# The ledger dies with the emulator, so the emulator's death ends the run.
+# The emulator holds the ledger, so its death ends the run.
 RESTARTS_MAX = {EMULATOR: 0, STREAMING: 8, CONTROLLER: 8, ALERTS: 8, DASHBOARD: 8}
 
 
 def loop_service(name: str, settings: Settings) -> Service:
-    """Return the service of one stage; it is ready when it has written its status file."""
+    """Return the service of one stage, which is ready once it has written its status file."""
     status_file = settings.run.directory / f"{name}.json"
     return Service(
         name=name,
@@ -56,7 +56,7 @@ def loop_service(name: str, settings: Settings) -> Service:
 
 
 def _own_settings(name: str, settings: Settings) -> dict[str, str]:
-    """Return the settings as variables, and empty those that the child inherits and must not see."""
+    """Return the settings as variables; empty those with secrets that the child would inherit but must not see."""
     withheld = [secret for secret, users in SECRETS.items() if name not in users]
     found = settings.to_environment(withheld)
     if "redis" in withheld:
@@ -74,7 +74,7 @@ def _written_since(file: Path, time_s: float) -> Callable[[], bool]:
 
 
 def _python_path() -> str:
-    """Return a search path with this package first: a child may run in a directory from which it is not found."""
+    """Return a search path with this package first, so that a child finds it from any directory."""
     own = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return f"{own}{os.pathsep}{inherited}" if inherited else own

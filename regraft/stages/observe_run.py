@@ -1,7 +1,7 @@
-"""Watch a run from outside: the status files that its stages replace every second, combined over restarts.
+"""Watch a run from outside by the status files that its stages replace every second.
 
-In: the run directory. Out: what is known so far. A killed stage restarts its counts; here they continue.
-What is final is read from Kafka at the end (``collect_run``).
+In: the run directory. Out: what is known so far. A stage that restarts counts from 0; here its counts continue. Final
+values are read from Kafka at the end (``collect_run``).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from regraft.stages.show_run import Frame
 Document = Mapping[str, Any]
 
 EVENTS_MAX = 500
-USERS_CONNECT_MS = 10_000  # By then the initial users are connected; their arrival is not a change of interests.
+USERS_CONNECT_MS = 10_000  # The initial users have connected by then; their arrival is not a change of interests.
 WINDOWS_MAX = 10_000
 NO_LEADER = "no controller leads at present: plans are those of the last one"
-CONGESTION_RULES = ("congestion", "link_congestion")  # As alerts/default_rules.toml has them.
+CONGESTION_RULES = ("congestion", "link_congestion")  # As in alerts/default_rules.toml.
 
 
 class RunObserver:
@@ -49,30 +49,30 @@ class RunObserver:
         self._directory = directory
         self.emulator: Document = {}
         self.streaming: Document = {}
-        self.view: LiveView | None = None  # Of the controller that leads, or led last.
+        self.view: LiveView | None = None  # That of the current or last leader.
         self._has_leader = True
         self.windows: dict[int, WindowCost] = {}
         self.behind_ms_max = 0.0
-        self.at_risk_per_s_max = 0.0  # Deliveries a second that had to cross dead brokers.
+        self.at_risk_per_s_max = 0.0  # Deliveries per second that had to cross dead brokers.
         self.latencies_ms: dict[str, float] = {}
         self.events: dict[tuple[int, str, str, str], AdaptationEvent] = {}
-        self._changes_before: tuple[int, int] | None = None  # When the users of the start had connected.
+        self._changes_before: tuple[int, int] | None = None  # At USERS_CONNECT_MS.
         self._shadows: dict[tuple[int, str], ShownShadow] = {}
         self._refusals_before: Counter[str] = Counter()
         self._refusals: Counter[str] = Counter()
 
     def refresh(self) -> list[AdaptationEvent]:
-        """Read the files again and return the events that are new; a file that is missing changes nothing."""
+        """Read the files again and return new events; a missing file leaves the last values."""
         self.emulator = read_status(self._directory / "emulator.json") or self.emulator
         self.behind_ms_max = max(self.behind_ms_max, float(self.emulator.get("behind_ms", 0.0)))
         if self._changes_before is None and self._emulated_ms >= USERS_CONNECT_MS:
             self._changes_before = self._changes
         self.streaming = read_status(self._directory / "streaming.json") or self.streaming
         view = None
-        with suppress(LiveViewError):  # On a full disk, or from an earlier run: the next look may find another.
+        with suppress(LiveViewError):  # On a full disk, or from an earlier run: try again at the next call.
             view = read_view(self._directory / "controller.json")
         self._has_leader = view is None or not view.is_standby
-        if view is None or view.is_standby:  # It knows no plans and no windows: what the last leader showed holds.
+        if view is None or view.is_standby:  # A standby has no plans or windows: keep those of the last leader.
             return []
         self.at_risk_per_s_max = max(self.at_risk_per_s_max, view.members.traffic_at_risk_per_s or 0.0)
         return self._take_view(view)
@@ -94,29 +94,29 @@ class RunObserver:
 
     @property
     def regime_change_ms(self) -> int | None:
-        """When the interests shifted; None as long as they have not."""
+        """When the interests shifted; None if they have not yet."""
         time_ms = self.emulator.get("regime_changed_ms")
         return None if time_ms is None else int(time_ms)
 
     @property
     def outage_notes(self) -> list[list[object]]:
-        """What has happened to brokers and links so far: times and texts, oldest first."""
+        """What has happened to brokers and links so far: pairs of time and text, oldest first."""
         return list(self.emulator.get("outage_notes", []))
 
     def story(
         self, events: Sequence[AdaptationEvent], plans: Sequence[Plan], disturbances: Mapping[str, int]
     ) -> OutageStory:
-        """Return the story of the outages so far, with the stored records and the faults injected into stages."""
+        """Return the story of the outages so far; ``disturbances`` counts the faults injected into stages."""
         counts = {**self.emulator.get("outages", {}), **disturbances}
         return outage_story(self.outage_notes, events, plans, self.at_risk_per_s_max, counts)
 
     @property
     def is_whole(self) -> bool:
-        """Return True if all deaths are known, and every broker that is up is in the overlay in force, and no other."""
+        """True if the controller knows all deaths, and the overlay in force consists of the brokers that are up."""
         if self.view is None or not self.emulator:
             return False
         members = self.view.members
-        changed_ms = {one.broker: one.since_ms for one in members.members}  # Recent deaths are among these.
+        changed_ms = {one.broker: one.since_ms for one in members.members}  # The view lists all recent deaths.
         is_known = all(changed_ms.get(name, 0) > time_ms for name, time_ms in last_deaths(self.outage_notes).items())
         away_count = sum(members.counts.get(state, 0) for state in (MemberState.DEAD, MemberState.JOINING))
         is_dead_inside = any(one.state == MemberState.DEAD and one.in_overlay for one in members.members)
@@ -124,20 +124,20 @@ class RunObserver:
 
     @property
     def is_congested(self) -> bool:
-        """Return True while an alert stands because the queue of a broker or link is congested."""
+        """True while an alert about congestion of a broker or link is active."""
         alerts = read_status(self._directory / "alerts.json") or {}
         return any(alert.get("rule") in CONGESTION_RULES for alert in alerts.get("active", []))
 
     @property
     def returns_ms(self) -> int:
-        """When the last of the dead may come back; 0 if all that come back by themselves may already do so."""
+        """When the last of the dead brokers may rejoin; 0 if there is none that rejoins by itself."""
         members = () if self.view is None else self.view.members.members
         dead = [one.returns_ms for one in members if one.state == MemberState.DEAD]
         return max((returns_ms for returns_ms in dead if returns_ms < TIME_MS_MAX), default=0)
 
     @property
     def has_followed_shift(self) -> bool:
-        """Return True if a plan that began after the interests shifted is completed."""
+        """True if a plan that began after the interests shifted has completed."""
         shift_ms, plans = self.regime_change_ms, () if self.view is None else self.view.plans
         return shift_ms is not None and any(
             plan.phase == PlanPhase.COMPLETED and plan.history[0].time_ms >= shift_ms for plan in plans
@@ -145,7 +145,7 @@ class RunObserver:
 
     @property
     def users(self) -> UserFigures | None:
-        """Figures about users; None on a tree, and until they have connected."""
+        """Figures about users of a ring; None on other overlays, and until the users have connected."""
         document, before, now = self.emulator, self._changes_before, self._changes
         if before is None or now is None:
             return None
@@ -174,7 +174,7 @@ class RunObserver:
 
     @property
     def _changes(self) -> tuple[int, int] | None:
-        """Brokers' subscription changes so far: as they were, and without any moves; None on a tree."""
+        """Brokers' subscription changes so far, actual and without any moves; None except on a ring."""
         names = ("broker_subscription_changes", "broker_subscription_changes_at_first_homes")
         found = [self.emulator.get(name) for name in names]
         return None if None in found else (int(found[0] or 0), int(found[1] or 0))
@@ -185,12 +185,12 @@ class RunObserver:
 
     @property
     def refusals(self) -> Counter[str]:
-        """Refused proposals by verdict, those of a killed controller included."""
+        """Refused proposals by verdict, including those of controllers that were killed."""
         return self._refusals_before + self._refusals
 
     @property
     def shadows(self) -> tuple[ShadowRun, ...]:
-        """What the shadow planners have achieved so far, counts of a killed controller included."""
+        """What the shadow planners have achieved so far, including counts of controllers that were killed."""
         by_planner: dict[str, list[ShownShadow]] = {}
         for (_started_ms, planner), shadow in sorted(self._shadows.items(), key=lambda item: item[0]):
             by_planner.setdefault(planner, []).append(shadow)
@@ -198,18 +198,18 @@ class RunObserver:
 
     @property
     def decision_times(self) -> dict[str, DecisionTime]:
-        """How long decisions of the present controller took, by role and planner."""
+        """How long decisions of the current controller took, by role and planner."""
         found = {} if self.view is None else self.view.decision_ms
         return {who: DecisionTime(times.count, times.mean_ms, times.max_ms) for who, times in found.items()}
 
     @property
     def horizon(self) -> HorizonUse | None:
-        """How far the last decision looked back; None before the first on a complete window."""
+        """How far the last decision looked back; None before the first decision on a complete window."""
         horizon = None if self.view is None else self.view.horizon
         return None if horizon is None else HorizonUse(horizon.windows, horizon.lifetime_s)
 
     def frame(self, stage: str, elapsed_s: float, running_s: float | None, services: tuple[ServiceUse, ...]) -> Frame:
-        """Return the present picture; ``running_s`` is None when the run has no planned end."""
+        """Return the present frame; ``running_s`` is None if the run has no planned end."""
         view = self.view
         windows = tuple(self.windows[end_ms] for end_ms in sorted(self.windows))
         return Frame(
@@ -248,7 +248,7 @@ class RunObserver:
 
     def _take_window(self, point: CostPoint) -> None:
         known = self.windows.get(point.window_end_ms)
-        # A restarted controller reads old windows again, but not a shadow planner's costs on them.
+        # A restarted controller reads old windows again, but no longer has the shadow planners' costs on them.
         shadows_per_s = point.cost_shadows_per_s or (known.shadows_per_s if known else {})
         self.windows[point.window_end_ms] = WindowCost(
             point.window_end_ms,
@@ -272,9 +272,9 @@ class RunObserver:
 
 
 def read_view(file: Path) -> LiveView | None:
-    """Return the controller's live view from its status file; None while there is none.
+    """Return the controller's live view from its status file; None if there is no readable file.
 
-    Raises LiveViewError when it cannot be read.
+    Raises LiveViewError if the file is not a live view.
     """
     try:
         text = file.read_bytes()
@@ -284,16 +284,16 @@ def read_view(file: Path) -> LiveView | None:
 
 
 def read_status(file: Path) -> Document | None:
-    """Return a status file's document; None while there is none or it cannot be read."""
+    """Return a status file's document; None if there is none or it cannot be read."""
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None  # not written yet, or on a disk that is full: the next look may find it
+        return None  # not written yet, or on a full disk: try again at the next call
     return document if isinstance(document, dict) else None
 
 
 def parse_ledger(document: Document) -> DeliveryLedger:
-    """Return the emulator's account in its status document; zeros where there is none yet."""
+    """Return the emulator's account in its status document; all zeros if there is none yet."""
     ledger = document.get("ledger", document)
     return DeliveryLedger(
         published=int(ledger.get("published", 0)),
@@ -311,7 +311,7 @@ def parse_ledger(document: Document) -> DeliveryLedger:
 
 
 def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
-    """Return the sum of what a planner did in each controller; its overlay is that of the last."""
+    """Return a planner's totals over all controllers in which it ran; its overlay is that in the last."""
     refusals: Counter[str] = Counter()
     for shadow in found:
         refusals.update(shadow.refusals)
@@ -339,7 +339,7 @@ def _shadow_run(planner: str, found: Sequence[ShownShadow]) -> ShadowRun:
 
 
 def _note(view: LiveView) -> str:
-    """Describe what keeps the controller from acting by itself."""
+    """Describe why the controller does not act by itself; empty if it does."""
     notes = []
     if paused := view.orders.paused:
         notes.append(f"paused by {paused.by}: {paused.reason}")

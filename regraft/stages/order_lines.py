@@ -1,20 +1,20 @@
-"""Put lines about a run in the order of their times, though some become known late.
+"""Print lines about a run in order of time although some arrive late.
 
-In: texts with the time at which each happened, and the present time. Out: lines whose times never fall. A line is held
-for a short while, which is enough for what status files report a second late; what becomes known later than that comes
-at the time of the line before it and names its own. Printing does not belong here.
+In: texts with their times, and the present time. Out: lines whose times never decrease. Lines are held for HOLD_S, long
+enough for what status files report a second late. A line that arrives even later gets the time of the line before it,
+with its own time in the text. Printing does not belong here.
 """
 
 from __future__ import annotations
 
 import heapq
 
-HOLD_S = 2.0  # Status files are written and read each second.
+HOLD_S = 2.0  # Status files are written and read every second.
 LATE_S_MIN = 0.05  # Times have one decimal.
 
 
 class LineOrder:
-    """Holds lines and gives them out in order."""
+    """Holds lines and returns them in order."""
 
     def __init__(self) -> None:
         self._held: list[tuple[float, int, str]] = []
@@ -22,8 +22,8 @@ class LineOrder:
         self._given_s = 0.0
 
     def add(self, text: str, elapsed_s: float) -> None:
-        """Hold what happened this long after the start of the run."""
-        self._count += 1  # Of two at the same time the one that was added first comes first.
+        """Hold a line about what happened ``elapsed_s`` after the start of the run."""
+        self._count += 1  # Lines with the same time keep the order in which they were added.
         heapq.heappush(self._held, (elapsed_s, self._count, text))
 
     def due(self, now_s: float) -> list[str]:

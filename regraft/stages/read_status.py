@@ -30,7 +30,7 @@ TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class FoundStatus:
-    """The result: ``source`` says where the view is from, and why not from a configured server."""
+    """The result; ``source`` describes where the view is from, and why not from the server if one is configured."""
 
     source: str
     services: dict[str, ServiceState]
@@ -39,7 +39,7 @@ class FoundStatus:
 
 
 def find_status(settings: Settings) -> FoundStatus:
-    """Return what exists; finding nothing is not an error."""
+    """Return what the stages have written, which may be nothing."""
     services = {name: state for name in OTHERS if (state := _read_file(settings.run.directory / f"{name}.json"))}
     alerts = services[ALERTS].document if ALERTS in services else {}
     if settings.redis.access is None:
@@ -59,7 +59,7 @@ def find_status(settings: Settings) -> FoundStatus:
 
 
 def _from_files(directory: Path, services: dict[str, ServiceState], alerts: Document, why: str = "") -> FoundStatus:
-    """Return the same with the view in the controller's file; ``why`` says why it is not from the server."""
+    """Return the status with the view from the controller's file; ``why``: the reason not to use the server."""
     file, view, reasons = directory / f"{CONTROLLER}.json", None, [why] if why else []
     try:
         view = read_view(file)
@@ -83,7 +83,7 @@ def _age_s(file: Path) -> float:
 
 
 def _read_keys(access: RedisAccess, namespace: str) -> tuple[LiveView, Document] | None:
-    """Return the live view and the alerts; None where the controller has never written anything."""
+    """Return the live view and the alerts; None if neither was ever written. Raises RedisError, LiveViewError."""
     once = Retry(NoBackoff(), 0)
     names = (*VIEW_KEYS, ALERTS)
     options = {**access.client_options(), "retry": once}

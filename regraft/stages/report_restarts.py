@@ -1,7 +1,7 @@
-"""Report restarts of services to Kafka, as an event each.
+"""Report each restart of a service to Kafka as an event.
 
-In: the supervisor's events about its services. Out: records of the topic of events, which raise and clear an alert.
-Nothing else reports a stage that is back within seconds.
+In: the supervisor's events about its services. Out: records in the events topic, which raise and clear an alert.
+Nothing else reports a stage that restarts within seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from regraft.schemas.codec import encode
 from regraft.schemas.event import AdaptationEvent, EventKind, Severity
 from regraft.schemas.topics import EVENTS, topic_name
 
-WAITING_MAX = 1_000  # Events that wait for Kafka, which may itself have restarted; further ones are only logged.
+WAITING_MAX = 1_000  # Events that wait for Kafka, which may be restarting; further ones are only logged.
 CLOSE_S_MAX = 5.0
 
 log = structlog.get_logger(__name__)
 
 
 class RestartReporter:
-    """Writes an event for each restarted service; never blocks."""
+    """Writes an event for each service that restarts; ``take`` never blocks."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._topic = topic_name(EVENTS, namespace)
@@ -34,7 +34,7 @@ class RestartReporter:
         self._codes: dict[str, int | None] = {}
 
     def take(self, event: ServiceEvent) -> None:
-        """Handle an event of a service."""
+        """Handle one of the supervisor's events."""
         if event.kind is ServiceEventKind.DIED:
             self._codes[event.service] = event.exit_code
         if event.kind is not ServiceEventKind.RESTARTED:
@@ -47,12 +47,12 @@ class RestartReporter:
             log.warning("restart_not_reported", service=event.service, reason=str(error))
 
     def close(self) -> None:
-        """Give pending events some seconds to reach Kafka, and close the connection."""
+        """Wait at most CLOSE_S_MAX for pending events to reach Kafka, and close the connection."""
         close_producer(self._producer, CLOSE_S_MAX)
 
 
 def restart_event(event: ServiceEvent, exit_code: int | None) -> AdaptationEvent:
-    """Return the text about a restart; ``exit_code`` None if the service hung and was stopped."""
+    """Return the event about a restart; ``exit_code`` is None if the service hung and was stopped."""
     why = "it was not ready in time" if exit_code is None else _ended(exit_code)
     text = f"{event.service}: {why}, restart {event.restarts} of this run; see logs/{event.service}.log"
     time_ms = int(event.time_s * 1000)

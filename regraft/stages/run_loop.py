@@ -1,6 +1,6 @@
-"""Run the loop against an existing Kafka: stages as supervised child processes, shown until asked to stop.
+"""Run the loop against an existing Kafka: supervise the stages as child processes, and show the run until stopped.
 
-In: settings. Out: only what the stages do. The demo, with its own servers, is ``run_demo``.
+In: settings. Out: only the effects of the stages. The demo, with its own servers, is ``run_demo``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LOCAL_KEYS_DAYS = 365
 
 
 class KafkaAwayError(StackError):
-    """No Kafka answered; the message says at which address."""
+    """No Kafka answered; the message names its address and the cause."""
 
 
 class StageGaveUpError(StackError):
@@ -92,7 +92,7 @@ def run_loop(settings: Settings, console: Console, *, emulate: bool, with_dashbo
 
 
 def prepare_orders(orders: OrderSettings) -> str:
-    """Make keys for orders from this machine if none are configured, and print whose orders will be followed."""
+    """Make keys for orders from this machine if none are configured; return a sentence on which orders are accepted."""
     if orders.allow_unsigned:
         return "Orders: accepted from anybody who can write to Kafka, as orders.allow_unsigned is set."
     if orders.trusted_keys_file is None and orders.directory is not None:
@@ -105,7 +105,7 @@ def prepare_orders(orders: OrderSettings) -> str:
 
 
 def dashboard_address(settings: Settings) -> str:
-    """Return where a browser finds the dashboard once it runs; with port 0 its status names the free one."""
+    """Return the dashboard's address; with port 0 it is known only once the dashboard has written its status."""
     dashboard = settings.dashboard
     status = read_status(settings.run.directory / f"{DASHBOARD}.json") or {}
     return str(status.get("url") or f"{dashboard.scheme}://{dashboard.host}:{dashboard.port}/")

@@ -1,6 +1,6 @@
 """Run one stage in this process until it ends or is asked to stop, and turn the outcome into an exit code.
 
-In: settings. Out: an exit code. The stages' work belongs to them; running several belongs to ``loop_services``.
+In: settings. Out: an exit code. The work itself belongs to the stages; running several belongs to ``run_loop``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = structlog.get_logger(__name__)
 
 
 def emulate(settings: Settings, stop: threading.Event) -> int:
-    """Run the brokers of this machine, emulated or real, and their clients."""
+    """Run the brokers and clients on this machine, emulated or real."""
     from regraft.producers.emulator.kafka_ports import KafkaUnreachableError
     from regraft.producers.emulator_settings import REAL_BROKERS
     from regraft.producers.run_emulator import run_emulator
@@ -72,7 +72,7 @@ def stream(settings: Settings, stop: threading.Event) -> int:
     ensure_inventory(settings)
     spark = start_spark(settings, stop)
     try:
-        if settings.streaming.telemetry_topic:  # Not in the table that all others were checked by.
+        if settings.streaming.telemetry_topic:  # `check_topics` does not cover this topic.
             check_timestamps(settings.streaming)
         run_job(spark, settings.streaming, stop)
     except StreamingJobError as error:
@@ -88,7 +88,7 @@ def control(settings: Settings, stop: threading.Event) -> int:
     from regraft.controller.run_controller import run_controller
 
     ensure_inventory(settings)
-    # A recorder or a reader of the run finds the controller's settings here.
+    # For recorders and other readers of the run directory.
     replace_file(settings.run.directory / SETTINGS_FILE, json.dumps(settings.to_record(), indent=1) + "\n")
     run_controller(settings.controller, stop)
     return EXIT_OK
@@ -120,16 +120,16 @@ STAGES: dict[str, Callable[[Settings, threading.Event], int]] = {
 }
 
 
-EXTRAS = {"stream": ["spark"], "dashboard": ["dashboard"]}  # For each stage that needs some.
+EXTRAS = {"stream": ["spark"], "dashboard": ["dashboard"]}  # Of the stages that need some.
 
 
 def run_stage(name: str, settings: Settings) -> int:
-    """Run a stage until it ends, or SIGTERM or Ctrl-C asks it to stop in order; return the exit code."""
+    """Run a stage until it ends, or until SIGTERM or Ctrl-C asks it to stop in order; return the exit code."""
     stop = threading.Event()
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
-            raise KeyboardInterrupt  # the second Ctrl-C does not wait any longer
+            raise KeyboardInterrupt  # the second Ctrl-C stops at once
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -159,7 +159,7 @@ def run_stage(name: str, settings: Settings) -> int:
 
 
 def configure_logs(level: str = "info") -> None:
-    """Write logs to standard error: for people on a terminal, one JSON object a line elsewhere."""
+    """Write logs to standard error: formatted for people on a terminal, otherwise one JSON object per line."""
     if sys.stderr.isatty():
         renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer()
     else:

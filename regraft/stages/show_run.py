@@ -1,7 +1,7 @@
 """Show a run in progress: a live view on a terminal, plain lines anywhere else.
 
-In: a Frame each second and events as they come. Out: text on the terminal. Collecting the values does not belong here,
-nor does putting plain lines in order (``order_lines``).
+In: a Frame every second, and events when they arrive. Out: text on the terminal. Collecting the values and ordering
+plain lines (``order_lines``) do not belong here.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ EVENTS_SHOWN = 5
 
 @dataclass(frozen=True)
 class Frame:
-    """Everything that one picture of the run shows; ``plans`` are (plan, epoch, phase, reason), newest last.
+    """Everything that the view shows at one moment; ``plans`` are (plan, epoch, phase, reason), newest last.
 
-    ``running_s`` is the planned length of the run, None without one. ``shadow_plans`` says how many plans
-    each shadow planner would have made.
+    ``running_s`` is the planned length of the run, None if it has none. ``shadow_plans`` holds how many plans each
+    shadow planner would have made.
     """
 
     stage: str
@@ -68,7 +68,7 @@ class Frame:
 
     @property
     def shadow_text(self) -> str:
-        """What the newest complete window would have cost on the trees of shadow planners; empty without any."""
+        """What the newest complete window would have cost on the shadow planners' overlays; empty if there are none."""
         newest = self._newest_complete
         if newest is None:
             return ""
@@ -86,8 +86,7 @@ class Frame:
 class RunScreen:
     """The live view; use as a context manager, call ``show`` about once a second and ``report`` for each event.
 
-    If standard output is not a terminal, it prints one line about every 10 s and one for each event, in the order of
-    their times.
+    If standard output is not a terminal, it prints a line about every 10 s and one for each event, in order of time.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
@@ -113,7 +112,7 @@ class RunScreen:
         self._print(self._order.rest())
 
     def show(self, frame: Frame) -> None:
-        """Show the present picture."""
+        """Show the frame."""
         if self._quiet:
             return
         if self._live is not None:
@@ -127,7 +126,7 @@ class RunScreen:
         self._print(self._order.due(frame.elapsed_s))
 
     def report(self, text: str, elapsed_s: float) -> None:
-        """Show one event that happened this long after the start of the run."""
+        """Show an event that happened ``elapsed_s`` after the start of the run."""
         if self._quiet:
             return
         if self._live is None:
@@ -141,7 +140,7 @@ class RunScreen:
 
 
 def frame_text(frame: Frame) -> str:
-    """Return the present picture as one plain line, without its time."""
+    """Return the frame as one plain line, without its time."""
     ledger = frame.ledger
     parts = [
         frame.stage,
@@ -156,7 +155,7 @@ def frame_text(frame: Frame) -> str:
 
 
 def draw_frame(frame: Frame, events: Sequence[str], console: Console) -> RenderableType:
-    """Return the present picture for a terminal."""
+    """Return the frame as drawn on a terminal."""
     is_wide_charset = (console.encoding or "").lower().startswith("utf")
     width = min(max(console.width - 16, 20), CHART_WIDTH_MAX)
     chart = text_chart(frame.windows, width, CHART_HEIGHT, plain=not is_wide_charset)
@@ -175,7 +174,7 @@ def draw_frame(frame: Frame, events: Sequence[str], console: Console) -> Rendera
 
 
 def text_chart(windows: Sequence[WindowCost], width: int, height: int, *, plain: bool = False) -> list[str]:
-    """Return the two cost curves in text: filled marks for the overlay of its time, small ones for the bootstrap."""
+    """Return the two cost curves as text: filled marks for the actual overlay, small ones for the bootstrap."""
     complete = [window for window in windows if window.complete][-width:]
     if not complete:
         return ["waiting for the first complete window"]
@@ -192,7 +191,7 @@ def text_chart(windows: Sequence[WindowCost], width: int, height: int, *, plain:
 
 
 def plans_text(count: int) -> str:
-    """Return this many plans in words."""
+    """Return a number of plans as text."""
     return f"{count} plan{'s' * (count != 1)}"
 
 

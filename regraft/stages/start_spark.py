@@ -1,6 +1,6 @@
 """Start the Spark session of the streaming stage: in this process, or as the driver of a cluster's executors.
 
-In: settings. Out: a session with everything the query needs, on executors, too. The query belongs to ``streaming``.
+In: settings. Out: a session with everything the query needs, also on executors. The query belongs to ``streaming``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regraft.streaming.size_job import HEAP_MB_MIN, executor_heap_mb, heap_mb
 from regraft.streaming.streaming_settings import JAVA_OPTIONS
 
 CONNECT_S_MAX = 5.0  # To each master.
-EXECUTOR_S_MAX = 30.0  # A cluster starts one in some seconds if it has room.
+EXECUTOR_S_MAX = 30.0  # A cluster that has room starts one within seconds.
 POLL_S = 0.2
 DRIVER_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -32,13 +32,13 @@ log = structlog.get_logger(__name__)
 
 
 def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
-    """Return a running session; on a cluster it has an executor, or has logged that none came.
+    """Return a running session; on a cluster it has an executor, or a warning was logged that there is none.
 
     Raises StackError if no master listens.
     """
     spark, directory = settings.spark, settings.run.directory
     need_master(spark.master)
-    # Both sides have options for the one Java: the session's say where to log, the query's bound what Avro may claim.
+    # The session has Java options for logging, the query to limit what Avro may allocate: join them.
     driver_options = f"{base_configuration(directory)[DRIVER_JAVA_OPTIONS]} {JAVA_OPTIONS}"
     session = build_spark_session(
         "regraft",
@@ -55,12 +55,12 @@ def start_spark(settings: Settings, stop: threading.Event) -> SparkSession:
 
 
 def driver_heap_mb(settings: Settings) -> int:
-    """Return the heap of a driver that does all the work, or leaves it to executors."""
+    """Return the driver's heap in MB, by the size of a micro-batch if it does all the work, else the minimum."""
     return heap_mb(batch_records_max(settings.streaming)) if settings.spark.is_local else HEAP_MB_MIN
 
 
 def executor_options(settings: Settings) -> dict[str, str]:
-    """Return the settings of each executor of a cluster, besides those that the query needs everywhere."""
+    """Return Spark's settings for the memory and cores of each executor; empty in local mode."""
     spark = settings.spark
     if spark.is_local:
         return {}
@@ -71,7 +71,7 @@ def executor_options(settings: Settings) -> dict[str, str]:
 
 
 def need_master(master: str) -> None:
-    """Raise StackError if none of the masters of Spark's own cluster listens; Spark would try for a minute."""
+    """Raise StackError if no master of a standalone cluster listens; Spark itself would try for a minute."""
     if not master.startswith(STANDALONE_MASTER):
         return
     reasons = []
@@ -90,11 +90,11 @@ def need_master(master: str) -> None:
 
 
 def _await_executor(session: SparkSession, spark: SparkSettings, stop: threading.Event) -> None:
-    """Wait until there is an executor; without one the query waits, too, silently."""
+    """Wait until there is an executor, and log a warning if there is none in time: the query would wait silently."""
     jvm_context: Any = session.sparkContext._jsc
     deadline_s = time.monotonic() + EXECUTOR_S_MAX
     while not stop.is_set() and time.monotonic() < deadline_s:
-        if (count := jvm_context.sc().getExecutorMemoryStatus().size() - 1) > 0:  # The driver counts as one.
+        if (count := jvm_context.sc().getExecutorMemoryStatus().size() - 1) > 0:  # The driver is counted as well.
             log.info("executors_ready", count=count, master=spark.master)
             return
         stop.wait(POLL_S)

@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """Yield an event that Ctrl-C and SIGTERM set; the second Ctrl-C does not wait any longer."""
+    """Yield an event that Ctrl-C and SIGTERM set; a second Ctrl-C raises KeyboardInterrupt."""
     stop = threading.Event()
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:

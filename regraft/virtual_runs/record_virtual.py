@@ -1,7 +1,7 @@
-"""Record a run on the virtual clock: what a live one would have written to Kafka, in a recording like any other.
+"""Record a run on the virtual clock: write what a live run would have written to Kafka.
 
-In: settings, an inventory, how long. Out: a recording. For benchmarks and tests, and for a recording of hours in
-minutes. The run itself belongs to ``virtual_loop``.
+In: settings, an inventory, a duration. Out: a recording like any other. This serves benchmarks and tests, and records
+hours in minutes. The run itself belongs to ``virtual_loop``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FAR_MB = 1e9
 
 
 class _RecordingTap:
-    """Writes what would go to Kafka as Kafka would store it: by partition, with offsets and times."""
+    """Writes records as Kafka would store them: by partition, with offsets and times."""
 
     def __init__(self, writer: RecordingWriter) -> None:
         self._writer = writer
@@ -67,7 +67,7 @@ def record_virtual(
     out: Path,
     advance: Callable[[int], None] = lambda _: None,
 ) -> VirtualLoop:
-    """Run emulator and controller for a time, and write a recording; return the loop as it stands at the end.
+    """Run emulator and controller for ``duration_s``, and write a recording; return the loop in its final state.
 
     ``advance`` is called with the seconds that have passed. Raises RecordingFileError, DiskFullError.
     """
@@ -81,7 +81,7 @@ def record_virtual(
     )
     types: dict[str, Any] = {TELEMETRY.suffix: TelemetryBatch, CLIENTS.suffix: Client, PLANS.suffix: Plan}
     writer = RecordingWriter(out, run, types, RecordingLimits(FAR_MB, FAR_MB), START_MS)
-    writer.is_checking = False  # Records encoded here need no check.
+    writer.is_checking = False  # Records encoded here are valid.
     loop = VirtualLoop(
         inventory,
         EMULATED_KINDS[inventory.bootstrap.KIND].settings_of(settings.emulator),
@@ -101,7 +101,7 @@ def record_virtual(
 
 
 def virtual_settings(emulator: EmulatorSettings, inventory: Inventory, start_ms: int) -> VirtualSettings:
-    """Return how the emulator of these settings runs on the virtual clock; a command takes half a polling interval."""
+    """Return the emulator's settings for the virtual clock; a command takes half a polling interval to arrive."""
     return VirtualSettings(
         seed=emulator.seed,
         start_ms=float(start_ms),

@@ -1,7 +1,7 @@
 """The whole loop on the virtual clock: emulator, reference aggregator and controller, without Kafka or Spark.
 
-In: an inventory, a workload, settings. Out: the results of a live run: plans, costs, the ledger. Runs as fast as it
-can; the same input gives the same run. Comparisons do not belong here.
+In: an inventory, a workload, settings. Out: the results of a live run: plans, costs, the ledger. It runs as fast as
+possible; the same input gives the same run. Comparisons do not belong here.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ FINISH_STEPS_MAX = 3_000
 
 
 class LoopTap(Protocol):
-    """Receives what would go to Kafka, in the same order."""
+    """Receives what would be sent to Kafka, in the same order."""
 
     def on_batch(self, batch: TelemetryBatch) -> None:
-        """Hear a batch of telemetry."""
+        """Receive a batch of telemetry."""
 
     def on_client(self, name: str, client: Client | None, now_ms: int) -> None:
-        """Hear that a client has come or changed; None when it has left."""
+        """Receive a new or changed client; None if it has left."""
 
     def on_plan(self, plan: Plan, now_ms: int) -> None:
-        """Hear a version of a plan."""
+        """Receive a version of a plan."""
 
 
 class VirtualLoop:
     """One emulated overlay and its controller on one virtual clock.
 
-    ``step`` advances all of it by the controller's pace. ``tap`` hears what would go to Kafka.
+    ``step`` advances everything by STEP_MS. ``tap`` receives what would be sent to Kafka.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class VirtualLoop:
         return compose_loop(self.settings, self.inventory, self.ports.ports)
 
     def run_for(self, duration_ms: float) -> None:
-        """Run brokers, aggregator and controller side by side."""
+        """Run brokers, aggregator and controller for this long."""
         end_ms = self.virtual.now_ms + duration_ms
         while self.virtual.now_ms < end_ms:
             self.step()
 
     def step(self) -> None:
-        """Advance everything by one step of the controller's pace."""
+        """Advance everything by STEP_MS."""
         self.virtual.run_for(STEP_MS)
         self._register_clients()
         batches = self.virtual.telemetry.batches
@@ -111,9 +111,9 @@ class VirtualLoop:
             self._plans_reported = len(self.ports.plans.versions)
 
     def finish(self) -> bool:
-        """Let the plans so far finish with traffic still flowing; return True if they did within 5 minutes.
+        """Let all present plans end while traffic continues; return True if they did within FINISH_STEPS_MAX steps.
 
-        Others may begin meanwhile; none is in transition at the end.
+        Other plans may begin meanwhile. If True, no transition is in progress.
         """
         so_far = {plan.plan for plan in self.plans}
         for _ in range(FINISH_STEPS_MAX):
@@ -124,7 +124,7 @@ class VirtualLoop:
         return False
 
     def come_to_rest(self) -> bool:
-        """Start nothing new, and let brokers reach the overlay of the plan under way; return True if they did."""
+        """Begin no plan, and let the transition in progress end; return True if it did in FINISH_STEPS_MAX steps."""
         self.loop.wind_down()
         for _ in range(FINISH_STEPS_MAX):
             if not self.loop.is_transition_running:
@@ -134,11 +134,11 @@ class VirtualLoop:
 
     @property
     def plans(self) -> list[Plan]:
-        """All plans, in the order of their epochs."""
+        """All plans, by epoch."""
         return sorted(self.ports.plans.stored.values(), key=lambda plan: plan.epoch_to)
 
     def _register_clients(self) -> None:
-        """Give the controller what the register would know of clients: on a tree only how many there are."""
+        """Give the controller the register of clients; on a tree only the number of subscriptions."""
         is_tree = isinstance(self.virtual.workload, StockWorkload)
         if isinstance(self.virtual.workload, StockWorkload):
             self.ports.clients.subscription_count = self.virtual.workload.subscription_count
