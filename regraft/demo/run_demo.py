@@ -61,6 +61,7 @@ from regraft.stages.show_run import RunScreen
 TICK_S = 0.5
 SETTLE_POLL_S = 0.2
 LENGTHENED_S_MAX = 300.0
+FOLLOWED_S_MAX = 60.0  # What a busy machine needs on top of `--quick` until a plan has followed the shift.
 START_STEPS = ("Kafka and Valkey", "topics", "controller", "Spark", "alerts", "dashboard", "brokers and clients")
 SECRET_BYTES = 32
 CLIENT_FILE = "client.toml"
@@ -252,12 +253,17 @@ class _DemoRun:
         if self._elapsed_s < self._running_s:
             return True
         emulator = self._settings.emulator
-        has_shown = emulator.workload.burst_count is None or not self._observer.is_congested
+        has_outages = bool(emulator.outages) or emulator.chaos_every_s is not None
+        has_bursts = emulator.workload.burst_count is not None
+        has_shown = self._observer.has_followed_shift or not self._expects_shift
+        if has_bursts:
+            has_shown &= not self._observer.is_congested
         if self._kills is not None:
             has_shown &= self._kills.is_over(self._elapsed_s, self._newest_window_ms)
-            has_shown &= self._observer.has_followed_shift or not self._expects_shift
-        if emulator.outages or emulator.chaos_every_s is not None:
+        if has_outages:
             has_shown &= self._observer.is_whole
+        if self._kills is None and not has_outages and not has_bursts:
+            return not has_shown and self._elapsed_s < self._running_s + FOLLOWED_S_MAX
         pause_s = max(self._observer.returns_ms / 1000 - self._started_s - self._running_s, 0.0)
         pause_s_max = self._settings.controller.members.return_pause_ms_max / 1000
         end_s_max = self._running_s + min(pause_s, pause_s_max) + LENGTHENED_S_MAX

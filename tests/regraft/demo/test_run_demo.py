@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -16,6 +17,7 @@ from regraft.infra.supervise import Supervisor
 from regraft.producers.emulator.place_overlay import place_overlay
 from regraft.run_records.collect_run import StoredRun
 from regraft.settings.run_settings import load_settings
+from regraft.stages.observe_run import RunObserver
 from regraft.stages.show_run import RunScreen
 
 GIVES_UP_AT_TICK = 3
@@ -69,3 +71,19 @@ def test_a_service_that_ends_for_good_ends_the_demo_in_order_with_what_there_is_
     assert len(read) == reads
     (told,) = record.given_up
     assert told.startswith(f"{fails} ended with code 1 and is not restarted: see {tmp_path}")
+
+
+@pytest.mark.parametrize(("followed_at_s", "ends_at_s"), [(5.0, 20.0), (25.5, 25.5), (1e9, 80.0)])
+def test_traffic_continues_until_a_plan_has_followed_the_shift_within_a_bound(
+    followed_at_s: float, ends_at_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine too busy for a plan in the time set gets more, at most a minute; one fast enough none."""
+    services = FailingServices("nothing", [])
+    clock = SimpleNamespace(time=lambda: 1_000.0 + services.ticks * run_demo.TICK_S, sleep=lambda _: None)
+    monkeypatch.setattr(run_demo, "time", clock)
+    monkeypatch.setattr(RunObserver, "has_followed_shift", property(lambda _: clock.time() - 1_000.0 >= followed_at_s))
+    settings = load_settings({"run": {"directory": str(tmp_path)}, "demo": {"running_s": 20.0, "brokers": 4}}, None)
+    run = run_demo._DemoRun(settings, place_overlay(4, 3, random.Random(1)), cast(Supervisor, services), [], None)
+    while run._is_to_run():
+        services.ticks += 1
+    assert clock.time() - 1_000.0 == ends_at_s
