@@ -1,7 +1,7 @@
-"""Who may do what in Kafka: the rights that each role needs, by the table of topics, and nothing more.
+"""Who may do what in Kafka: the rights that each role needs according to the table of topics, and no others.
 
-In: the table (schemas/topics.py), and which principals have which role. Out: rules, printed or created in Kafka. Which
-principals there are, and how they prove it, is the cluster's affair.
+In: the table (schemas/topics.py), and the principals of each role. Out: rules, printed or created in Kafka. Principals
+and how they log in belong to the cluster.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ EVERY_RULE = AclBindingFilter(
 
 
 class AccessRulesError(StackError):
-    """Reports which rights could not be given, and what to do."""
+    """Reports which rights could not be granted, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class AccessRule:
-    """A principal may do something with a topic, a group or a transactional id; a name may stand for all so begun."""
+    """A principal may do something with a topic, group or transactional id; a name that ends in ``*`` is a prefix."""
 
     principal: str
     resource: str
@@ -57,12 +57,12 @@ class AccessRule:
 
 
 def default_principals(namespace: str) -> dict[Role, tuple[str, ...]]:
-    """Return the principals that the roles have where nobody names others."""
+    """Return the default principals of each role."""
     return {role: (f"User:{namespace}-{role}",) for role in Role}
 
 
 def agent_principals(namespace: str, agent: str) -> tuple[str, ...]:
-    """Return the principals that speak for an agent's brokers where nobody names others."""
+    """Return the default principals that speak for an agent's brokers."""
     return (f"User:{namespace}-{Role.BROKERS}-{agent}",)
 
 
@@ -72,9 +72,10 @@ def access_rules(
     topics: Sequence[Topic] = TOPICS,
     agents: Mapping[str, Collection[str]] | None = None,
 ) -> list[AccessRule]:
-    """Return all rules, sorted: what is in none of them nobody may, but the cluster's super users.
+    """Return all rules, sorted; anything else is reserved to the cluster's super users.
 
-    ``agents``: who speaks for the brokers of each agent, in its topics alone; without it those of the role do, for all.
+    ``agents``: the principals that speak for each agent's brokers, which get rights to this agent's topics only. If it
+    is None, the principals of the role BROKERS speak for all brokers.
     """
     speakers = {NO_AGENT: principals.get(Role.BROKERS, ())} if agents is None else agents
     users: list[tuple[Role, str, Sequence[str]]] = [
@@ -87,7 +88,7 @@ def access_rules(
 
 
 def create_access_rules(kafka: KafkaAccess, rules: Sequence[AccessRule]) -> None:
-    """Give the rights in Kafka and wait until it goes by them; existing ones stay. Raises AccessRulesError."""
+    """Grant the rights in Kafka and wait until it applies them; existing ones stay. Raises AccessRulesError."""
     admin = open_admin(kafka, TIMEOUT_S)
     wanted = {_binding(rule): rule for rule in rules}
     futures = admin.create_acls(list(wanted), request_timeout=TIMEOUT_S) if wanted else {}
@@ -106,7 +107,7 @@ def create_access_rules(kafka: KafkaAccess, rules: Sequence[AccessRule]) -> None
 
 
 def _wait_seen(admin: AdminClient, kafka: KafkaAccess, bindings: set[AclBinding]) -> None:
-    """Wait until the broker knows of the rights: it learns of them a moment after they were given."""
+    """Wait until the broker has the rights, which reach it a moment after they are granted."""
     deadline_s = time.monotonic() + SEEN_S_MAX
     while missing := bindings - set(admin.describe_acls(EVERY_RULE, request_timeout=TIMEOUT_S).result()):
         if time.monotonic() > deadline_s:
@@ -120,14 +121,14 @@ def _wait_seen(admin: AdminClient, kafka: KafkaAccess, bindings: set[AclBinding]
 def _rights(
     role: Role, namespace: str, topics: Sequence[Topic], agents: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield resource, name and operation of all that a role does, in the topics of these agents."""
+    """Yield resource, name and operation of each right that a role needs, in the topics of these agents."""
     for topic in topics:
         operations = ["WRITE"] if role in topic.writers else []
         if role in topic.readers:
-            operations += ["READ", "DESCRIBE_CONFIGS"] if topic.timestamps else ["READ"]  # They ask whose times it has.
-        if role is Role.OPERATOR:  # Who runs the stages compares the topics with the table at the start.
+            operations += ["READ", "DESCRIBE_CONFIGS"] if topic.timestamps else ["READ"]  # Checks its clock.
+        if role is Role.OPERATOR:  # Checks topics at the start.
             operations += ["DESCRIBE", "DESCRIBE_CONFIGS"]
-        for operation in operations:  # Writing and reading include describing.
+        for operation in operations:  # WRITE and READ include DESCRIBE.
             for name in topic_names(topic, namespace, agents):
                 yield "TOPIC", name, operation
     for group in NAMES_OF[role].groups:

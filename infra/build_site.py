@@ -1,7 +1,7 @@
-"""Lay out the documents and what they link to, and build the site: ``python -m regraft.infra.build_site``.
+"""Lay out the documents and the files that they link to, and build the site: ``python -m regraft.infra.build_site``.
 
-In: the documents of the checkout, as git knows them. Out: out/site/. It ends with code 1 where a link or an anchor
-leads nowhere. MkDocs does the rest, in a separate environment (``make docs``).
+In: the Markdown files that git tracks. Out: out/site/. The exit code is 1 if a link or an anchor is broken. MkDocs does
+the rest, in a separate environment (``make docs``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 
 def linked_files(documents: list[Path]) -> set[Path]:
-    """Return the files of the checkout that the documents link to; what is elsewhere, or a folder, is left out."""
+    """Return the files in the checkout that the documents link to, without folders."""
     found = set()
     for document in documents:
         for target in LINK.findall(document.read_text(encoding="utf-8")):
@@ -30,7 +30,7 @@ def linked_files(documents: list[Path]) -> set[Path]:
 
 
 def lay_out(sources: Path = SOURCES) -> int:
-    """Copy the documents and what they link to, each to its place below ``sources``; return how many these are."""
+    """Copy the documents and the files they link to, each to its place below ``sources``; return how many files."""
     listed = subprocess.run(
         ["git", "ls-files", "*.md"], cwd=ROOT, check=True, capture_output=True, text=True, timeout=60
     )
@@ -48,7 +48,7 @@ def main(mkdocs: str) -> int:
     """Build the site with this MkDocs and return its exit code."""
     lay_out()
     build = [mkdocs, "build", "-f", str(ROOT / "infra" / "mkdocs.yml")]
-    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # Of the theme, about versions that are not locked here.
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # The theme's warning of versions that are not locked here.
     return subprocess.run(build, check=False, timeout=600, env=quiet).returncode
 
 

@@ -1,4 +1,4 @@
-"""Check that a directory's file system has room before a run writes into it; say so when it runs full anyway."""
+"""Check that a directory's file system has enough space before a run, and describe a disk that became full anyway."""
 
 import errno
 import shutil
@@ -10,11 +10,11 @@ FREE_MB_MIN = 500
 
 
 class DiskFullError(StackError):
-    """Reports how much room there is, how much is needed, and where."""
+    """Reports how much space is free, how much is needed, and where."""
 
 
 def free_mb(directory: Path) -> int:
-    """Return the free room for this user on the file system of ``directory``, which need not exist yet, in MB."""
+    """Return the space in MB that this user may take on the file system of ``directory``, which need not exist yet."""
     existing = directory.absolute()
     while not existing.exists():
         existing = existing.parent
@@ -22,7 +22,7 @@ def free_mb(directory: Path) -> int:
 
 
 def check_disk(directory: Path, free_mb_min: int = FREE_MB_MIN) -> None:
-    """Raise DiskFullError when less than ``free_mb_min`` MB are free for ``directory``."""
+    """Raise DiskFullError if less than ``free_mb_min`` MB are free for ``directory``."""
     found_mb = free_mb(directory)
     if found_mb < free_mb_min:
         raise DiskFullError(
@@ -32,10 +32,10 @@ def check_disk(directory: Path, free_mb_min: int = FREE_MB_MIN) -> None:
 
 
 def is_disk_full(error: OSError) -> bool:
-    """Return True if a write failed for lack of space, on the disk or in the user's share of it."""
+    """Return True if a write failed because the disk is full or the user's quota is used up."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def describe_full_disk(error: OSError) -> str:
-    """Return the sentence for a user whose write failed for lack of space."""
+    """Return a sentence about the full disk, and what to do."""
     return f"The disk of {error.filename or 'the run directory'} is full: free some space and start again."

@@ -1,7 +1,7 @@
 """Find out why Kafka cannot be used, step by step: name, port, TLS, certificate, login, rights.
 
-In: how Kafka is reached, and the topics that are wanted. Out: the first fault as one sentence, or what is well. Nothing
-is written to Kafka. What else a machine needs belongs to ``doctor``.
+In: how to reach Kafka, and the topics to use. Out: the first fault and its remedy, or what was found. It writes nothing
+to Kafka. Other needs of a machine belong to ``doctor``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regraft.infra.kafka_clients import open_admin
 
 TIMEOUT_S = 5.0
 SHOWN_MAX = 5
-# OpenSSL's numbers of what is wrong with a certificate.
+# OpenSSL's codes for faults of certificates.
 NOT_YET_VALID, EXPIRED, HOST_MISMATCH, ADDRESS_MISMATCH = 9, 10, 62, 64
 
 
@@ -35,7 +35,7 @@ class KafkaFault:
 
 
 def check_kafka(kafka: KafkaAccess, topics: Sequence[str] = (), timeout_s: float = TIMEOUT_S) -> KafkaFault | str:
-    """Return the first fault, or what was found where there is none; several servers are looked at one by one."""
+    """Return the first fault, else what was found; several servers are checked one by one."""
     for server in kafka.bootstrap.split(","):
         fault = _check_server(server.strip(), kafka.security, timeout_s)
         if fault is not None:
@@ -122,7 +122,7 @@ def _login_fault(kafka: KafkaAccess, errors: Sequence[KafkaError]) -> KafkaFault
 
 
 def _check_rights(admin: AdminClient, kafka: KafkaAccess, topics: Sequence[str], timeout_s: float) -> KafkaFault | str:
-    """Return the topics that the login may neither read nor write; missing ones have no rights to check."""
+    """Return a fault if the login may neither read nor write a topic; missing topics are not checked."""
     request = admin.describe_topics(
         TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout_s
     )

@@ -1,7 +1,7 @@
-"""Compare a topic as a cluster has it with what the table wants: more is accepted, less is not.
+"""Compare a topic in a cluster with the table of topics: more than the table requires is accepted, less is not.
 
-In: the table's topic, its partitions, replicas and configuration in Kafka, and how many brokers there are. Out: what is
-wrong. Pure; asking Kafka belongs to :mod:`infra.create_topics`.
+In: the table's topic, its partitions, replicas and configuration in Kafka, and how many brokers there are. Out: faults.
+Pure; querying Kafka belongs to :mod:`infra.create_topics`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from regraft.schemas.topics import Topic
 
 TIMESTAMP_TYPE = "message.timestamp.type"
 MIN_INSYNC = "min.insync.replicas"
-COMPACTED_SEGMENT_BYTES = 8 * 1024 * 1024  # Only closed segments are compacted: small ones close during a short run.
+COMPACTED_SEGMENT_BYTES = 8 * 1024 * 1024  # Only closed segments are compacted, and small ones close sooner.
 REPLICAS_WANTED = 3
 AT_LEAST = ("retention.ms", "min.compaction.lag.ms", MIN_INSYNC)
 TO_TASTE = ("segment.bytes",)
@@ -22,14 +22,14 @@ FOR_EVER = "-1"
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """On how many brokers a record is kept, and how many of them have it before it counts as written."""
+    """How many brokers keep a record, and how many of them must have it before it counts as written."""
 
     replicas: int
     insync_min: int
 
 
 def durability_of(broker_count: int) -> Durability:
-    """Return what this many brokers can promise: with three, no acknowledged record is lost with one of them."""
+    """Return what this many brokers can promise; with three, losing one of them loses no acknowledged record."""
     replicas = min(max(broker_count, 1), REPLICAS_WANTED)
     return Durability(replicas, 2 if replicas >= REPLICAS_WANTED else 1)
 
@@ -46,7 +46,7 @@ def durability_note(broker_count: int) -> str:
 
 
 def configuration_of(topic: Topic, broker_count: int) -> dict[str, str]:
-    """Return the configuration with which a topic is made."""
+    """Return the configuration of a new topic."""
     found = {MIN_INSYNC: str(durability_of(broker_count).insync_min)}
     if topic.timestamps:
         found[TIMESTAMP_TYPE] = topic.timestamps
@@ -71,7 +71,7 @@ def shape_faults(topic: Topic, partitions: int, replicas: int, broker_count: int
 
 
 def wrong_options(topic: Topic, actual: Mapping[str, str], broker_count: int) -> dict[str, str]:
-    """Return what the configuration should say where it promises less, or something else, by name."""
+    """Return the options whose actual values promise less, or something else, with the values they should have."""
     wanted = configuration_of(topic, broker_count)
     return {name: value for name, value in wanted.items() if not _is_enough(name, value, actual.get(name, ""))}
 

@@ -1,7 +1,7 @@
-"""What a client knows of a server's TLS and of its own credentials: files, and names of variables, never secrets.
+"""A client's settings for TLS and login: names of files and variables that hold secrets, never the secrets.
 
-Out: the secrets, read where they are kept at the moment they are used, and every fault of the settings. The options
-that a client library wants of them belong to ``kafka_access`` and ``redis_access``.
+Out: the secrets, read at the moment of use, and every fault of the settings. Converting them to options of client
+libraries belongs to ``kafka_access`` and ``redis_access``.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SecretMissingError(StackError):
-    """Reports which secret is not where the settings say it is kept."""
+    """Reports which secret is not in the file or variable that the settings name."""
 
 
 @dataclass(frozen=True)
 class ConnectionSecurity:
-    """Whom a client trusts, and by what it proves who it is.
+    """Which servers a client trusts, and how it authenticates itself.
 
     ``ca_file``: certificates (PEM) of the authorities to trust; none trusts those of this system.
     ``certificate_file``, ``key_file``: the client's own certificate (PEM, with its chain) and key, for mutual TLS.
-    ``key_password_file``, ``key_password_variable``: the file that holds the password of the key, or the name of the
-    environment variable that does; none for a key without a password.
-    ``check_host_name``: whether the server's certificate must name the host that was asked for; false lets any server
-    with a certificate of a trusted authority answer.
-    ``username``: the user to log in as; with OAUTHBEARER the id of the client.
-    ``password_file``, ``password_variable``: the file that holds its password, or the name of the environment variable
-    that does; with OAUTHBEARER the secret of the client. The password itself is not a setting.
+    ``key_password_file``, ``key_password_variable``: the file or the environment variable that holds the key's
+    password; none for a key without a password.
+    ``check_host_name``: whether the server's certificate must be for the host name that the client connects to; false
+    accepts any certificate of a trusted authority.
+    ``username``: the user to log in as; with OAUTHBEARER the client id.
+    ``password_file``, ``password_variable``: the file or the environment variable that holds the user's password; with
+    OAUTHBEARER the client secret. The password itself is not a setting.
     """
 
     ca_file: Path | None = None
@@ -49,17 +49,17 @@ class ConnectionSecurity:
 
     @property
     def password(self) -> str | None:
-        """Return the password, None where none is named. Raises SecretMissingError."""
+        """The password, None if neither file nor variable is set. Raises SecretMissingError."""
         return _read_secret(self.password_file, self.password_variable)
 
     @property
     def key_password(self) -> str | None:
-        """Return the password of the key, None where none is named. Raises SecretMissingError."""
+        """The key's password, None if neither file nor variable is set. Raises SecretMissingError."""
         return _read_secret(self.key_password_file, self.key_password_variable)
 
     @property
     def trusted_file(self) -> Path | None:
-        """Return the authorities to trust as one file, that of the system unless there is another; None without one."""
+        """The file of trusted authorities, by default the system's; None if the system has none."""
         system = ssl.get_default_verify_paths().cafile
         return self.ca_file or (Path(system) if system else None)
 
@@ -87,7 +87,7 @@ class ConnectionSecurity:
             return
         if variable is not None and not VARIABLE_NAME.fullmatch(
             variable
-        ):  # It may be the secret itself: do not print it.
+        ):  # It may be the secret itself, so it is not printed.
             yield f"{name}_variable is not the name of an environment variable: name the one that holds the secret"
             return
         try:
@@ -109,7 +109,7 @@ class ConnectionSecurity:
         if self.certificate_file is None or self.key_file is None:
             return
         password = self.key_password or ""
-        try:  # Without a password given OpenSSL would ask at the terminal.
+        try:  # Without a password OpenSSL would ask for one at the terminal.
             context.load_cert_chain(self.certificate_file, self.key_file, lambda: password)
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or "not usable"

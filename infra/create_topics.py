@@ -1,7 +1,7 @@
 """Create the topics of a table in Kafka, and check those that exist against it.
 
-In: a way to Kafka and the table (schemas/topics.py). Out: topics that are as the table says. Writing to them does
-not belong here.
+In: access to Kafka and the table (schemas/topics.py). Out: topics that match the table. Writing to them does not belong
+here.
 """
 
 import time
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class TopicMismatchError(StackError):
-    """Reports which topic is not as the table has it, and what to do."""
+    """Reports which topic does not match the table, and what to do."""
 
 
 def create_topics(
@@ -44,11 +44,10 @@ def create_topics(
     *,
     partitions: Mapping[Topic, int] = MappingProxyType({}),
 ) -> list[str]:
-    """Create the topics that are missing, those of each agent too, and return their names; check those that exist.
+    """Create missing topics, including those of each agent, and return their names; check the existing ones.
 
-    They get as many replicas as the cluster's brokers allow, at most REPLICAS_WANTED, and as many partitions as
-    ``partitions`` or else the table says. Raises TopicMismatchError, and
-    StackError when Kafka is away.
+    New topics get as many replicas as the cluster's brokers allow, at most REPLICAS_WANTED, and the partitions given by
+    ``partitions``, else by the table. Raises TopicMismatchError, and StackError if Kafka is unavailable.
     """
     admin = open_admin(kafka, TIMEOUT_S)
     wanted = _named(topics, namespace, agents)
@@ -73,12 +72,12 @@ def create_topics(
 def check_topics(
     kafka: KafkaAccess, namespace: str, agents: Sequence[str] = (NO_AGENT,), *, is_replay: bool = False
 ) -> None:
-    """Check the topics that exist, if Kafka says how they are; those that do not are waited for by who reads them.
+    """Check the existing topics if Kafka is available and describes them; readers wait for missing ones.
 
-    Those of a replay have the times that were recorded, not Kafka's. Raises TopicMismatchError.
+    ``is_replay``: topics keep the recorded times instead of Kafka's. Raises TopicMismatchError.
     """
     if not is_kafka_ready(kafka):
-        return  # Nothing ends because Kafka is away.
+        return  # No stage ends because Kafka is unavailable.
     admin = open_admin(kafka, TIMEOUT_S)
     try:
         there = _cluster(admin, kafka.bootstrap).topics
@@ -90,12 +89,12 @@ def check_topics(
 
 
 def count_brokers(kafka: KafkaAccess) -> int:
-    """Return how many brokers the cluster has now. Raises StackError when it is away."""
+    """Return how many brokers the cluster has now. Raises StackError if it is unavailable."""
     return len(_cluster(open_admin(kafka, TIMEOUT_S), kafka.bootstrap).brokers)
 
 
 def timestamp_type(kafka: KafkaAccess, name: str) -> str | None:
-    """Return whose clock gives the topic's records their time, None where Kafka does not say."""
+    """Return the topic's timestamp type (whose clock stamps its records), None if Kafka does not report it."""
     admin = open_admin(kafka, TIMEOUT_S)
     try:
         [future] = admin.describe_configs(
@@ -107,7 +106,7 @@ def timestamp_type(kafka: KafkaAccess, name: str) -> str | None:
 
 
 def alter_hint(kafka: KafkaAccess, name: str, configuration: Mapping[str, str]) -> str:
-    """Return the command that alters a topic so."""
+    """Return the command that gives a topic this configuration."""
     changes = ",".join(f"{key}={value}" for key, value in configuration.items())
     return (
         f"kafka-configs.sh --bootstrap-server {kafka.bootstrap} --alter --entity-type topics --entity-name {name} "
@@ -136,7 +135,7 @@ def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
             future.result()
             created.append(name)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # another process was quicker: check it below
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # by another process; checked below
                 raise StackError(
                     f"Topic {name} could not be created ({error.args[0].str()}): see Kafka's log."
                 ) from error
@@ -144,7 +143,7 @@ def _create(admin: AdminClient, fresh: list[NewTopic]) -> list[str]:
 
 
 def _wait_seen(admin: AdminClient, bootstrap: str, names: set[str]) -> None:
-    """Wait until the broker's metadata show the topics: it learns of them a moment after the controller's answer."""
+    """Wait until the broker's metadata contain the topics, a moment after Kafka's controller has answered."""
     deadline_s = time.monotonic() + SEEN_WAIT_S_MAX
     while not names <= _cluster(admin, bootstrap).topics.keys():
         if time.monotonic() > deadline_s:

@@ -1,7 +1,7 @@
-"""Dead letters: what could not be used, kept whole with its place and the reason, in the one topic for it.
+"""Dead letters: records that could not be used, kept with their origin and the reason in one topic.
 
-In: messages of Kafka and why they are refused. Out: DeadLetter records, and where to write them. Who writes them, and
-in which transaction, belongs to the stages.
+In: messages from Kafka and why they are refused. Out: DeadLetter records, and where to write them. Writing them belongs
+to the stages.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from regraft.schemas.topics import DEAD_LETTERS, topic_name
 
 log = structlog.get_logger(__name__)
 
-VALUE_BYTES_MAX = 900_000  # Kafka's default bound of a record is 1 MiB; a letter also holds the reason.
-REASON_LENGTH_MAX = 1_000  # A reason may quote what the record holds.
+VALUE_BYTES_MAX = 900_000  # Kafka's default limit is 1 MiB; a letter also holds the reason.
+REASON_LENGTH_MAX = 1_000  # A reason may quote the record.
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -30,10 +30,10 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 def dead_letter(
     topic: str, partition: int, offset: int, reason: str, value: bytes, time_ms: int, value_bytes: int | None = None
 ) -> DeadLetter:
-    """Return the letter of a record that stood there; of a longer value the first VALUE_BYTES_MAX bytes are kept.
+    """Return the dead letter of a record, with at most the first VALUE_BYTES_MAX bytes of its value.
 
-    ``time_ms`` is when Kafka took the record, or what its writer says of that (0 where nobody does), ``value_bytes``
-    how long its value was where it was cut before.
+    ``time_ms``: the record's timestamp, by Kafka or its writer, 0 if unknown. ``value_bytes``: the original length if
+    ``value`` was already cut.
     """
     size = len(value) if value_bytes is None else value_bytes
     reason = reason[:REASON_LENGTH_MAX]
@@ -43,14 +43,15 @@ def dead_letter(
 
 
 def addressed(letter: DeadLetter, namespace: str) -> tuple[str, str, DeadLetter]:
-    """Return topic, key and record of a letter: what its writer is to write."""
+    """Return topic, key and record to write for a letter."""
     return topic_name(DEAD_LETTERS, namespace), letter.topic, letter
 
 
 class RecordDecoder:
     """Decodes messages; an invalid record is logged, counted in ``undecodable`` by topic, and becomes a dead letter.
 
-    So does a record that ``fault`` (topic, record) rejects with a reason; an empty reason accepts it.
+    So does a record for which ``fault(topic, record)`` returns a reason; an empty reason accepts it. ``bury`` gets the
+    dead letters.
     """
 
     def __init__(self, bury: Callable[[DeadLetter], None], fault: Callable[[str, Any], str] | None = None) -> None:
@@ -58,7 +59,7 @@ class RecordDecoder:
         self.undecodable: Counter[str] = Counter()
 
     def decode(self, message: Message, record_type: type[Record]) -> Record | None:
-        """Return a message's record; None for a tombstone, and for what did not decode and so was buried."""
+        """Return a message's record; None if it is a tombstone or was refused."""
         value = message.value()
         if value is None:
             return None
@@ -77,6 +78,6 @@ class RecordDecoder:
         self.undecodable[topic] += 1
         count = self.undecodable[topic]
         letter = dead_letter(topic, message.partition() or 0, offset, reason, value, message.timestamp()[1])
-        if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: a topic full of them must not flood the log.
+        if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that many do not flood the log.
             log.warning("record_refused", topic=topic, offset=offset, reason=letter.reason, count=count)
         self._bury(letter)

@@ -1,7 +1,7 @@
 """Decode records that are indispensable: one that does not decode stops its reader with a sentence.
 
-In: messages of Kafka. Out: records, or an error that says where the message is and what to do. Records that can be
-spared become dead letters instead, see :mod:`infra.dead_letters`.
+In: messages from Kafka. Out: records, or an error that says where the message is and what to do. Records that are not
+indispensable become dead letters instead, see :mod:`infra.dead_letters`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class UnreadableRecordError(StackError):
 
 
 def decode_strictly(message: Message, record_type: type[Record]) -> Record | None:
-    """Return a message's record, None for a tombstone. Raises UnreadableRecordError."""
+    """Return a message's record, None if it is a tombstone. Raises UnreadableRecordError."""
     value = message.value()
     if value is None:
         return None

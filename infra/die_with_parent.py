@@ -1,8 +1,8 @@
 """Become another program that the kernel kills when the thread that started it ends.
 
-Run as a file: ``python -I -S die_with_parent.py PARENT_PID PROGRAM ARGUMENT...``. A tiny program in between, because
-asking the kernel (PR_SET_PDEATHSIG) inside ``preexec_fn`` of a process with threads may deadlock. The request survives
-``exec``. Linux only; elsewhere the program runs without it. Imports nothing of this project: it must start quickly.
+Run as a file: ``python -I -S die_with_parent.py PARENT_PID PROGRAM ARGUMENT...``. It is a separate program because
+asking the kernel (PR_SET_PDEATHSIG) in ``preexec_fn`` of a process with threads may deadlock. The request survives
+``exec``. On Linux only; elsewhere the program runs without it. It imports nothing of this project, to start quickly.
 """
 
 import os
@@ -13,14 +13,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Ask for SIGKILL at the parent's death, check that the parent still lives, become the program."""
+    """Request SIGKILL at the parent's death, check that the parent is still alive, and become the program."""
     parent_pid, program = int(sys.argv[1]), sys.argv[2:]
     if sys.platform == "linux":
         import ctypes
 
         if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0) != 0:
             sys.exit(f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}")
-    if os.getppid() != parent_pid:  # it died before the request was made
+    if os.getppid() != parent_pid:  # it died before the request
         sys.exit(f"Parent process {parent_pid} is gone: {program[0]} was not started.")
     try:
         os.execvp(program[0], program)

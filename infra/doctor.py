@@ -1,7 +1,7 @@
-"""Check what this machine has of what the local stack needs, what is missing, and how to fix it.
+"""Check whether this machine has what the local stack needs, and how to fix what is missing.
 
-In: the environment, the cache and an output directory. Out: findings, one per thing looked at; nothing is changed but a
-probe file that is removed again. Showing them is for the command line.
+In: the environment, the cache and an output directory. Out: one finding per check. Nothing is changed, except that a
+probe file is written and removed. Showing findings belongs to the command line.
 """
 
 import importlib.metadata
@@ -41,7 +41,7 @@ LOOP_EXTRAS = ("spark", "dashboard", "alerts", "lab", "valkey")
 
 
 class FindingStatus(StrEnum):
-    """How a finding stands: fine, workable with care, or in the way."""
+    """How serious a finding is: fine, a warning, or something that prevents a run."""
 
     OK = "ok"
     WARN = "warn"
@@ -50,7 +50,7 @@ class FindingStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at: what was found, and what to do when it is not ok ('' when it is)."""
+    """The result of one check: what was found, and what to do about it ('' if it is ok)."""
 
     name: str
     status: FindingStatus
@@ -68,9 +68,9 @@ def diagnose(
     agents: Sequence[str] = (NO_AGENT,),
     redis: RedisAccess | None = None,
 ) -> list[Finding]:
-    """Look at everything the local stack needs; ``out_dir`` is ``out`` of the working directory unless named.
+    """Check everything the local stack needs; ``out_dir`` defaults to ``out`` in the working directory.
 
-    ``kafka``, with the topics of the ``namespace`` and its ``agents``, and ``redis`` are servers that the user brings.
+    ``kafka``, with the topics of the ``namespace`` and its ``agents``, and ``redis`` are the user's own servers.
     """
     values = os.environ if environ is None else environ
     out = out_dir or Path("out")
@@ -110,7 +110,7 @@ def _packages() -> Finding:
 
 
 def _extras() -> Finding:
-    """Outside a checkout there is no lock to compare with; what the whole loop needs may be missing."""
+    """Check the extras of the whole loop; outside a checkout there is no lock to compare with."""
     if missing := missing_extras(LOOP_EXTRAS):
         to_do = "A stage alone may not need them."
         return Finding("packages", FindingStatus.WARN, describe_missing("The whole loop", missing), to_do)
@@ -118,7 +118,7 @@ def _extras() -> Finding:
 
 
 def package_faults(lock: str) -> list[str]:
-    """Compare the installed packages with the text of a lock; a package with a marker may be absent."""
+    """Return how the installed packages differ from the text of a lock; a package with a marker may be absent."""
     locked: dict[str, set[str]] = {}
     optional: set[str] = set()
     for name, version, marker in re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)( ;[^\\\n]*)?", lock, re.MULTILINE):
@@ -222,7 +222,7 @@ def _servers(
             if offsets_ms := read_clock_offsets_ms(kafka, namespace):
                 yield clocks_finding(offsets_ms)
     if redis is not None:
-        shown = redis.url.rsplit("@", 1)[-1]  # what is before the @ may be a password
+        shown = redis.url.rsplit("@", 1)[-1]  # the part before the @ may hold a password
         if is_redis_ready(redis.url, SERVER_TIMEOUT_S, redis.security):
             yield Finding("redis server", FindingStatus.OK, f"{shown} answers")
         else:
@@ -240,7 +240,7 @@ def _durable(broker_count: int) -> Finding:
 
 
 def clocks_finding(offsets_ms: Mapping[str, int]) -> Finding:
-    """Return how the brokers' clocks stand to Kafka's, the worst first."""
+    """Return a finding about the offsets of brokers' clocks to Kafka's, the largest first."""
     shown = farthest_clocks(offsets_ms, SHOWN_MAX)
     more = len(offsets_ms) - len(shown)
     found = ", ".join(f"{broker} {offset_ms:+d} ms" for broker, offset_ms in shown.items())

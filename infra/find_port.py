@@ -1,6 +1,6 @@
-"""Choose free loopback ports, and say clearly when a wanted one is taken.
+"""Choose free loopback ports, and check whether a wanted one is free.
 
-A port may be taken between the choice and its use: a server that starts on it retries (start_on_port.py).
+A port may be taken between the choice and its use: servers that start on it try again (start_on_port.py).
 """
 
 import socket
@@ -16,7 +16,7 @@ class PortInUseError(StackError):
 
 
 def choose_ports(count: int) -> tuple[int, ...]:
-    """Return ``count`` different loopback ports that nobody listens on at this moment."""
+    """Return ``count`` different loopback ports on which nothing listens at this moment."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -25,11 +25,11 @@ def choose_ports(count: int) -> tuple[int, ...]:
 
 
 def check_port(port: int, server: str) -> None:
-    """Raise PortInUseError when ``server`` could not listen on this loopback port."""
+    """Raise PortInUseError if ``server`` cannot listen on this loopback port."""
     with socket.socket() as probe:
         probe.setsockopt(
             socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as servers do: remains of old connections are fine
+        )  # as servers do, so that old connections do not block the port
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
@@ -40,7 +40,7 @@ def check_port(port: int, server: str) -> None:
 
 
 def is_listening(port: int, timeout_s: float = 0.2) -> bool:
-    """Return True if somebody accepts connections on this loopback port."""
+    """Return True if a process accepts connections on this loopback port."""
     with socket.socket() as probe:
         probe.settimeout(timeout_s)
         return probe.connect_ex((LOOPBACK, port)) == 0

@@ -1,7 +1,7 @@
-"""A file or directory where Hadoop's file systems keep it: hdfs://, s3a://, file:///, anything Spark's Java knows.
+"""Files and directories on Hadoop's file systems: hdfs://, s3a://, file:///, and others that Spark's Java supports.
 
-In: a URI, and the Spark session of this process. Out: the part of ``pathlib.Path`` by which small files are read,
-replaced and listed, with OSError for what goes wrong. What is kept there belongs to who keeps it.
+In: a URI, and the Spark session of this process. Out: the methods of ``pathlib.Path`` that read, replace and list small
+files; faults raise OSError. The contents of files belong to other modules.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-CHECKSUM_SUFFIX = ".crc"  # Hadoop keeps one next to each file of a local disk.
+CHECKSUM_SUFFIX = ".crc"  # On a local disk Hadoop keeps one next to each file.
 NOT_FOUND = ("FileNotFoundException", "NoSuchFileException")
-# What Hadoop says of a scheme that nothing on its class path serves.
+# Hadoop's errors for a scheme that its class path does not support.
 NO_FILE_SYSTEM = ("No FileSystem for scheme", "No AbstractFileSystem configured for scheme", "ClassNotFoundException")
 
 
 class NoFileSystemError(OSError):
-    """Spark's Java has no file system for the scheme of a URI."""
+    """Spark's Java has no file system for the scheme of the URI."""
 
 
 @dataclass(frozen=True, slots=True)
 class HadoopPath:
-    """One place by its URI; two with the same URI are the same."""
+    """A file or directory by its URI; paths with equal URIs are equal."""
 
     uri: str
 
@@ -36,16 +36,16 @@ class HadoopPath:
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last part of the path."""
         return self.uri.rstrip("/").rpartition("/")[2]
 
     @property
     def parent(self) -> HadoopPath:
-        """All but the last part."""
+        """The path without its last part."""
         return HadoopPath(self.uri.rstrip("/").rpartition("/")[0])
 
     def with_name(self, name: str) -> HadoopPath:
-        """Return the sibling of this place with another name."""
+        """Return the path with another last part."""
         return self.parent / name
 
     def exists(self) -> bool:
@@ -54,18 +54,18 @@ class HadoopPath:
             return bool(system.exists(place))
 
     def is_dir(self) -> bool:
-        """Return True if there is a directory; an object store has one where it has something in it."""
+        """Return True if there is a directory; on an object store, if there is something in it."""
         with self._opened() as (system, place):
             return bool(system.exists(place) and system.getFileStatus(place).isDirectory())
 
     def iterdir(self) -> Iterator[HadoopPath]:
-        """Yield what a directory holds, without checksums. Raises FileNotFoundError."""
+        """Yield the entries of a directory, without checksum files. Raises FileNotFoundError."""
         with self._opened() as (system, place):
             names = [status.getPath().getName() for status in system.listStatus(place)]
         yield from (self / name for name in sorted(names) if not name.endswith(CHECKSUM_SUFFIX))
 
     def mkdir(self, *, parents: bool = True, exist_ok: bool = True) -> None:
-        """Make the directory and those above it, unless it is there."""
+        """Make the directory and its parents, unless it exists."""
         if not (parents and exist_ok):
             raise NotImplementedError("Hadoop makes directories so alone")
         with self._opened() as (system, place):
@@ -73,7 +73,7 @@ class HadoopPath:
                 raise OSError(errno.EEXIST, "a file with that name exists", self.uri)
 
     def read_bytes(self) -> bytes:
-        """Return what a file holds. Raises FileNotFoundError."""
+        """Return the content of a file. Raises FileNotFoundError."""
         with self._opened() as (system, place):
             stream = system.open(place)
             try:
@@ -82,11 +82,11 @@ class HadoopPath:
                 stream.close()
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """Return what a file holds as text. Raises FileNotFoundError."""
+        """Return the content of a file as text. Raises FileNotFoundError."""
         return self.read_bytes().decode(encoding)
 
     def write_text(self, text: str, encoding: str = "utf-8") -> int:
-        """Rewrite a file and return its length; a reader may see a part of it."""
+        """Overwrite a file and return the text's length; not atomic: readers may see part of the content."""
         content = text.encode(encoding)
         with self._opened() as (system, place):
             stream = system.create(place, True)
@@ -97,8 +97,8 @@ class HadoopPath:
         return len(text)
 
     def replace(self, target: HadoopPath) -> HadoopPath:
-        """Give a file another name, in place of what has it: at once where the store can (HDFS, a disk)."""
-        if self._is_on_disk:  # Hadoop's own way forks processes for it.
+        """Rename a file and replace the target; atomic if the store supports it (HDFS, a disk)."""
+        if self._is_on_disk:  # Hadoop's `FileContext` would fork processes.
             return self.rename(target)
         with self._opened() as (_, place):
             options = _java().org.apache.hadoop.fs.Options.Rename
@@ -108,7 +108,7 @@ class HadoopPath:
         return target
 
     def rename(self, target: HadoopPath) -> HadoopPath:
-        """Give a file or directory another name, which nothing has; on a disk a file may."""
+        """Rename a file or directory to a name that is free; on a disk it may be that of a file."""
         with self._opened() as (system, place):
             if not system.rename(place, _place(target.uri)):
                 raise OSError(errno.EIO, f"it could not be renamed to {target}", self.uri)
@@ -122,7 +122,7 @@ class HadoopPath:
             raise FileNotFoundError(errno.ENOENT, "there is no such file", self.uri)
 
     def delete_tree(self) -> None:
-        """Delete it with all that is in it, if it is there."""
+        """Delete the file or directory, with all its contents, if it exists."""
         with self._opened() as (system, place):
             system.delete(place, True)
 
@@ -132,20 +132,20 @@ class HadoopPath:
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Any]]:
-        """Give the file system and the place in it; what Java raises in the block becomes an OSError."""
+        """Yield the file system and the path in it; Java's exceptions in the block become OSError."""
         from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         try:
             place = _place(self.uri)
             system = place.getFileSystem(_configuration())
-            # A file and its checksum are not renamed as one: what dies in between would leave a file nobody can read.
+            # Without checksums: a crash between renaming a file and its checksum would make the file unreadable.
             yield system.getRawFileSystem() if self._is_on_disk else system, place
         except Py4JJavaError as error:
             raise _os_error(str(error.java_exception.toString()), self.uri) from error
 
 
 def _os_error(text: str, uri: str) -> OSError:
-    """Return the error for what Java said, which begins with the name of its exception."""
+    """Return the error for Java's text, which begins with the name of the exception."""
     if any(sign in text for sign in NO_FILE_SYSTEM):
         return NoFileSystemError(errno.EPROTONOSUPPORT, text, uri)
     if any(sign in text.split(":")[0] for sign in NOT_FOUND):

@@ -1,7 +1,7 @@
 """Hold an exclusive lock on a file for as long as a block runs.
 
-The lock is the kernel's (flock): it goes when its holder dies, however it dies, so no stale lock can stay behind.
-The holder's process id is written into the file for messages only.
+The kernel (flock) releases the lock when its holder dies, however it dies, so locks cannot become stale. The holder's
+process id is written to the file for messages only.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ POLL_S = 0.1
 
 
 class LockHeldError(StackError):
-    """Reports that another process holds a lock; ``holder_pid`` is None where it could not be read."""
+    """Reports that another process holds the lock; ``holder_pid`` is None if it could not be read."""
 
     def __init__(self, message: str, holder_pid: int | None) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class LockHeldError(StackError):
 def hold_lock(lock_file: Path, wait_s_max: float = 0.0) -> Iterator[None]:
     """Hold the lock of ``lock_file`` while the block runs.
 
-    Raises LockHeldError when another process still holds it after ``wait_s_max`` seconds.
+    Raises LockHeldError if another process still holds it after ``wait_s_max`` seconds.
     """
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o644)

@@ -1,9 +1,9 @@
-"""Install locked packages and show how far it is: ``python infra/install_packages.py LOCK [LOCK ...]``.
+"""Install locked packages and show the progress: ``python infra/install_packages.py LOCK [LOCK ...]``.
 
 In: requirements files with hashes. Out: the packages in the environment of the Python that runs this; on standard error
-one line that counts them, without a terminal one line in ten. pip itself is silent for minutes, above all while it
-unpacks: then the line says for how long. It stands alone, as nothing is installed yet. It ends with pip's exit code,
-and with pip's last lines where that is not 0.
+one line that counts them, or without a terminal a line for every ten packages. pip is silent for minutes, especially
+while it unpacks: the line then shows for how long. The script imports nothing of the project because nothing is
+installed yet. It returns pip's exit code, and shows pip's last lines if that is not 0.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ SEEN = re.compile(r"^\s*(?:Collecting|Requirement already satisfied:) ([A-Za-z0-
 SIZE = re.compile(r"^\s*(?:Downloading|Using cached) \S+ \((.+?)\)")
 LINES_KEPT = 20
 LINES_WAITING_MAX = 1_000
-SHOWN_EACH = 10  # Packages a line, where lines cannot be written over.
+SHOWN_EACH = 10  # Packages per line, if lines cannot be overwritten.
 TICK_S = 1.0
-WAIT_LINE_INTERVAL_S = 10.0  # Of a line that only says that pip still runs, where lines cannot be written over.
+WAIT_LINE_INTERVAL_S = 10.0  # Between lines that only show that pip still runs, if lines cannot be overwritten.
 
 
 def count_packages(locks: Iterable[str]) -> int:
-    """Count what the texts of locks name, each package once."""
+    """Return how many different packages the texts of locks name."""
     return len({name for lock in locks for name in PACKAGE.findall(lock)})
 
 
 def progress_lines(output: Iterable[str], count: int) -> Iterator[str]:
-    """Yield what to show for pip's lines: how many of the packages it has come to, the newest one and its size."""
+    """Yield progress lines for pip's output: how many packages it has reached, the newest one and its size."""
     seen: list[str] = []
     for line in output:
         if (package := SEEN.match(line)) and package[1] not in seen:
@@ -69,9 +69,9 @@ def main(arguments: list[str]) -> int:
 
 
 def show_lines(lines: Iterable[str], out: TextIO, stopwatch_s: Callable[[], float] = time.monotonic) -> None:
-    """Show each line at once, over the one before on a terminal, and how long the newest one has been shown.
+    """Show each line at once, on a terminal in place of the last one, and for how long it has been shown.
 
-    Lines are read by a thread, since reading them blocks for as long as pip has nothing to say.
+    A thread reads the lines, because reading blocks while pip is silent.
     """
     waiting: queue.Queue[str | None] = queue.Queue(LINES_WAITING_MAX)
 

@@ -1,7 +1,7 @@
-"""Judge whether a record in the topic of orders is its giver's own: signed, in time, once, and by whom it may be.
+"""Judge whether a record in the topic of orders is authentic: signed by a key with this right, in time, and not a copy.
 
-In: records as Kafka holds them, and trusted keys. Out: why a record must not be followed, or nothing. What an order
-means, and whether it can be followed as things stand, belongs to the stages.
+In: records as stored in Kafka, and trusted keys. Out: why an order must not be followed, or nothing. What an order
+means, and whether it can be followed now, belongs to the stages.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from regraft.schemas.audit import GivenOrder
 from regraft.schemas.order import Order
 from regraft.schemas.write_times import time_text
 
-ORDER_AGE_MS_MAX = 5 * 60_000  # From its signing to its record in Kafka; a copy of it is refused for that later.
-ORDER_AHEAD_MS_MAX = 60_000  # How far the clock of an order's giver may be ahead of Kafka's.
-NONCES_MAX = 10_000  # Orders of so short a time; more are refused, as a forgotten nonce could come again.
+ORDER_AGE_MS_MAX = 5 * 60_000  # From signing to storing in Kafka; a later copy is refused by this.
+ORDER_AHEAD_MS_MAX = 60_000  # How far the signer's clock may be ahead of Kafka's.
+NONCES_MAX = 10_000  # In that time; more orders are refused, because a forgotten nonce could be replayed.
 NONCE_LENGTH_MAX = 64
-KEY_LENGTH_MAX = 256  # How much of a record's key is reported.
+KEY_LENGTH_MAX = 256  # The part of a record's key that is reported.
 
 
 class OrderJudge:
     """Judges the records of one namespace in the order of their topic.
 
-    Time is when Kafka received the record, so a record is judged the same whenever it is read: an order given in time
-    stays in force after its key expires. What a revoked or unknown key signed does not, whenever it did. A copy of an
-    order is known by its nonce, and later than ORDER_AGE_MS_MAX by its age; the topic keeps all records for much longer
-    than that, so a restarted judge has seen every nonce that could still be replayed.
+    The time of an order is when Kafka received it, so the verdict does not depend on when it is read: an order given
+    in time stays in force after its key expires. An order signed by a revoked or unknown key is not followed, whenever
+    it was signed. A copy of an order is detected by its nonce, and after ORDER_AGE_MS_MAX by its age. The topic keeps
+    all records for much longer, so a restarted judge sees every nonce that could still be replayed.
     """
 
     def __init__(self, keys: TrustedKeys, namespace: str, *, allow_unsigned: bool = False) -> None:
         self._keys = keys
         self._namespace = namespace
         self._allow_unsigned = allow_unsigned
-        self._nonces: dict[tuple[str, str], int] = {}  # When each was written, the oldest first.
+        self._nonces: dict[tuple[str, str], int] = {}  # (key name, nonce) -> time written, oldest first.
 
     def forget(self) -> None:
-        """Start over, as the topic will be read from its beginning."""
+        """Forget all nonces, because the topic will be read from its start again."""
         self._nonces.clear()
 
     def given(self, message: Message, order: Order | None) -> GivenOrder:
-        """Return what a message of the topic holds, judged; None is a record that takes one out."""
+        """Return a message's order with the verdict; ``order`` is None for a tombstone."""
         kind, written_ms = message.timestamp()
         key = (message.key() or b"").decode(errors="replace")
         if order is None:
@@ -53,9 +53,9 @@ class OrderJudge:
         return GivenOrder(order, written_ms, message.offset() or 0, printable or "no key", refusal)
 
     def refusal(self, order: Order, key: str, written_ms: int, *, is_by_kafka: bool) -> str:
-        """Return why the order under ``key`` must not be followed, empty when it is its giver's own.
+        """Return why the order in a record with this ``key`` must not be followed, empty if it is authentic.
 
-        ``is_by_kafka`` means that ``written_ms`` is Kafka's time, not the writer's.
+        ``is_by_kafka``: ``written_ms`` is Kafka's time, not the writer's.
         """
         if key != order.key:
             return f"its record has the key {key[:KEY_LENGTH_MAX]!r}, that of such an order is {order.key!r}"
@@ -115,6 +115,6 @@ def _against_key(trusted: TrustedKey, order: Order, written_ms: int) -> str:
 
 
 def open_judge(orders: OrderSettings, namespace: str) -> tuple[OrderJudge, TrustedKeys]:
-    """Return a judge by the settings, and the keys that it judges by. Raises OrderKeyError."""
+    """Return a judge with these settings, and its trusted keys. Raises OrderKeyError."""
     keys = open_trusted_keys(orders)
     return OrderJudge(keys, namespace, allow_unsigned=orders.allow_unsigned), keys

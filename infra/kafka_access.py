@@ -1,7 +1,7 @@
 """How a process reaches Kafka: the one value from which all its clients are built.
 
-Out: the options about the connection, as librdkafka's clients and as Spark want them. Building clients belongs to
-:mod:`infra.kafka_clients`, where secrets are kept to :mod:`infra.connection_security`.
+Out: the options of the connection for librdkafka's clients and for Spark. Building clients belongs to
+:mod:`infra.kafka_clients`, reading secrets to :mod:`infra.connection_security`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ OAUTH_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCa
 
 @dataclass(frozen=True)
 class KafkaSecurity(ConnectionSecurity):
-    """TLS and SASL of every client of Kafka, Spark's among them; without any, connections are plain text.
+    """TLS and SASL of all Kafka clients, including Spark's; the default is plain text without login.
 
-    ``tls``: whether connections are encrypted, and the servers' certificates checked.
+    ``tls``: whether connections are encrypted and the servers' certificates checked.
     ``mechanism``: how clients log in by SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; none for no SASL.
     ``token_url``: with OAUTHBEARER, where username and password are exchanged for a token (OAuth 2.0 client
     credentials); over https its certificate is checked by ca_file, too. ``token_scope``: the scope to ask for, none for
@@ -42,7 +42,7 @@ class KafkaSecurity(ConnectionSecurity):
 
     @property
     def protocol(self) -> str:
-        """Return Kafka's name for what is used: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """Kafka's name of the security protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         transport = "SSL" if self.tls else "PLAINTEXT"
         return transport if self.mechanism is None else f"SASL_{transport}"
 
@@ -51,7 +51,7 @@ class KafkaSecurity(ConnectionSecurity):
         return [*super().faults(), *self._tls_faults(), *self._login_faults()]
 
     def client_options(self) -> dict[str, str]:
-        """Return it as options of librdkafka, secrets among them: never log them. Raises SecretMissingError."""
+        """Return the options of librdkafka, which include secrets: never log them. Raises SecretMissingError."""
         found = {"security.protocol": self.protocol.lower()}
         if self.tls:
             found["ssl.endpoint.identification.algorithm"] = "https" if self.check_host_name else "none"
@@ -69,9 +69,10 @@ class KafkaSecurity(ConnectionSecurity):
         return found
 
     def spark_options(self) -> dict[str, str]:
-        """Return it as options of Spark's Kafka source, which has the names of the Java client, secrets among them.
+        """Return the options of Spark's Kafka source, named as in the Java client; they include secrets.
 
-        Certificates and keys go along as text, so executors on other machines need no files. Raises SecretMissingError.
+        They hold certificates and keys as text, so executors on other machines need no files. Raises
+        SecretMissingError.
         """
         found = {"security.protocol": self.protocol}
         if self.tls:
@@ -113,7 +114,7 @@ class KafkaSecurity(ConnectionSecurity):
 
     def _token_faults(self) -> list[str]:
         url = self.token_url or ""
-        if "@" in url:  # It is shown where settings are, and so may hold no secret.
+        if "@" in url:  # Settings are shown, so the URL must not hold a secret.
             return ["token_url holds credentials: give them as username and password_file, or password_variable"]
         if not url.startswith(("https://", "http://")):
             return [f"token_url is {self.token_url}: {OAUTHBEARER} needs an https address to ask for a token"]
@@ -152,7 +153,7 @@ class KafkaSecurity(ConnectionSecurity):
         values = dict(zip(names, (self.username, self.password), strict=True))
         if mechanism == OAUTHBEARER:
             values["scope"] = self.token_scope
-            if self.ca_file is not None:  # The login fetches its token over separate TLS.
+            if self.ca_file is not None:  # The token is fetched over a separate TLS connection.
                 values |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca_file.absolute())}
         options = " ".join(f"{name}={_quoted(value)}" for name, value in values.items() if value is not None)
         return f"{JAAS_MODULES[mechanism]} required {options};"
@@ -160,10 +161,10 @@ class KafkaSecurity(ConnectionSecurity):
 
 @dataclass(frozen=True, slots=True)
 class KafkaAccess:
-    """Where Kafka is, as which client, and how the connection is secured.
+    """Where Kafka is, the client's name, and how the connection is secured.
 
-    ``bootstrap``: servers as host:port, several with commas. ``client_id``: the name in Kafka's own logs and quotas,
-    and the consumer group of readers that commit nothing.
+    ``bootstrap``: servers as host:port, separated by commas. ``client_id``: the client's name in Kafka's logs and
+    quotas, and the consumer group of readers that do not commit.
     """
 
     bootstrap: str
@@ -171,11 +172,11 @@ class KafkaAccess:
     security: KafkaSecurity = KafkaSecurity()
 
     def client_options(self) -> dict[str, str]:
-        """Return the connection as options of librdkafka, secrets among them. Raises SecretMissingError."""
+        """Return the connection as options of librdkafka, including secrets. Raises SecretMissingError."""
         return {"bootstrap.servers": self.bootstrap, "client.id": self.client_id, **self.security.client_options()}
 
     def spark_options(self) -> dict[str, str]:
-        """Return the connection as options of Spark's Kafka source, secrets among them. Raises SecretMissingError."""
+        """Return the connection as options of Spark's Kafka source, including secrets. Raises SecretMissingError."""
         return {"kafka.bootstrap.servers": self.bootstrap, **self.security.spark_options()}
 
 
@@ -187,13 +188,13 @@ def _given(options: dict[str, object]) -> dict[str, str]:
 
 
 def _quoted(value: str) -> str:
-    """Return a value of a JAAS configuration, with quotes and backslashes escaped."""
+    """Return a value for a JAAS configuration, in quotes and escaped."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _java_key(key: bytes, password: str | None) -> str:
-    """Return a private key in the one form that Java reads (PKCS #8), whichever it had."""
+    """Return a private key of any form as PKCS #8, the only form that Java reads."""
     from cryptography.hazmat.primitives import serialization
 
     opened = serialization.load_pem_private_key(key, None if password is None else password.encode())

@@ -1,7 +1,7 @@
-"""Build, watch and close Kafka clients: all producers, consumers and admin clients of the product come from here.
+"""Build and close Kafka clients, and log their errors: all producers, consumers and admin clients are made here.
 
-In: a KafkaAccess and what is special about a client, as librdkafka's options. Out: clients of confluent_kafka. What
-they send and read belongs to their users.
+In: a KafkaAccess, and librdkafka's options that are specific to a client. Out: clients of confluent_kafka. What they
+send and read belongs to their users.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ log = structlog.get_logger(__name__)
 Option = str | int | float | bool
 OnError = Callable[[KafkaError], None]
 
-LOG_PAUSE_S = 10.0  # While Kafka is unavailable, a process logs it at most this often.
+LOG_PAUSE_S = 10.0  # The shortest pause between log lines about an unavailable Kafka.
 COMMON: Mapping[str, Option] = {
-    "log_level": 0,  # librdkafka's own lines are not JSON, one for each refused connection: errors come by callback.
-    "reconnect.backoff.max.ms": 1_000,  # After an outage nobody should wait longer than Kafka itself needs.
+    "log_level": 0,  # librdkafka's log lines are not JSON and many; errors arrive by callback.
+    "reconnect.backoff.max.ms": 1_000,  # Reconnect soon after an outage.
 }
 
 
 def leave_to_caller(_: KafkaError) -> None:
-    """Drop an error of a client: the call that it affects ends with its own error, which is reported once."""
+    """Ignore an error of a client, because the affected call raises its own error, which its caller reports."""
 
 
 def open_producer(
     kafka: KafkaAccess, options: Mapping[str, Option] | None = None, *, on_error: OnError | None = None
 ) -> Producer:
-    """Return an idempotent producer: acks=all, and waiting for Kafka neither repeats nor reorders records.
+    """Return an idempotent producer (acks=all): its retries neither repeat nor reorder records.
 
     ``on_error`` gets the client's errors when its user calls poll or flush; without it they are logged.
     """
@@ -51,7 +51,7 @@ def open_transactional_producer(
     *,
     on_error: OnError | None = None,
 ) -> Producer:
-    """Return a producer for transactions, which Kafka ends after ``timeout_ms``; a later one of the same id fences it.
+    """Return a producer for transactions, which Kafka aborts after ``timeout_ms``; a later one with its id fences it.
 
     ``on_error`` as in :func:`open_producer`.
     """
@@ -66,34 +66,34 @@ def open_consumer(
     group: str | None = None,
     on_error: OnError | None = None,
 ) -> Consumer:
-    """Return a consumer that commits nothing by itself, reads rather again than never, and only what is committed.
+    """Return a consumer that does not commit by itself, starts at the earliest record, and reads committed data only.
 
-    ``group`` is named by who stores positions; others assign partitions by hand, and the client wants some name.
-    ``on_error`` gets the client's errors when its user reads; without it they are logged.
+    ``group``: for users that store positions in Kafka; others assign partitions by hand, and the client just needs a
+    name. ``on_error`` gets the client's errors when its user reads; without it they are logged.
     """
     usual: dict[str, Option] = {
         "group.id": group or kafka.client_id,
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
-        "isolation.level": "read_committed",  # What an aborted transaction held has never happened.
+        "isolation.level": "read_committed",  # Skip records of aborted transactions.
     }
     return Consumer(_configuration(kafka, usual, options, on_error))
 
 
 def open_admin(kafka: KafkaAccess, timeout_s: float, on_error: OnError = leave_to_caller) -> AdminClient:
-    """Return an admin client; each of its calls raises what went wrong, at most ``timeout_s`` later."""
+    """Return an admin client, whose calls raise an error after at most ``timeout_s``."""
     options = {"socket.timeout.ms": int(timeout_s * 1_000)}
     return AdminClient(_configuration(kafka, {}, options, on_error))
 
 
 def close_producer(producer: Producer, wait_s_max: float) -> int:
-    """Wait at most this long for pending records, give up the rest, and return how many that were.
+    """Wait at most ``wait_s_max`` for pending records, drop the rest, and return how many were dropped.
 
-    Giving up is logged, and each record's on_delivery is called.
+    Drops are logged, and each record's on_delivery is called.
     """
     try:
         producer.flush(wait_s_max)
-    except KafkaException as error:  # A fatal one, reported before: such a producer never sends again.
+    except KafkaException as error:  # A fatal error, already reported: the producer cannot send any more.
         log.debug("producer_closed_broken", reason=error.args[0].str())
     left = len(producer)
     if left:
@@ -104,7 +104,7 @@ def close_producer(producer: Producer, wait_s_max: float) -> int:
 
 
 def report_error(client_id: str, error: KafkaError) -> None:
-    """Log an error of a client, at most one each LOG_PAUSE_S: all clients of a stage report the same outage."""
+    """Log a client's error, at most one per LOG_PAUSE_S: all clients of a stage report the same outage."""
     _reporter(client_id)(error)
 
 
@@ -127,6 +127,6 @@ def _configuration(
     options: Mapping[str, Option] | None,
     on_error: OnError | None,
 ) -> dict[str, Any]:
-    """Return all options of a client; those of a call win over the usual ones, the connection over all."""
+    """Return all options of a client: ``options`` override ``usual`` ones, those of the connection override both."""
     error_callback = on_error or partial(report_error, kafka.client_id)
     return {**COMMON, **usual, **(options or {}), **kafka.client_options(), "error_cb": error_callback}

@@ -1,8 +1,8 @@
-"""Run several Kafka brokers on this machine as one cluster: for trials and tests of what a broker's death costs.
+"""Run several Kafka brokers on this machine as one cluster, to try out and test the death of a broker.
 
-In: a supervisor and a run directory. Out: a KafkaCluster, whose topics get as many replicas as it has brokers, three at
-most. Each broker is a controller, too, so any one of three may die. They share one disk: what dies with a machine this
-does not show. One broker on its own, as in the demo, belongs to :mod:`infra.kafka_server`.
+In: a supervisor and a run directory. Out: a KafkaCluster, whose topics get as many replicas as it has brokers, at most
+three. Each broker is also a controller, so any one of three may die. They share a disk, so the loss of a machine is not
+shown. A single broker, as in the demo, belongs to :mod:`infra.kafka_server`.
 """
 
 import time
@@ -36,23 +36,23 @@ from regraft.infra.supervise import Supervisor
 HEAP_MB = 192
 ASK_TIMEOUT_S = 10.0
 POLL_S = 0.1
-GRACE_S = 3.0  # The last ones have no quorum any more, and would wait for it.
+GRACE_S = 3.0  # The last brokers to stop have no quorum and would wait for it.
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaCluster:
-    """Brokers that make one cluster; their node ids are 1, 2 and so on."""
+    """The brokers of one cluster; their node ids are 1, 2 and so on."""
 
     supervisor: Supervisor
     addresses: tuple[KafkaAddress, ...]
 
     @property
     def access(self) -> KafkaAccess:
-        """Return how clients reach it, by any of its brokers."""
+        """How clients reach the cluster, through any of its brokers."""
         return KafkaAccess(",".join(address.bootstrap for address in self.addresses))
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the node id of the broker that leads a partition, negative while none does."""
+        """Return the node id of the broker that leads a partition, negative if none does."""
         found = open_admin(self.access, ASK_TIMEOUT_S).list_topics(topic, timeout=ASK_TIMEOUT_S)
         return int(found.topics[topic].partitions[partition].leader)
 
@@ -64,7 +64,7 @@ class KafkaCluster:
         psutil.Process(pid).kill()
 
     def brokers(self) -> int:
-        """Return how many brokers the cluster has now, 0 while it does not answer."""
+        """Return how many brokers the cluster has now, 0 if it does not answer."""
         try:
             return len(open_admin(self.access, ASK_TIMEOUT_S).list_topics(timeout=1.0).brokers)
         except KafkaException:
@@ -85,7 +85,7 @@ def start_kafka_cluster(
         files = KafkaFiles((run_dir / _name(node)).absolute())
         write_settings(files, address, None, _properties(node, addresses))
         format_data(files, java, class_path, None, cluster_id)
-        # The first has nobody to elect it yet: that all serve is waited for below.
+        # The first has no quorum yet; the loop below waits until all serve.
         is_up = partial(is_listening, address.controller_port)
         process = kafka_process(files, java_command(files, java, class_path, heap_mb), is_up)
         supervisor.start(replace(process, name=_name(node), restart=NO_RESTART, grace_s=GRACE_S))
@@ -105,7 +105,7 @@ def _name(node: int) -> str:
 
 
 def _properties(node: int, addresses: tuple[KafkaAddress, ...]) -> dict[str, str]:
-    """Return what differs from a broker on its own."""
+    """Return the properties that differ from those of a single broker."""
     durability = durability_of(len(addresses))
     replicas, insync = str(durability.replicas), str(durability.insync_min)
     voters = (f"{number}@{LOOPBACK}:{each.controller_port}" for number, each in enumerate(addresses, 1))

@@ -1,7 +1,7 @@
 """Run a real Kafka broker (KRaft, broker and controller in one process) as a supervised service.
 
-In: a run directory, Java, the jars of the lock. Out: a Service and its bootstrap address. The same directory gives the
-same ports and data again. Topics belong to create_topics.py.
+In: a run directory, Java, the jars of the lock. Out: a Service and its bootstrap address. The same directory leads to
+the same ports and data. Topics belong to create_topics.py.
 """
 
 import subprocess
@@ -31,8 +31,8 @@ FORMAT_TIMEOUT_S = 120
 READY_TIMEOUT_S = 90.0
 PROBE_TIMEOUT_S = 1.0
 
-# Sizes fit one machine and a run of minutes to hours: every log, index and cache is bounded, and small enough that the
-# whole stack stays lean. Time-outs are short because a killed broker's own registration keeps its successor waiting.
+# Sizes are for one machine and a run of minutes to hours: every log, index and cache is bounded and small. Timeouts are
+# short because a killed broker's successor must wait until its registration expires.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -105,7 +105,7 @@ class KafkaError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class KafkaAddress:
-    """Where the broker listens; ``controller_port`` is its own inner one."""
+    """Where the broker listens; ``controller_port`` is used by Kafka itself only."""
 
     port: int
     controller_port: int
@@ -118,33 +118,33 @@ class KafkaAddress:
 
 @dataclass(frozen=True, slots=True)
 class KafkaFiles:
-    """Where one broker keeps its things inside the run directory."""
+    """Where one broker's files are in the run directory."""
 
     root: Path
 
     @property
     def properties(self) -> Path:
-        """Return the broker's configuration file."""
+        """The broker's configuration file."""
         return self.root / "server.properties"
 
     @property
     def format_arguments(self) -> Path:
-        """Return the file that holds, while the data directory is made, the arguments of that."""
+        """The file with the arguments for formatting the data directory; it exists only meanwhile."""
         return self.root / "format.arguments"
 
     @property
     def log_settings(self) -> Path:
-        """Return the configuration of the broker's own log."""
+        """The configuration of the broker's log."""
         return self.root / "log4j2.properties"
 
     @property
     def data(self) -> Path:
-        """Return the directory of the topics' data."""
+        """The directory of the topics' data."""
         return self.root / "data"
 
     @property
     def log(self) -> Path:
-        """Return the file that takes the process's output: errors only, the rest is in kafka.log next to it."""
+        """The file with the process's output, which is errors only; the log is kafka.log next to it."""
         return self.root / "process.log"
 
 
@@ -159,9 +159,9 @@ def start_kafka_service(
 ) -> KafkaAddress:
     """Start a broker under ``supervisor`` with its data in ``run_dir/kafka`` and wait until it serves clients.
 
-    ``more_properties`` are written behind the usual ones, and so win over them. ``secured`` lets clients in by TLS and
+    ``more_properties`` are written after the usual ones and override them. With ``secured``, clients connect by TLS and
     SASL only; without it connections are plain text.
-    Without ``port`` the ports of an earlier run in this directory are used again if they are free, else free ones.
+    Without ``port``, the ports of an earlier run in this directory are reused if they are free, else other free ones.
     Raises PortInUseError, KafkaError or ServiceFailedError.
     """
     java, class_path, files = find_java(), kafka_class_path(), KafkaFiles((run_dir / "kafka").absolute())
@@ -178,7 +178,7 @@ def start_kafka_service(
 
 
 class RunningKafka:
-    """A broker with its own supervisor, for tests and tools; use as a context manager or call ``stop``."""
+    """A broker with a supervisor, for tests and tools; use it as a context manager or call ``stop``."""
 
     def __init__(self, supervisor: Supervisor, address: KafkaAddress, security: KafkaSecurity) -> None:
         self.supervisor = supervisor
@@ -192,11 +192,11 @@ class RunningKafka:
 
     @property
     def access(self) -> KafkaAccess:
-        """Return how clients reach it."""
+        """How clients reach the broker."""
         return KafkaAccess(self.bootstrap, security=self._security)
 
     def stop(self) -> None:
-        """Stop the broker; its data stay."""
+        """Stop the broker; its data remain."""
         self.supervisor.stop()
 
     def __enter__(self) -> Self:
@@ -214,7 +214,7 @@ def start_kafka(
     more_properties: Mapping[str, str] | None = None,
     secured: SecuredKafka | None = None,
 ) -> RunningKafka:
-    """Start a broker on its own, with its data in ``run_dir/kafka``, and wait until it serves clients."""
+    """Start a single broker with its data in ``run_dir/kafka`` and wait until it serves clients."""
     supervisor = Supervisor()
     try:
         address = start_kafka_service(
@@ -256,7 +256,7 @@ def _read_address(files: KafkaFiles) -> KafkaAddress | None:
 def write_settings(
     files: KafkaFiles, address: KafkaAddress, secured: SecuredKafka | None, more: Mapping[str, str] | None
 ) -> None:
-    """Write the settings for this user's eyes only: a secured server's hold its own password."""
+    """Write the settings, readable by this user only because a secured server's hold a password."""
     files.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = PROPERTIES.format(
         host=LOOPBACK, port=address.port, controller_port=address.controller_port, data_dir=files.data
@@ -268,13 +268,13 @@ def write_settings(
 
 
 def java_command(files: KafkaFiles, java: JavaRuntime, class_path: str, heap_mb: int) -> tuple[str, ...]:
-    """Return the command that runs a class of Kafka with this much heap, without the class."""
+    """Return the command, without the class, that runs a class of Kafka with this heap."""
     return (
         str(java.executable),
         f"-Xmx{heap_mb}m",
         "-Xms64m",
-        "-XX:+UseSerialGC",  # one small heap: the least memory, and pauses of milliseconds
-        "-XX:+ExitOnOutOfMemoryError",  # the supervisor restarts a dead broker, nobody a half-dead one
+        "-XX:+UseSerialGC",  # for a small heap: least memory, pauses of milliseconds
+        "-XX:+ExitOnOutOfMemoryError",  # a dead broker is restarted, a half-dead one is not
         f"-Dlog4j2.configurationFile=file:{files.log_settings}",
         *("-cp", class_path),
     )
@@ -288,16 +288,16 @@ def new_cluster_id() -> str:
 def format_data(
     files: KafkaFiles, java: JavaRuntime, class_path: str, secured: SecuredKafka | None, cluster_id: str = ""
 ) -> None:
-    """Write the broker's identity and users into a fresh data directory; an existing one is left as it is.
+    """Write the broker's identity and users to a new data directory; an existing one is not changed.
 
-    All brokers of one cluster have its id; a broker on its own makes one.
+    ``cluster_id`` is the same for all brokers of a cluster; a single broker gets a new one.
     """
     if (files.data / "meta.properties").is_file():
         return
-    # One word, since an id may start with a dash and would be taken for an option.
+    # With "=", because an id may start with a dash and would then be parsed as an option.
     arguments = ["--ignore-formatted", f"--cluster-id={cluster_id or new_cluster_id()}", "-c", str(files.properties)]
     arguments += secured.format_arguments() if secured else []
-    # A command line can be read by everyone on this machine.
+    # Not on the command line, which every user of this machine can read.
     write_private(files.format_arguments, "\n".join(arguments).encode())
     command = [
         *java_command(files, java, class_path, heap_mb=128),
@@ -311,12 +311,12 @@ def format_data(
 
 
 def kafka_process(files: KafkaFiles, command: tuple[str, ...], ready: Callable[[], bool]) -> Service:
-    """Return the service of one broker, by ``java_command``; it is restarted when it dies."""
+    """Return the service of one broker, which is restarted if it dies; ``command`` is that of ``java_command``."""
     return Service(
         name="kafka",
         command=(*command, "kafka.Kafka", str(files.properties)),
         log_file=files.log,
-        environment={"MALLOC_ARENA_MAX": "2"},  # of glibc: many threads otherwise hold many half-empty arenas
+        environment={"MALLOC_ARENA_MAX": "2"},  # glibc: otherwise many threads hold many half-empty arenas
         inherited=SERVER_VARIABLES,
         ready=ready,
         ready_timeout_s=READY_TIMEOUT_S,

@@ -1,6 +1,7 @@
-"""Write keys of the live view in Valkey or Redis, best effort: a server that is away costs one attempt for each pause.
+"""Write keys of the live view to Valkey or Redis, best effort: an unavailable server costs one attempt per pause.
 
-In: texts by key, and the time. Out: keys set, or a failure counted. What they hold belongs to the stages.
+In: texts by key, and the time. Out: keys that are set, or a failure that is counted. Their contents belong to the
+stages.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-PAUSE_MS_MIN = 500  # After a failure; doubled up to the maximum, so that a lost server does not slow the loop.
+PAUSE_MS_MIN = 500  # After a failure; doubled up to the maximum, so that the loop is not slowed down.
 PAUSE_MS_MAX = 15_000
 
 
 class KeyClient(Protocol):
-    """The one call of redis-py that is needed; the client must have socket time-outs below a second."""
+    """The one method of redis-py that is needed; the client's socket timeouts must be below a second."""
 
     def mset(self, mapping: Any) -> Any:
         """Set all keys at once."""
@@ -25,7 +26,7 @@ class KeyClient(Protocol):
 
 
 class LiveKeys:
-    """Writes keys through a client; after a failure it keeps away for a pause that grows. ``name`` is for the log."""
+    """Writes keys through a client; after a failure it pauses, longer each time. ``name`` is for the log."""
 
     def __init__(self, client: KeyClient, name: str) -> None:
         self._client = client
@@ -35,13 +36,13 @@ class LiveKeys:
         self.failures = 0
 
     def write(self, texts: Callable[[], Mapping[str, str | bytes]], now_ms: int) -> None:
-        """Set all keys at once, unless the server failed a short while ago; then the texts are not even made."""
+        """Set all keys at once, unless it pauses after a failure; then ``texts`` is not called."""
         if self._silent_until_ms is not None and now_ms < self._silent_until_ms:
             return
         made = texts()
         try:
             self._client.mset(made)
-        # The client library raises its own and the socket's errors, and none of them may stop the loop.
+        # The client raises its own and the socket's errors; none may stop the loop.
         except Exception as error:
             self._on_failure(error, now_ms)
             return

@@ -1,7 +1,7 @@
 """Compose Java, jars, Kafka, Valkey and further processes into one local stack under one supervisor.
 
 In: a run directory; ``REGRAFT_KAFKA_BOOTSTRAP`` and ``REGRAFT_REDIS_URL`` if users bring their own servers.
-Out: addresses and the supervisor. Which processes of the stages run on it, its caller says by ``add``.
+Out: addresses and the supervisor. The caller adds the processes of the stages by ``add``.
 """
 
 import os
@@ -40,8 +40,8 @@ class RunDirInUseError(StackError):
 class LocalStack:
     """Kafka and Valkey for one run; use as a context manager.
 
-    Two stacks in different directories do not meet: each has its own ports, data and logs. Entered in the main
-    thread, it turns SIGTERM into an orderly end (SystemExit 143).
+    Stacks in different directories are independent: each has its own ports, data and logs. If entered in the main
+    thread, it turns SIGTERM into an orderly exit (SystemExit 143).
     """
 
     def __init__(
@@ -62,9 +62,8 @@ class LocalStack:
     ) -> None:
         """Prepare a stack; ``secure`` runs its servers with TLS, logins and access lists.
 
-        ``patience`` is that of the supervisor.
-        ``kafka_security`` and ``redis_security`` are those of servers that the user brings. Once the stack runs, the
-        attributes of these names say how to reach its servers, whosever they are.
+        ``patience`` is that of the supervisor. ``kafka_security`` and ``redis_security`` are those of the user's own
+        servers. Once the stack runs, the attributes of these names are those of the servers in use.
         """
         self.run_dir = run_dir.absolute()
         self.bootstrap = ""
@@ -86,7 +85,7 @@ class LocalStack:
 
     @property
     def supervisor(self) -> Supervisor:
-        """Return the supervisor of all services; the stack must have been entered."""
+        """The supervisor of all services; the stack must have been entered."""
         if self._supervisor is None:
             raise RuntimeError("The local stack is not running: enter it with `with LocalStack(...)` first.")
         return self._supervisor
@@ -108,7 +107,7 @@ class LocalStack:
         self._cleanup.close()
 
     def _check_servers_are_ours(self) -> None:
-        """Raise StackError where a secured stack is wanted of servers that somebody brings."""
+        """Raise StackError if a secured stack is wanted with the user's own servers."""
         for variable in (BOOTSTRAP_VARIABLE, *URL_VARIABLES):
             if self._secure and self._environ.get(variable):
                 raise StackError(
@@ -117,7 +116,7 @@ class LocalStack:
                 )
 
     def environment(self) -> dict[str, str]:
-        """Return what a child process needs to find this stack and the Java it was started with."""
+        """Return the environment by which a child process finds this stack and its Java."""
         return {
             BOOTSTRAP_VARIABLE: self.bootstrap,
             REDIS_VARIABLE: self.redis_url,
@@ -127,7 +126,7 @@ class LocalStack:
         }
 
     def add(self, service: Service) -> None:
-        """Start a further service with the stack's addresses in its environment and wait until it is ready."""
+        """Start another service with the stack's addresses in its environment, and wait until it is ready."""
         environment = {**self.environment(), **service.environment}
         self.supervisor.start(replace(service, environment=environment))
 
@@ -211,7 +210,7 @@ def _run_dir_lock(run_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
-    """Let SIGTERM unwind the stack as Ctrl-C does; only the main thread may change signal handlers."""
+    """Let SIGTERM unwind the stack as Ctrl-C does, if this is the main thread, which alone may set signal handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,6 +1,6 @@
-"""A stream for log lines that a disk without room does not break.
+"""A stream for log lines that survives a full disk.
 
-In: a stream, its lines. Out: the lines that there is room for. What is logged, and how, belongs to the caller.
+In: a stream, its lines. Out: the lines for which there is space. What is logged, and how, belongs to the caller.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import TextIO
 
 
 class LogStream:
-    """Writes to another stream, and continues if that fails; ``lost`` counts the lines since there was room last.
+    """Writes to another stream, and continues if that fails; ``lost`` counts the lines lost since the last success.
 
-    A stage whose log is on a full disk has better to do than to end of it. Once there is room, one line says how many
-    are missing.
+    A stage must not end because its log is on a full disk. Once there is space again, one line says how many are
+    missing.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -20,7 +20,7 @@ class LogStream:
         self._stream = stream
 
     def write(self, line: str) -> int:
-        """Write one line, and return its length also where it is lost."""
+        """Write one line, and return its length even if it is lost."""
         try:
             if self.lost:
                 self._stream.write(f"{self.lost} lines of this log are missing here: there was no space for them.\n")
@@ -33,4 +33,4 @@ class LogStream:
         return len(line)
 
     def flush(self) -> None:
-        """Do nothing: each line is flushed at once."""
+        """Do nothing, because ``write`` flushes each line."""

@@ -1,7 +1,7 @@
-"""Make the certificates of a local stack: its own authority, and what that issues for servers and clients.
+"""Make the certificates of a local stack: an authority, and those that it issues for servers and clients.
 
-In: names, times and a directory. Out: PEM files, keys for this user's eyes only. Real sites have their own authorities;
-nothing here is for them.
+In: names, times and a directory. Out: PEM files; keys are readable by this user only. This is not for production, where
+sites have their own authorities.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-VALID_DAYS = 800  # longer than any run that uses them
+VALID_DAYS = 800  # longer than any run
 LOCAL_HOSTS = ("127.0.0.1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedCertificate:
-    """The files of one certificate; ``both_file`` holds key and certificate, as servers written in Java want it."""
+    """The files of one certificate; ``both_file`` holds key and certificate, as Java servers require."""
 
     certificate_file: Path
     key_file: Path
@@ -32,10 +32,10 @@ class IssuedCertificate:
 
 
 class LocalAuthority:
-    """An authority that lives in memory: once its process ends, nobody can issue another certificate in its name."""
+    """An authority whose key is only in memory: once the process ends, no more certificates can be issued."""
 
     def __init__(self, directory: Path, name: str = "ca") -> None:
-        """Write the authority's certificate to ``directory``, which is made for this user's eyes only."""
+        """Write the authority's certificate to ``directory``, which is made accessible to this user only."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._directory = directory
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -52,7 +52,7 @@ class LocalAuthority:
     def issue(
         self, name: str, hosts: Sequence[str] = LOCAL_HOSTS, *, age_days: int = 0, valid_days: int = VALID_DAYS
     ) -> IssuedCertificate:
-        """Write a certificate for ``name``, good for servers at ``hosts`` and for clients, issued ``age_days`` ago."""
+        """Write a certificate for ``name``, valid for servers at ``hosts`` and for clients, issued ``age_days`` ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         since = datetime.now(UTC) - timedelta(days=age_days)
         alternative = x509.SubjectAlternativeName([_host(host) for host in hosts])
@@ -79,7 +79,7 @@ class LocalAuthority:
 
 
 def write_private(file: Path, content: bytes) -> None:
-    """Write a file that only this user may read, in the place of any other."""
+    """Write or replace a file that only this user may read."""
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
@@ -106,7 +106,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(since - timedelta(hours=1))  # Clocks of two machines differ a little.
+        .not_valid_before(since - timedelta(hours=1))  # Tolerates small differences between clocks.
         .not_valid_after(since + timedelta(days=valid_days))
     )
 

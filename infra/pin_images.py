@@ -1,8 +1,8 @@
-"""Pin the images of others by digest: ``make pin-images``, which needs Docker and a network.
+"""Pin third-party images by digest: ``make pin-images``, which needs Docker and a network.
 
-In: the Dockerfile, Compose files and manifests of this checkout. Out: the same files, each image of others at
-the digest that its registry gives for its tag; the tag stays next to it for readers. Regraft's own images are not
-pinned: their builder knows their digests.
+In: the Dockerfile, Compose files and manifests of this checkout. Out: the same files, with each third-party image
+pinned to its registry's present digest for the tag; the tag stays next to it for readers. Regraft's own images are not
+pinned: their digests are known only after the build.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class NoDigestError(StackError):
 
 
 def files_with_images(root: Path) -> Iterator[Path]:
-    """Yield the files that name images of others."""
+    """Yield the files that name third-party images."""
     yield from (root / "infra" / "Dockerfile", root / "docker-compose.yml")
     yield from sorted((root / "infra").glob("compose*.yml"))
     yield from sorted((root / "infra" / "kubernetes").glob("*.yaml"))
 
 
 def pinned(text: str, digest_of: Callable[[str], str]) -> str:
-    """Return the text with each image of others at the digest of its tag."""
+    """Return the text with each third-party image pinned to the digest of its tag."""
     return IMAGE.sub(lambda found: f"{found['head']}{found['name']}@{digest_of(found['name'])}", text)
 
 
 def ask_docker(image: str) -> str:
-    """Return the digest of an image as its registry has it, for all platforms. Raises NoDigestError."""
+    """Return the registry's digest of an image, for all platforms. Raises NoDigestError."""
     command = ["docker", "buildx", "imagetools", "inspect", "--format", "{{.Manifest.Digest}}", image]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=ASK_S_MAX, check=False)
@@ -55,7 +55,7 @@ def ask_docker(image: str) -> str:
 
 
 def main() -> None:
-    """Pin all files or none; end with 1 and one sentence where a digest is not known."""
+    """Pin all files or none; exit with 1 and one sentence if a digest is unknown."""
     known: dict[str, str] = {}
 
     def digest_of(image: str) -> str:

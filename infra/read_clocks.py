@@ -1,6 +1,6 @@
-"""Read how brokers' clocks stand to Kafka's, from the newest marker of a window.
+"""Read the offsets of brokers' clocks to Kafka's from the newest marker of a window.
 
-In: a way to Kafka, a namespace. Out: offsets by broker. Reporting them belongs to others.
+In: access to Kafka, a namespace. Out: offsets by broker. Reporting them does not belong here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ANSWER_S_MAX = 5.0
 
 
 def read_clock_offsets_ms(kafka: KafkaAccess, namespace: str) -> dict[str, int] | None:
-    """Return the offsets of the newest window; None where there is no window, or Kafka does not answer."""
+    """Return the offsets of the newest window, in ms by broker; None if there is no window or Kafka does not answer."""
     consumer = open_consumer(kafka, on_error=leave_to_caller)
     try:
         place = TopicPartition(topic_name(WINDOWS, namespace), 0)

@@ -1,6 +1,6 @@
 """Read messages of Kafka topics up to their present end, without a consumer group and without committing anything.
 
-In: a way to Kafka and names of topics. Out: messages. What they hold and mean does not belong here.
+In: access to Kafka and names of topics. Out: messages. Their contents do not belong here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from regraft.schemas.topics import Topic, topic_name
 RECORDS_PER_POLL_MAX = 5000
 CALL_S = 10.0
 LOOP_CALL_S = 1.0  # For callers that must not block while Kafka is unavailable.
-LOOP_READ_S = 10.0  # Longest reading before the attempt is given up.
+LOOP_READ_S = 10.0  # After this time reading is given up.
 
 
 class UnreadableTopicError(StackError):
@@ -29,10 +29,10 @@ class UnreadableTopicError(StackError):
 def read_messages(
     kafka: KafkaAccess, names: Sequence[str], wait_s_max: float, since_ms: int | None = None
 ) -> Iterator[Message]:
-    """Yield every message of the topics of these names, tombstones too, oldest first in each partition.
+    """Yield every message of these topics, including tombstones, oldest first in each partition.
 
-    With ``since_ms`` only those that came then or later, by the time that Kafka has of them. Raises
-    UnreadableTopicError when the end is not reached in time.
+    With ``since_ms``, only messages with that timestamp or a later one. Raises UnreadableTopicError if the end is not
+    reached within ``wait_s_max``.
     """
     with closing(_consumer(kafka, {"queued.max.messages.kbytes": 16_384})) as consumer:
         starts = _partitions(consumer, names)
@@ -48,9 +48,9 @@ def read_messages(
 
 
 def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: float) -> list[Message]:
-    """Return the last messages of these topics, at most this many of each partition, in order of Kafka's time.
+    """Return the last messages of these topics, at most ``count`` of each partition, by timestamp.
 
-    Marks of transactions count, too, so there may be fewer. Raises UnreadableTopicError as ``read_messages`` does.
+    Transaction markers count as well, so there may be fewer. Raises UnreadableTopicError as ``read_messages`` does.
     """
     with closing(_consumer(kafka)) as consumer:
         starts = []
@@ -64,9 +64,9 @@ def read_last(kafka: KafkaAccess, names: Sequence[str], count: int, wait_s_max: 
 
 
 def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
-    """Return all messages of a topic, those of a partition in their order; None when the end was not reached in time.
+    """Return all messages of a topic, in order within each partition; None if the end is not reached in LOOP_READ_S.
 
-    Of a transaction that is open nothing is read, nor what comes after it. Raises KafkaException.
+    Messages of an open transaction and later ones are not read. Raises KafkaException.
     """
     with closing(_consumer(kafka)) as consumer:
         found = consumer.list_topics(topic, timeout=LOOP_CALL_S).topics[topic]
@@ -79,16 +79,16 @@ def read_to_end(kafka: KafkaAccess, topic: str) -> list[Message] | None:
 
 
 def count_records(kafka: KafkaAccess, names: Sequence[str]) -> int:
-    """Return how many records these topics have ever held, by their offsets."""
+    """Return how many records were ever written to these topics, by their offsets."""
     with closing(_consumer(kafka, {"queued.max.messages.kbytes": 16_384})) as consumer:
         parts = _partitions(consumer, names)
         return sum(int(consumer.get_watermark_offsets(part, timeout=CALL_S)[1]) for part in parts)
 
 
 def names_found(client: Consumer, topic: Topic, namespace: str, wait_s_max: float) -> list[str]:
-    """Return the names under which a topic is there, those of agents that nobody has named, too. Raises KafkaException.
+    """Return the names under which a topic exists, including those of unknown agents. Raises KafkaException.
 
-    Where Kafka has rights, those are found that may be read.
+    If Kafka has access lists, only topics that this login may describe are found.
     """
     shared = topic_name(topic, namespace)
     there = client.list_topics(timeout=wait_s_max).topics
@@ -96,7 +96,7 @@ def names_found(client: Consumer, topic: Topic, namespace: str, wait_s_max: floa
 
 
 def find_names(kafka: KafkaAccess, topic: Topic, namespace: str) -> list[str]:
-    """Return the same over a separate connection. Raises UnreadableTopicError."""
+    """Return :func:`names_found` over a new connection. Raises UnreadableTopicError."""
     with closing(_consumer(kafka)) as consumer:
         try:
             return names_found(consumer, topic, namespace, CALL_S)
@@ -108,10 +108,10 @@ def find_names(kafka: KafkaAccess, topic: Topic, namespace: str) -> list[str]:
 def _up_to_end(
     consumer: Consumer, starts: list[TopicPartition], unread: set[tuple[str, int]], wait_s_max: float
 ) -> Iterator[Message]:
-    """Yield the messages from these starts, ``unread`` by (topic, partition).
+    """Yield the messages from these starts on; remove each (topic, partition) from ``unread`` when its end is reached.
 
-    What is left in ``unread`` was not read to its end in time. The end is found by the reader's position: marks of
-    transactions take offsets, too, and are not messages.
+    What remains in ``unread`` was not read to its end in time. The end is detected by the consumer's position, because
+    transaction markers take offsets but are not messages.
     """
     consumer.assign(starts)
     deadline_s = time.monotonic() + wait_s_max

@@ -1,7 +1,7 @@
-"""Read the newest record of each key from a compacted topic that nothing may be missing of.
+"""Read the newest record of each key from a compacted topic whose records are all indispensable.
 
-In: a topic. Out: its records, or nothing if its end is not reached in time; one that does not decode stops the reader.
-What they mean belongs to the readers.
+In: a topic. Out: its records, or nothing if its end is not reached in time; a record that does not decode stops the
+reader. What records mean does not belong here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 def read_newest(kafka: KafkaAccess, topic: str, record_type: type[Record]) -> list[Record] | None:
-    """Return the newest record of each key in the order they were stored; None when the end was not reached in time.
+    """Return the newest record of each key in the order in which they were stored; None if the end is not reached.
 
-    Raises KafkaException, and UnreadableRecordError for what is no such record.
+    Raises KafkaException, and UnreadableRecordError if a record does not decode.
     """
     messages = read_to_end(kafka, topic)
     if messages is None:

@@ -1,7 +1,7 @@
-"""Write records to Kafka without ever blocking: while it is away they wait in a bounded buffer.
+"""Write records to Kafka without blocking: while it is unavailable they wait in a bounded buffer.
 
-In: topics, keys, records. Out: records in Kafka, and counts of those written, waiting and lost. Records that must be
-known to be stored before something else happens do not go this way.
+In: topics, keys, records. Out: records in Kafka, and counts of those written, waiting and lost. Do not use it for
+records that must be stored before something else happens.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ BUFFER_KBYTES_MAX = 256 * 1024
 class RecordWriter:
     """One idempotent producer with a bounded buffer.
 
-    ``written`` counts by topic what Kafka has acknowledged, ``lost`` what could not be delivered within
-    ``outage_s_max`` or found the buffer full; ``waiting_count`` is what neither has happened to yet.
+    ``written`` counts records that Kafka acknowledged, ``lost`` those that were not delivered within ``outage_s_max``
+    or for which the buffer was full, both by topic; ``waiting_count`` counts those still pending.
     """
 
     def __init__(self, kafka: KafkaAccess, *, outage_s_max: float, buffer_records_max: int, linger_ms: float) -> None:
         self._producer = open_producer(
             kafka,
             {
-                "message.timeout.ms": int(outage_s_max * 1_000),  # Until then it is tried again.
+                "message.timeout.ms": int(outage_s_max * 1_000),  # Retries end then.
                 "compression.type": "lz4",
                 "linger.ms": linger_ms,
                 "queue.buffering.max.messages": buffer_records_max,
@@ -45,7 +45,7 @@ class RecordWriter:
         self.waiting_count = 0
 
     def write(self, topic: str, key: str, record: msgspec.Struct | None) -> None:
-        """Put a record, or a tombstone, into the buffer."""
+        """Put a record, or a tombstone for None, into the buffer."""
         value = None if record is None else encode(record)
         try:
             self._producer.produce(topic, key=key.encode(), value=value, on_delivery=self._on_delivery)
@@ -54,15 +54,15 @@ class RecordWriter:
             self._count_loss(topic, str(error))
 
     def serve(self) -> None:
-        """Take in acknowledgements; call it often."""
+        """Process acknowledgements; call it often."""
         self._producer.poll(0)
 
     def flush(self, wait_s_max: float) -> int:
-        """Wait for all acknowledgements, at most this long; return how many records still lack one."""
+        """Wait at most ``wait_s_max`` for all acknowledgements; return how many are still missing."""
         return int(self._producer.flush(wait_s_max))
 
     def close(self, wait_s_max: float = 0.0) -> None:
-        """Wait at most this long for pending records; those not sent by then are lost, and counted."""
+        """Wait at most ``wait_s_max`` for pending records; those not sent by then are counted as lost."""
         close_producer(self._producer, wait_s_max)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
@@ -76,5 +76,5 @@ class RecordWriter:
     def _count_loss(self, topic: str, reason: str) -> None:
         self.lost[topic] += 1
         count = self.lost[topic]
-        if count & (count - 1) == 0:  # At 1, 2, 4, 8 ...: an outage must not flood the log.
+        if count & (count - 1) == 0:  # Logged at 1, 2, 4, 8 ... so that an outage does not flood the log.
             log.warning("record_not_sent", topic=topic, reason=reason, count=count)

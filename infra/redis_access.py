@@ -1,7 +1,6 @@
-"""How a process reaches Valkey or Redis: a URL, and what of TLS and credentials does not stand in it.
+"""How a process reaches Valkey or Redis: a URL, and TLS and credentials that are not part of it.
 
-Out: the options that redis-py's clients want, in one place. Building clients, each with its own time-outs, belongs to
-their users.
+Out: the options of redis-py's clients. Building clients, each with its own timeouts, belongs to their users.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from regraft.infra.connection_security import ConnectionSecurity
 
 @dataclass(frozen=True)
 class RedisSecurity(ConnectionSecurity):
-    """TLS and the ACL user of the live view; rediss:// as the URL's scheme turns TLS on."""
+    """TLS and the ACL user of the live view; TLS is used if the URL's scheme is rediss://."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedisAccess:
-    """Where the server is and how the connection is secured; what stands in the URL wins."""
+    """Where the server is and how the connection is secured; the URL overrides the security settings."""
 
     url: str = field(repr=False)
     security: RedisSecurity = RedisSecurity()
@@ -45,7 +44,7 @@ class RedisAccess:
         return found
 
     def client_options(self) -> dict[str, Any]:
-        """Return it as keywords of redis-py's ``from_url``, secrets among them. Raises SecretMissingError."""
+        """Return the keyword arguments of redis-py's ``from_url``, including secrets. Raises SecretMissingError."""
         security = self.security
         found: dict[str, Any] = {"username": security.username, "password": security.password}
         if self.is_tls:

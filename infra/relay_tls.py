@@ -1,7 +1,7 @@
-"""Take TLS connections for a server on a Unix socket that speaks none itself, as the packaged Valkey.
+"""Accept TLS connections for a server on a Unix socket that does not support TLS, such as the packaged Valkey.
 
-``python relay_tls.py PORT CERTIFICATE SOCKET``; the certificate's file holds its key, too. Bytes pass as they are, with
-the pace of the slower side. Nothing but the standard library is needed, and nothing of it is meant for other machines.
+``python relay_tls.py PORT CERTIFICATE SOCKET``; the certificate's file also holds its key. Bytes pass unchanged, at the
+pace of the slower side. It needs only the standard library, and serves this machine only.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ HANDSHAKE_S_MAX = 5.0
 
 
 async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what comes until it ends."""
+    """Copy bytes until the reader ends."""
     while data := await reader.read(CHUNK_BYTES):
         writer.write(data)
         await writer.drain()
 
 
 async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, socket: str) -> None:
-    """Join one connection to the server until either side ends it; a server that is away ends it at once."""
+    """Connect one client to the server until either side ends it; close it at once if the server is unavailable."""
     with contextlib.suppress(OSError):
         server_reader, server_writer = await asyncio.open_unix_connection(socket)
         ways = [asyncio.ensure_future(pass_on(reader, server_writer))]
@@ -39,7 +39,7 @@ async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sock
 
 
 async def serve(port: int, certificate_file: str, socket: str) -> None:
-    """Serve until the process is ended; more connections than the bound are closed at once."""
+    """Serve until the process is stopped; close connections above the limit at once."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate_file)

@@ -1,7 +1,7 @@
 """The clock that all stages of one run share: the wall clock, or one that runs faster from a common origin on.
 
 In: an origin and a speed, both settings. Out: the present in ms since 1970, and wall times of clock times. At speed 1
-the clock is the wall clock. Who sleeps how long belongs to the stages; Kafka's own timestamps are always wall time.
+the clock is the wall clock. Sleeping belongs to the stages; Kafka's own timestamps are always wall time.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ SPEED_MAX = 1_000.0
 
 @dataclass(frozen=True, slots=True)
 class RunClock:
-    """What time it is in a run.
+    """The clock of a run.
 
-    ``origin_ms``: wall time at which the clock showed the wall time; 0 where none is given. ``speed``: how many seconds
-    pass on the clock while one passes on the wall. A long run in a short time has a speed above 1, and then all its
-    processes need the same origin.
+    ``origin_ms``: the time at which the clock and the wall clock were equal; 0 for none. ``speed``: how many seconds
+    pass on the clock in a second of wall time. A speed above 1 makes a long run short; all its processes then need the
+    same origin.
     """
 
     origin_ms: int = 0
@@ -40,7 +40,7 @@ class RunClock:
         return found
 
     def now_ms(self) -> int:
-        """Return the time on the clock."""
+        """Return the clock's time, ms since 1970."""
         wall_ms = time.time_ns() // 1_000_000
         if self.speed == 1.0:
             return wall_ms

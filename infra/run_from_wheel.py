@@ -1,11 +1,11 @@
-"""Run Regraft on a local Spark cluster as it is installed elsewhere: from the wheel, in a separate environment.
+"""Run Regraft on a local Spark cluster from the wheel, in a separate environment, as on other machines.
 
     python -m regraft.infra.run_from_wheel --directory DIR [--wheel FILE] [--borrow] [--workers 2] COMMAND ...
 
-Builds the wheel from this checkout unless one is given, makes ``DIR/venv`` with the locked packages (some 600 MB, or by
-``--borrow`` those of this environment) and the wheel, and starts a master, workers and the command of Regraft from
+It builds the wheel from this checkout unless one is given, makes ``DIR/venv`` with the wheel and the locked packages
+(some 600 MB; ``--borrow`` uses those of this environment), and starts a master, workers and a Regraft command from
 there, in DIR and without a path to the checkout. COMMAND is that of :mod:`infra.spark_cluster`, for example ``stream
---set kafka.bootstrap=kafka:9092`` or ``demo --quick``. Ends with its exit code. Needs a checkout with ``make dev``.
+--set kafka.bootstrap=kafka:9092`` or ``demo --quick``; its exit code is returned. Needs a checkout with ``make dev``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def make_environment(directory: Path, wheel: Path, *, borrow: bool) -> Path:
     paths = sysconfig.get_paths(vars={"base": str(directory), "platbase": str(directory)})
     python = Path(paths["scripts"]) / "python"
     if borrow:
-        # Python reads no .pth file in a folder named by another one: the one that leads to the checkout has no effect.
+        # Folders named in a .pth file are not searched for .pth files: the one that names the checkout has no effect.
         (Path(paths["purelib"]) / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     else:
         install = [str(python), str(CHECKOUT / "infra" / "install_packages.py"), str(CHECKOUT / "requirements.lock")]
@@ -49,7 +49,7 @@ def make_environment(directory: Path, wheel: Path, *, borrow: bool) -> Path:
 
 
 def main() -> NoReturn:
-    """Install the wheel, and become the command on a cluster from there."""
+    """Install the wheel, and become the process that runs the command on a cluster."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, required=True, help="where environment, logs and results go")
     parser.add_argument("--wheel", type=Path, help="the wheel; default: built from this checkout")

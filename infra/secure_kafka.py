@@ -1,7 +1,7 @@
-"""Secure the local Kafka: its own certificates, users that log in by SCRAM-SHA-512, an authorizer.
+"""Secure the local Kafka: certificates, users that log in by SCRAM-SHA-512, and an authorizer.
 
-In: a directory in the run directory. Out: what the server's configuration and its format need, and how clients log in.
-A user's password is in a file for this user's eyes only; settings name the file.
+In: a directory in the run directory. Out: the server's configuration, the arguments for formatting its data, and how
+clients log in. Each password is in a file that only the current user can read; settings name the file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from regraft.infra.kafka_access import JAAS_MODULES, KafkaSecurity
 from regraft.infra.make_certificates import IssuedCertificate, LocalAuthority, write_private
 
 MECHANISM = "SCRAM-SHA-512"
-SERVER_USER = "kafka"  # As which the broker logs in at itself.
+SERVER_USER = "kafka"  # The broker's own login.
 LOCAL_USER = "regraft"
 PASSWORD_BYTES = 32
 
-# The two listeners are those of kafka_server.py. The controller's is for the process itself, which shows its
-# certificate there: SCRAM's passwords are in the metadata that the controller has yet to serve.
+# The two listeners are those of kafka_server.py. Only the process itself uses the controller's, with its certificate:
+# SCRAM would need passwords from metadata that the controller does not serve yet.
 PROPERTIES = """\
 listener.security.protocol.map=BROKER:SASL_SSL,CONTROLLER:SSL
 listener.name.controller.ssl.client.auth=required
@@ -38,7 +38,7 @@ super.users={super_users}
 
 @dataclass(frozen=True, slots=True)
 class SecuredKafka:
-    """The files by which a local Kafka is secured; ``users`` may log in, ``super_users`` of them may do anything."""
+    """The files that secure a local Kafka; ``users`` may log in, the ``super_users`` among them may do anything."""
 
     directory: Path
     authority: LocalAuthority
@@ -47,7 +47,7 @@ class SecuredKafka:
     super_users: tuple[str, ...]
 
     def properties(self) -> str:
-        """Return the lines that the server's configuration gets; the server's own password is among them."""
+        """Return lines for the server's configuration, which include the server's password."""
         user, password = SERVER_USER, self._password(SERVER_USER)
         super_users = (f"CN={SERVER_USER}", SERVER_USER, *self.super_users)
         return PROPERTIES.format(
@@ -60,7 +60,7 @@ class SecuredKafka:
         )
 
     def format_arguments(self) -> list[str]:
-        """Return the arguments by which a fresh server gets its users: for a file, as passwords are among them."""
+        """Return the arguments that give a new server its users; they include passwords, so pass them in a file."""
         names = (SERVER_USER, *self.users)
         scram = (f"{MECHANISM}=[name={name},password={self._password(name)}]" for name in names)
         return [word for each in scram for word in ("--add-scram", each)]
@@ -85,7 +85,7 @@ class SecuredKafka:
 def secure_kafka(
     directory: Path, users: Sequence[str] = (LOCAL_USER,), super_users: Sequence[str] = (LOCAL_USER,)
 ) -> SecuredKafka:
-    """Make the files in ``directory``; passwords of an earlier start stay, as the server's data know them."""
+    """Make the files in ``directory``; existing passwords are kept, because the server's data contain them."""
     authority = LocalAuthority(directory)
     secured = SecuredKafka(directory, authority, authority.issue(SERVER_USER), tuple(users), tuple(super_users))
     for user in (SERVER_USER, *users):

@@ -1,7 +1,7 @@
-"""Run the local Valkey for clients that come by TLS and log in as a user of its access list.
+"""Run the local Valkey for clients that connect by TLS and log in as a user of its access list.
 
-The packaged server is built without TLS: it listens on a Unix socket for this user only, and a relay in front of it
-speaks TLS. In: the run directory, and the files of the secured stack. Out: two services and how clients reach them.
+The packaged server is built without TLS: it listens on a Unix socket that only this user can open, behind a relay for
+TLS. In: the run directory, and the files of the secured stack. Out: two services and how clients reach them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from regraft.infra.start_on_port import start_on_port
 from regraft.infra.supervise import Supervisor
 from regraft.infra.valkey_server import MEMORY_MB_MAX, STORE_SETTINGS, find_valkey, is_redis_ready
 
-SOCKET = "valkey.sock"  # Without its directory, which the processes work in: a path of a socket has at most 107 bytes.
+SOCKET = "valkey.sock"  # Relative to the processes' directory, because the path of a socket has at most 107 bytes.
 RELAY = Path(__file__).with_name("relay_tls.py")
 
-# The user may do with the data what it likes, and nothing with the server; the file holds no password, only its hash.
+# The user has all rights to the data and none to the server; the file holds only a hash of the password.
 SETTINGS = """\
 port 0
 unixsocket {socket}

@@ -1,6 +1,6 @@
-"""Put a person's order into Kafka, for the controller to take up.
+"""Store a person's order in Kafka, from where the controller reads it.
 
-In: an order. Out: a record in the compacted topic of orders, acknowledged. The controller reports the outcome as an
+In: an order. Out: an acknowledged record in the compacted topic of orders. The controller reports the outcome as an
 event, and the plan or the status shows it; deciding does not belong here.
 """
 

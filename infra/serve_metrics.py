@@ -1,7 +1,7 @@
 """Serve a stage's metrics and health over HTTP: /metrics for Prometheus, /health and /ready for supervisors.
 
-In: a registry and a function that says how the stage is. Out: a small server in separate threads, bounded in number and
-time. What is measured and what counts as ill belongs to the stage.
+In: a registry and a function that returns the stage's health. Out: a small server in separate threads, bounded in
+number and time. What is measured, and what counts as a fault, belongs to the stage.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class MetricsPortError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a stage is: whether it can do its work now, and what is wrong with it, one sentence each.
+    """The health of a stage: whether it can do its work now, and its faults, one sentence each.
 
-    ``is_ready`` False without faults is a stage that is starting, or waits for another one. A fault is what a restart
-    may heal: /health answers 503 with it.
+    A stage that is not ready and has no faults is starting or waits for another one. A fault is something that a
+    restart may fix: /health then answers 503.
     """
 
     is_ready: bool
@@ -49,7 +49,7 @@ class Health:
 
 
 class Pulse:
-    """When a loop last turned. The loop calls ``beat``, any other thread asks ``fault``."""
+    """When a loop last ran. The loop calls ``beat``, other threads call ``fault``."""
 
     def __init__(self, what: str, silence_s_max: float, stopwatch_s: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -58,11 +58,11 @@ class Pulse:
         self._beat_s = stopwatch_s()
 
     def beat(self) -> None:
-        """Report that the loop turns."""
+        """Report that the loop runs."""
         self._beat_s = self._stopwatch_s()
 
     def fault(self) -> str | None:
-        """Return a sentence when the loop has been silent for too long."""
+        """Return a sentence if the loop has not run for more than ``silence_s_max``, else None."""
         silent_s = self._stopwatch_s() - self._beat_s
         if silent_s <= self._silence_s_max:
             return None
@@ -70,7 +70,7 @@ class Pulse:
 
 
 class MetricsServer:
-    """A running server; ``close`` ends it, as does leaving its ``with`` block."""
+    """A running server; ``close`` stops it, and so does leaving its ``with`` block."""
 
     def __init__(self, server: WSGIServer) -> None:
         self._server = server
@@ -79,7 +79,7 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on, also where 0 was asked for."""
+        """The port on which it listens, also if 0 was requested."""
         return int(self._server.server_address[1])
 
     def __enter__(self) -> Self:
@@ -89,16 +89,16 @@ class MetricsServer:
         self.close()
 
     def close(self) -> None:
-        """Stop listening; requests under way end by themselves."""
+        """Stop listening; requests in progress end by themselves."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(REQUEST_TIMEOUT_S)
 
 
 def serve_metrics(registry: CollectorRegistry, host: str, port: int, health: Callable[[], Health]) -> MetricsServer:
-    """Serve ``registry`` on ``port`` (0 takes a free one) and say by ``health`` how the stage is.
+    """Serve ``registry`` and ``health`` on ``port`` (0 for a free one).
 
-    ``health`` is called from other threads and must not wait. Raises MetricsPortError when the port cannot be used.
+    ``health`` is called from other threads and must not block. Raises MetricsPortError if the port cannot be used.
     """
     try:
         server = _BoundedServer((host, port), _QuietHandler)
@@ -121,7 +121,7 @@ def port_faults(port: int | None) -> list[str]:
 
 
 class _BoundedServer(socketserver.ThreadingMixIn, WSGIServer):
-    """One thread for each request, at most this many; a request beyond that is closed unanswered."""
+    """A thread for each request, at most REQUESTS_AT_ONCE_MAX; further requests are closed without an answer."""
 
     daemon_threads = True
 
@@ -131,7 +131,7 @@ class _BoundedServer(socketserver.ThreadingMixIn, WSGIServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Bind without asking a name server who we are, which may take long and is shown to nobody."""
+        """Bind without a DNS look-up of the host name, which may take long and is not used."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
         self.setup_environ()
@@ -142,7 +142,7 @@ class _BoundedServer(socketserver.ThreadingMixIn, WSGIServer):
             return
         try:
             super().process_request(request, client_address)
-        except RuntimeError:  # no thread could be started
+        except RuntimeError:  # no thread could start
             self._free.release()
             raise
 
@@ -153,7 +153,7 @@ class _BoundedServer(socketserver.ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say in one line what a caller that went away, or a fault of ours, did to one request."""
+        """Log why one request failed: the caller disconnected, or a fault here."""
         log.debug("metrics_request_failed", client=client_address[0], exc_info=True)
 
 
@@ -161,7 +161,7 @@ class _QuietHandler(WSGIRequestHandler):
     timeout = REQUEST_TIMEOUT_S
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing: a scrape every few seconds is not news."""
+        """Log nothing, because scrapes arrive every few seconds."""
 
 
 def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> WSGIApplication:
@@ -186,7 +186,7 @@ def _application(registry: CollectorRegistry, health: Callable[[], Health]) -> W
 def _ask(health: Callable[[], Health]) -> Health:
     try:
         return health()
-    except Exception as error:  # whatever it is, the stage cannot claim to be healthy
+    except Exception as error:  # whatever the error, the stage is not healthy
         return Health(is_ready=False, faults=(f"the stage cannot report its health: {type(error).__name__}: {error}",))
 
 

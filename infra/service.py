@@ -11,7 +11,7 @@ from pathlib import Path
 class RestartPolicy:
     """How often a service that died is restarted; the pause doubles from ``backoff_ms`` up to its maximum.
 
-    After ``healthy_s`` of uninterrupted readiness, a service may again be restarted ``restarts_max`` times.
+    After ``healthy_s`` of uninterrupted readiness, the count of restarts towards ``restarts_max`` starts at 0 again.
     """
 
     restarts_max: int = 5
@@ -24,7 +24,7 @@ class RestartPolicy:
         return min(self.backoff_ms << restarts, self.backoff_ms_max) / 1_000
 
 
-# What a server program may want to know of its surroundings.
+# The environment variables that a server program may need.
 SERVER_VARIABLES = frozenset(
     {"HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ"}
 )
@@ -32,7 +32,7 @@ NO_RESTART = RestartPolicy(restarts_max=0)
 
 
 def always_ready() -> bool:
-    """Answer for services that are ready as soon as they run."""
+    """Return True, for services that are ready as soon as they run."""
     return True
 
 
@@ -40,10 +40,10 @@ def always_ready() -> bool:
 class Service:
     """One child process.
 
-    ``environment`` is added to the supervisor's, which is reduced to ``inherited`` if given: third-party programs need
-    no secret of ours. ``ready`` is asked again and again (each call bounded, at most about 1 s) until it is true.
-    ``finishes`` means that exit code 0 is success, not a death. Output goes to ``log_file``, appended; a log above
-    ``log_bytes_max`` is moved aside at the next start.
+    ``environment`` is added to the supervisor's, which is reduced to ``inherited`` if given: third-party programs must
+    not see our secrets. ``ready`` is called repeatedly until it returns True; a call must take at most about 1 s.
+    ``finishes``: exit code 0 is success, not a death. Output is appended to ``log_file``, which is moved aside at the
+    next start if it is larger than ``log_bytes_max``.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ServiceEventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """Something that happened to a service; ``restarts`` counts them so far, ``exit_code`` is negative for a signal."""
+    """Something that happened to a service, with the restarts so far; ``exit_code`` is negative for a signal."""
 
     time_s: float
     service: str

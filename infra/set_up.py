@@ -1,6 +1,6 @@
 """Finish the set-up after the Python packages: a Java, and the jars of Spark and Kafka.
 
-``python -m regraft.infra.set_up`` is called by the Makefile; it is quick when everything is there.
+The Makefile calls ``python -m regraft.infra.set_up``, which is fast if everything exists.
 """
 
 import sys
@@ -14,7 +14,7 @@ from regraft.infra.stack_error import StackError
 
 
 def main() -> None:
-    """Get Java and jars, print in one line what is there; exit with 1 and one sentence if they are not available."""
+    """Install Java and the jars, and print one line about them; exit with 1 and one sentence if that fails."""
     console = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
     try:
         java = ensure_java()

@@ -1,7 +1,7 @@
 """Show the progress of a long step on the terminal, and only once it has taken a while.
 
-On a terminal a rich bar, elsewhere plain lines at a bounded rate. Quick steps stay silent, long ones never do: a thread
-shows the time that passes while the step has nothing new to report.
+A progress bar on a terminal, elsewhere plain lines at a bounded rate. Short steps show nothing. Long ones are never
+silent: a thread shows the elapsed time while the step has nothing new to report.
 """
 
 import sys
@@ -16,7 +16,7 @@ from rich.table import Column
 
 SILENT_S = 3.0
 LINE_INTERVAL_S = 5.0
-WAIT_LINE_INTERVAL_S = 10.0  # Of a line without news, which only says that the step still runs.
+WAIT_LINE_INTERVAL_S = 10.0  # Between lines that only show that the step still runs.
 TICK_S = 1.0
 BAR_WIDTH = 12
 
@@ -44,11 +44,11 @@ def show_progress(title: str, total: int, console: Console | None = None) -> Ite
 
 
 class _Shown:
-    """What is shown of one step; the step and the ticking thread take turns."""
+    """The progress of one step; a lock separates the step from the ticking thread."""
 
     def __init__(self, title: str, total: int, out: Console) -> None:
         self._title, self._total, self._out = title, total, out
-        what_column = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # It gives way; the figures never do.
+        what_column = Column(ratio=1, no_wrap=True, overflow="ellipsis")  # Shrinks, unlike the figures.
         self._bar = Progress(
             TextColumn(title), BarColumn(bar_width=BAR_WIDTH), MofNCompleteColumn(), TimeElapsedColumn(),
             TextColumn("{task.description}", table_column=what_column), console=out, transient=True, expand=True,
@@ -60,7 +60,7 @@ class _Shown:
         self._lock = threading.Lock()
 
     def advance(self, what: str, done: int) -> None:
-        """Note what the step is at, and show it unless the step is young or was shown just now."""
+        """Record the step's progress, and show it unless the step has just begun or was just shown."""
         with self._lock:
             self._newest = (what, done)
             self._show(LINE_INTERVAL_S)

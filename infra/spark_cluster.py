@@ -1,10 +1,10 @@
-"""A standalone Spark cluster on this machine, from the Spark that is installed: one master, several workers.
+"""A standalone Spark cluster on this machine, from the installed Spark: one master, several workers.
 
     python -m regraft.infra.spark_cluster [--workers 2] [--cores 1] [--memory-mb 1024] [--directory DIR] [COMMAND ...]
 
-Without a command it runs until it is interrupted and prints its URL, for ``spark.master``. With a command of Regraft,
-such as ``stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``, it runs that one with this master and ends with
-its exit code. What runs on the cluster does not belong here.
+Without a command it prints its URL, for ``spark.master``, and runs until it is interrupted. With a Regraft command such
+as ``stream --set kafka.bootstrap=kafka:9092`` or ``demo --quick``, it runs the command with this master and returns its
+exit code. What runs on the cluster does not belong here.
 """
 
 import argparse
@@ -25,16 +25,16 @@ from regraft.infra.start_on_port import start_on_port
 from regraft.infra.supervise import Supervisor
 
 SPARK_HOME = Path(pyspark.__file__).parent
-SCALA_VERSION = "2.13"  # of the jars in it
-HEAP_MB = 192  # of the master and each worker; executors have their own heaps.
-POLL_S, STOP_S_MAX = 0.2, 120.0  # The last brokers of a run may take a minute to let all arrive.
+SCALA_VERSION = "2.13"  # in the names of its jars
+HEAP_MB = 192  # Of the master and of each worker; executors have separate heaps.
+POLL_S, STOP_S_MAX = 0.2, 120.0  # At the end of a run, brokers may take a minute to deliver everything.
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 
 
 def start_spark_cluster(
     supervisor: Supervisor, run_dir: Path, *, workers: int = 2, cores: int = 1, memory_mb: int = 1_024
 ) -> str:
-    """Start a master and workers under ``supervisor``, each worker with this many cores and this much memory to offer.
+    """Start a master and workers under ``supervisor``; each worker offers ``cores`` cores and ``memory_mb`` MB.
 
     Returns the master's URL. Workers that end are restarted. Raises ServiceFailedError.
     """
@@ -73,7 +73,7 @@ def _service(name: str, program: str, given: tuple[str, ...], directory: Path, p
         name=name,
         command=(str(java.executable), f"-Xmx{HEAP_MB}m", "-cp", f"{SPARK_HOME}/jars/*", program, *given),
         log_file=directory / f"{name}.log",
-        # Executors are started by Spark's own launcher, which looks for these; the scripts of Spark would set them.
+        # Spark's launcher of executors needs these; Spark's scripts, which are not used, would set them.
         environment={
             "SPARK_HOME": str(SPARK_HOME),
             "SPARK_SCALA_VERSION": SCALA_VERSION,
@@ -88,7 +88,7 @@ def _service(name: str, program: str, given: tuple[str, ...], directory: Path, p
 
 
 def run_on(url: str, command: list[str], stop: threading.Event) -> int:
-    """Run a command of Regraft with this master until it ends or ``stop`` is set; return its exit code."""
+    """Run a Regraft command with this master until it ends or ``stop`` is set; return its exit code."""
     process = subprocess.Popen([sys.executable, "-m", "regraft", *command, "--set", f"spark.master={url}"])
     while process.poll() is None and not stop.wait(POLL_S):
         pass
@@ -102,7 +102,7 @@ def run_on(url: str, command: list[str], stop: threading.Event) -> int:
 
 
 def main() -> int:
-    """Run a cluster until interrupted, or as long as a command runs on it; return the exit code."""
+    """Run a cluster until interrupted, or for as long as a command runs on it; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="how many workers")
     parser.add_argument("--cores", type=int, default=1, help="cores that each worker gives to executors")

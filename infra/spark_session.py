@@ -20,10 +20,10 @@ from regraft.infra.find_port import LOOPBACK
 
 DRIVER_MEMORY_MB = 1_024
 LOCAL_MASTER = "local[2]"
-# On a cluster Spark tries a task four times, in one process only once: a Python worker that is killed, most likely for
-# the machine's memory, would end the query.
+# Spark tries a task four times on a cluster, but only once in local mode, where a Python worker that is killed (most
+# likely for lack of memory) would then end the query.
 TASK_FAILURES_MAX = 4
-# Stopping a query from Python matches a long error text with a regular expression, which overflows the default stack.
+# When Python stops a query, a regular expression on a long error text overflows the default stack.
 JAVA_OPTIONS = "-Xss4m -XX:+UseParallelGC -XX:ParallelGCThreads=2 -XX:MaxMetaspaceSize=512m"
 
 LOG_PROPERTIES = """\
@@ -56,9 +56,9 @@ def base_configuration(
     ui: bool = False,
     extra: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the settings that every Spark job of the project starts from; ``extra`` overrides them.
+    """Return the base settings of every Spark job of the project; ``extra`` overrides them.
 
-    Writes the log settings into ``run_dir/spark`` and fetches the jars when they are not in the cache.
+    Writes the log settings to ``run_dir/spark`` and fetches the jars if they are not in the cache.
     """
     spark_dir = (run_dir / "spark").absolute()
     (spark_dir / "local").mkdir(parents=True, exist_ok=True)
@@ -67,12 +67,12 @@ def base_configuration(
     return {
         "spark.driver.memory": f"{driver_memory_mb}m",
         "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -Dlog4j2.configurationFile=file:{log_settings}",
-        "spark.executorEnv.PYTHONSAFEPATH": "1",  # or a folder where Spark runs could stand in for one of our packages
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # or folders in the working directory could shadow packages
         "spark.driver.host": driver_host,
         "spark.driver.bindAddress": LOOPBACK if driver_host == LOOPBACK else "0.0.0.0",
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.local.dir": str(spark_dir / "local"),
-        "spark.pyspark.python": sys.executable,  # the workers' default is the python3 on PATH
+        "spark.pyspark.python": sys.executable,  # the default is the python3 on PATH
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.streaming.metricsEnabled": "true",
@@ -101,7 +101,7 @@ def build_spark_session(
     executor_python: str = sys.executable,
     extra: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a running session; under spark-submit the submitted master, memory and jars stay as they are.
+    """Return a running session; under spark-submit, the submitted master, memory and jars are kept.
 
     ``driver_host`` is where executors on other machines reach this one, ``executor_python`` where their Python is.
     Sets JAVA_HOME and PYSPARK_PYTHON of this process, which Spark reads.
@@ -115,7 +115,7 @@ def build_spark_session(
     os.environ["PYSPARK_PYTHON"], os.environ["PYSPARK_DRIVER_PYTHON"] = executor_python, sys.executable
     if driver_host == LOOPBACK:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # of glibc: many threads otherwise hold many half-empty arenas
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")  # glibc: otherwise many threads hold many half-empty arenas
     settings = base_configuration(
         run_dir,
         driver_memory_mb=driver_memory_mb,
@@ -130,18 +130,18 @@ def build_spark_session(
 
 
 def patient(master: str) -> str:
-    """Return a master's URL, one of this process with how often a task may fail where it does not say so."""
+    """Return a master's URL; a local one gets the number of attempts of a task unless it has one."""
     return re.sub(r"^local\[(\d+|\*)\]$", rf"local[\1,{TASK_FAILURES_MAX}]", master)
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop a session; one whose Java has ended is over already."""
+    """Stop a session; do nothing if its Java has already ended."""
     with suppress(Py4JError, OSError):
         spark.stop()
 
 
 def submit_arguments(settings: Mapping[str, str], *, master: str = LOCAL_MASTER) -> list[str]:
-    """Return the settings as arguments of ``spark-submit``, to stand before the job's file."""
+    """Return the settings as arguments of ``spark-submit``, to be placed before the job's file."""
     arguments = ["--master", master]
     for key, value in settings.items():
         arguments += ["--conf", f"{key}={value}"]

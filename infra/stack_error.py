@@ -1,6 +1,6 @@
-"""The one family of errors with which infra reports to a user, in one sentence, what is wrong and what to do.
+"""The base class of errors that users can fix; the message says in one sentence what is wrong and what to do.
 
-Only faults that a user can fix belong here; a broken invariant stays an ordinary exception.
+A broken invariant is an ordinary exception instead.
 """
 
 

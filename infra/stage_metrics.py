@@ -1,4 +1,4 @@
-"""The metrics of one stage: their own registry, and a description of each that can be printed without running it.
+"""The metrics of one stage: a registry, and a description of each metric that can be printed without running the stage.
 
 In: names, labels, help texts. Out: prometheus_client's counters, gauges and histograms, named
 ``regraft_<stage>_<what>_<unit>``. Durations are in ms, as everywhere in the project; sizes in bytes.
@@ -16,7 +16,7 @@ DURATION_MS_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """What a metric is: its name as it is scraped, its type, labels and meaning."""
+    """Description of a metric: its name when scraped, type, labels and meaning."""
 
     name: str
     type: str
@@ -25,7 +25,7 @@ class MetricInfo:
 
 
 class StageMetrics:
-    """Makes and describes metrics; several sets fit one process, as each has its own registry."""
+    """Makes and describes metrics; each instance has its own registry, so a process may have several."""
 
     def __init__(self, stage: str) -> None:
         self.registry = CollectorRegistry()
@@ -34,7 +34,7 @@ class StageMetrics:
         ProcessCollector(registry=self.registry)  # memory, CPU time, open files, start: process_...
 
     def counter(self, name: str, text: str, labels: Sequence[str] = ()) -> Counter:
-        """Return a new counter; ``_total`` is added to its name where it is scraped."""
+        """Return a new counter; ``_total`` is appended to its name when scraped."""
         self._describe(f"{name}_total", "counter", labels, text)
         return Counter(self._prefix + name, text, labels, registry=self.registry)
 
@@ -46,7 +46,7 @@ class StageMetrics:
     def histogram(
         self, name: str, text: str, labels: Sequence[str] = (), buckets: Sequence[float] = DURATION_MS_BUCKETS
     ) -> Histogram:
-        """Return a new histogram; the buckets suit durations in ms."""
+        """Return a new histogram; by default the buckets suit durations in ms."""
         self._describe(name, "histogram", labels, text)
         return Histogram(self._prefix + name, text, labels, buckets=buckets, registry=self.registry)
 

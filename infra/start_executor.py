@@ -1,7 +1,7 @@
-"""The entry point of the image of the Spark job: what Kubernetes starts as an executor becomes one.
+"""The entry point of the Spark job's image: run an executor if Kubernetes starts one, else any other command.
 
-In: the arguments and variables of a container. Spark gives its executors the one argument ``executor`` and the rest in
-variables; any other command is run as it is. Out: this process becomes that program, so signals reach it.
+In: the arguments and variables of a container. Spark starts its executors with the single argument ``executor`` and the
+rest in variables; any other command is run unchanged. Out: this process becomes that program, so signals reach it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from regraft.infra.stack_error import StackError
 
 EXECUTOR = "executor"
 BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
-OPTION = "SPARK_JAVA_OPT_"  # And a number.
-# The arguments of an executor, and the variables in which Spark's scheduler for Kubernetes gives them.
+OPTION = "SPARK_JAVA_OPT_"  # Followed by a number.
+# The arguments of an executor, and the variables in which Spark's Kubernetes scheduler passes them.
 ARGUMENTS = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",
@@ -32,11 +32,11 @@ MEMORY = "SPARK_EXECUTOR_MEMORY"
 
 
 class NotByKubernetesError(StackError):
-    """Reports which variables an executor needs and lacks."""
+    """Reports which variables of an executor are missing."""
 
 
 def executor_command(environ: Mapping[str, str], java: Path, spark_home: Path) -> list[str]:
-    """Return the command of an executor. Raises NotByKubernetesError where something was not said."""
+    """Return the command of an executor. Raises NotByKubernetesError if a variable is missing."""
     if missing := [name for name in (*ARGUMENTS.values(), MEMORY) if not environ.get(name)]:
         raise NotByKubernetesError(
             f"An executor needs {', '.join(missing)}, which Spark sets when it starts one on Kubernetes: leave "
@@ -59,7 +59,7 @@ def executor_command(environ: Mapping[str, str], java: Path, spark_home: Path) -
 
 
 def spark_home() -> Path:
-    """Return the folder of PySpark. Raises StackError where it is not installed."""
+    """Return the folder of PySpark. Raises StackError if it is not installed."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
         raise StackError("PySpark is not installed here: an executor needs the extra regraft[spark].")
@@ -67,7 +67,7 @@ def spark_home() -> Path:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Become the program; end with 1 and one sentence where that cannot be."""
+    """Become the program; exit with 1 and one sentence if that fails."""
     command = list(arguments)
     try:
         if command[:1] == [EXECUTOR]:

@@ -1,6 +1,6 @@
-"""Start a server on the port that the user wants, or on a free one even when somebody takes it in between.
+"""Start a server on the port that the user wants, or on a free one, with another try if that is taken meanwhile.
 
-In: what makes ready a server on some port. Out: its address once it serves. Which ports are free ``find_port`` says.
+In: a function that prepares a server on a port. Out: its address once it serves. ``find_port`` finds free ports.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from regraft.infra.service import Service
 from regraft.infra.supervise import ServiceFailedError, Supervisor
 
 TRIES = 3
-BIND_FAULT = "address already in use"  # In any case.
+BIND_FAULT = "address already in use"  # Compared without case.
 
 Address = TypeVar("Address")
 
@@ -21,7 +21,7 @@ def start_on_port(
 ) -> Address:
     """Start what ``prepare`` returns and return its address.
 
-    Without a wanted ``port`` a server that finds its port taken is prepared again, with True for "another port".
+    Without a wanted ``port``, a server whose port is taken is prepared again, by ``prepare(True)``: on another port.
     Raises PortInUseError and ServiceFailedError.
     """
     if port is not None:

