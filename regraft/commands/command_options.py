@@ -73,7 +73,9 @@ Rate = Annotated[
     float | None,
     typer.Option("--rate", help="Notifications per second of each publisher, default 4; with chord 150 in total."),
 ]
-Quick = Annotated[bool, typer.Option("--quick", help=f"Run for {QUICK_RUNNING_S:.0f} s, up to a minute longer on a busy machine.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", help=f"Run for {QUICK_RUNNING_S:.0f} s, up to a minute longer on a busy machine.")
+]
 Chaos = Annotated[bool, typer.Option("--chaos", help="Kill and suspend stages, brokers and links while it runs.")]
 WithDashboard = Annotated[
     bool, typer.Option("--dashboard", help="Also serve the dashboard, with a token to give orders with.")
