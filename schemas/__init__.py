@@ -1,5 +1,5 @@
-"""What crosses a border between stages: records, their Avro schemas, topics and the codec.
+"""What stages exchange: records, their Avro schemas, topics and the codec.
 
-The table topic -> record -> who writes -> who reads is in :mod:`schemas.topics`. This package imports no stage,
-opens no connection and reads no clock.
+The table of topics, with record, writers and readers, is in :mod:`schemas.topics`. This package imports no stage and
+reads no clock; only :mod:`schemas.remote_registry` opens connections.
 """

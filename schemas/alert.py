@@ -1,4 +1,4 @@
-"""Alert: something a rule found wrong with one subject, since when, and who was notified (compacted topic)."""
+"""Alert: what a rule found wrong with a subject, since when, and who was notified (compacted topic)."""
 
 from enum import StrEnum
 
@@ -18,8 +18,8 @@ class AlertStatus(StrEnum):
 class DeliveryState(StrEnum):
     """The delivery state of one message to one target.
 
-    ``sending`` is stored before the first attempt. An alert stage that finds it there at its start cannot know whether
-    the attempt reached the target: it makes it ``uncertain`` and, by default, does not send again.
+    ``sending`` is stored before the first attempt. An alert stage that finds it at start-up cannot know whether the
+    attempt reached the target: it changes the state to ``uncertain`` and, by default, does not send again.
     """
 
     PENDING = "pending"
@@ -30,7 +30,7 @@ class DeliveryState(StrEnum):
 
 
 class AlertDelivery(Struct, frozen=True):
-    """One target of the newest message about an alert. ``target`` names it without its secrets."""
+    """The delivery of an alert's newest message to one target, named without its secrets."""
 
     target: str
     state: DeliveryState
@@ -39,11 +39,11 @@ class AlertDelivery(Struct, frozen=True):
 
 
 class Alert(Struct, frozen=True):
-    """One rule and one subject; the newest record of both is what holds.
+    """The state of one rule for one subject; the newest record of the pair counts.
 
-    ``value`` is what was measured when the status last changed, ``brokers`` are those concerned. ``told`` is the status
-    that was sent last, empty if none was; ``told_ms`` says when and ``message`` by which message. ``silenced_by`` says
-    why the status is kept to ourselves, empty when it is not.
+    ``value`` is the measurement when the status last changed, ``brokers`` are the affected brokers. ``told`` is the
+    status that was sent last, empty if none was; ``told_ms`` is when it was sent, ``message`` the id of the message.
+    ``silenced_by`` says why the status is not sent, empty if it is.
     """
 
     rule: Name
@@ -63,12 +63,12 @@ class Alert(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Return the key under which the newest record replaces the one before."""
+        """Return the record's key in the compacted topic."""
         return f"{self.rule}/{self.subject}"
 
     @property
     def is_silenced(self) -> bool:
-        """Return True if something keeps the alert from being sent now."""
+        """Return True if the alert is not sent at present."""
         return bool(self.silenced_by)
 
     @property

@@ -1,6 +1,6 @@
 """Announcement: a broker that is not a member asks to join, in the name of its agent.
 
-It is repeated until the topic of members says that the broker is one. Acting on it belongs to the controller.
+It is repeated until the topic of members lists the broker. Acting on it belongs to the controller.
 """
 
 from collections.abc import Container
@@ -11,15 +11,15 @@ from regraft.schemas.bounds import Name, TimeMs
 from regraft.schemas.member import BrokerFacts, Member, MemberState
 from regraft.schemas.topics import ANNOUNCEMENTS, NO_AGENT, topic_name
 
-LINKS_MAX = 1_000  # That one announcement may name: the nearest are enough, and all who ask are kept in memory.
+LINKS_MAX = 1_000  # Per announcement: the nearest peers are enough, and all announcements are kept in memory.
 CAPABILITIES_MAX = 100
 ADDRESS_LENGTH_MAX = 256
 REPEAT_MS = 60_000
-STANDS_MS = 10 * REPEAT_MS  # One that was not repeated for this long is over: its writer is gone.
+STANDS_MS = 10 * REPEAT_MS  # An announcement not repeated for this long has expired: its writer is gone.
 
 
 class Announcement(Struct, frozen=True):
-    """One broker that runs and wants to be a member, with its ``facts``, at ``time_ms`` of its own clock."""
+    """A running broker that wants to be a member, with its ``facts``; ``time_ms`` is by its own clock."""
 
     broker: Name
     facts: BrokerFacts
@@ -27,10 +27,10 @@ class Announcement(Struct, frozen=True):
 
 
 def announcement_fault(namespace: str, name: str, announcement: Announcement, agent: str | None) -> str:
-    """Return why an announcement may not stand in the topic of this name, empty when it may.
+    """Return why an announcement may not be in the topic with this name, "" if it may.
 
-    ``agent`` is who is known to speak for the broker, None if it is not known at all. Kafka's rules keep agents to
-    their own topics, so who announces a broker of another's is found out here.
+    ``agent`` is the known agent of the broker, None if the broker is unknown. Kafka's rights restrict agents to their
+    own topics, so this check detects announcements of another agent's broker.
     """
     broker, facts = announcement.broker, announcement.facts
     if name != topic_name(ANNOUNCEMENTS, namespace, facts.agent):
@@ -54,7 +54,7 @@ def announcement_fault(namespace: str, name: str, announcement: Announcement, ag
 
 
 def against_announced(announcement: Announcement, brokers: Container[str]) -> str:
-    """Return why an announced broker has no place among these, empty when it has: its links could not be priced."""
+    """Return why an announced broker cannot join these brokers, "" if it can: its links could not be priced."""
     facts = announcement.facts
     if facts.position is not None or any(link.peer in brokers for link in facts.link_costs):
         return ""
@@ -63,7 +63,7 @@ def against_announced(announcement: Announcement, brokers: Container[str]) -> st
 
 
 def way_in(announcement: Announcement, brokers: Container[str], *, has_left: bool) -> str:
-    """Return what a person can do to let an announced broker in among these; ``has_left``: it was a member before."""
+    """Return how a person can admit an announced broker; ``has_left`` if it was a member before."""
     broker = announcement.broker
     if has_left:
         return f"it has left: `regraft members readmit {broker}` lets it rejoin"
@@ -73,7 +73,7 @@ def way_in(announcement: Announcement, brokers: Container[str], *, has_left: boo
 
 
 def may_ask(member: Member | None) -> bool:
-    """Return True if an announcement of a broker is relevant: it is not a member, or was one that has left."""
+    """Return True if the broker may announce itself: it is not a member, or was one that has left."""
     return member is None or member.state is MemberState.LEFT
 
 

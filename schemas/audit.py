@@ -1,4 +1,4 @@
-"""AuditEntry: one order and its outcome, kept long."""
+"""AuditEntry: one order and its outcome, kept for long."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,7 +10,10 @@ from regraft.schemas.order import Order
 
 
 class AuditOutcome(StrEnum):
-    """The outcome of an order. Most have two: ``accepted`` first, and later what was done about the plan."""
+    """The outcome of an order.
+
+    Accepted orders about plans have two: ``accepted``, and later what was done with the plan.
+    """
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -19,12 +22,12 @@ class AuditOutcome(StrEnum):
 
 
 class AuditEntry(Struct, frozen=True):
-    """Who ordered what, when and from where, and with what outcome.
+    """Who ordered what, when, from where, and with which outcome.
 
-    ``outcome`` and ``why`` are the controller's, who says so at ``time_ms``. ``ordered_ms`` is the time that the order
-    itself names, ``written_ms`` that of its record in Kafka, ``offset`` its place in the topic of orders, -1 where it
-    has none. The others are fields of the order; where its record was none, ``kind`` and ``by`` are empty and
-    ``subject`` is its key.
+    The controller writes ``outcome`` and ``why`` at ``time_ms``. ``ordered_ms`` is the time in the order itself,
+    ``written_ms`` that of its record in Kafka, ``offset`` the record's offset in the topic of orders, -1 if it has
+    none. The other fields are those of the order; if the record was not an order, ``kind`` and ``by`` are empty and
+    ``subject`` is the record's key.
     """
 
     subject: Name
@@ -46,10 +49,10 @@ class AuditEntry(Struct, frozen=True):
 
 
 class GivenOrder(Struct, frozen=True):
-    """What was found in the topic of orders: an order, or a record that takes one out (None), under ``key``.
+    """A record of the topic of orders under ``key``: an order, or None for a record that deletes one.
 
-    ``refusal`` says why it must not be followed, whatever it asks for; empty if it is authentic. ``is_new`` marks one
-    whose outcome has not been reported yet.
+    ``refusal`` says why the order must not be followed whatever it asks for, empty if it is authentic. ``is_new`` marks
+    orders whose outcome has not been reported yet.
     """
 
     order: Order | None
@@ -60,8 +63,10 @@ class GivenOrder(Struct, frozen=True):
     is_new: bool = True
 
     def entry(self, outcome: AuditOutcome, why: str, now_ms: int) -> AuditEntry:
-        """Return what is kept of it, within the bounds of what is read: ``why`` may quote the order, and a writer may
-        choose its record's time.
+        """Return the audit entry of the order.
+
+        Values are cut to the bounds that readers accept: ``why`` may quote the order, and a writer may choose its
+        record's time.
         """
         order, why = self.order, why[:TEXT_LENGTH_MAX]
         written_ms = min(max(self.written_ms, 0), TIME_MS_MAX)

@@ -1,8 +1,8 @@
-"""What is plausible in a record: the bounded types that its fields are made of, and a list of a record's bounds.
+"""Which values are plausible: the bounded types of records' fields, and a list of a record's bounds.
 
-A record says of each field what it may hold, by the types below; :func:`schemas.codec.decode` keeps them, and readers
-of columns use :func:`field_bounds`. Bounds are wide enough for all that is measured, and narrow enough that sums over a
-window stay within 64 bits. What lies outside is a fault of the sender, never a large measure.
+The types below bound the values of each field; :func:`schemas.codec.decode` enforces them, and readers of columns use
+:func:`field_bounds`. Bounds are wide enough for all measurements, and narrow enough that sums over a window fit into 64
+bits. A value outside is a fault of the sender, never a large measurement.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-RECORD_BYTES_MAX = 8 << 20  # Kafka's own default is 1 MiB; a longer record is refused before it is decoded.
+RECORD_BYTES_MAX = 8 << 20  # Kafka's default is 1 MiB. Longer records are refused before they are decoded.
 NAME_LENGTH_MAX = 256
 TEXT_LENGTH_MAX = 10_000
 ITEMS_MAX = 1 << 17
-TIME_MS_MAX = 253_402_300_799_999  # The end of the year 9999; later times overflow in the arithmetic of windows.
+TIME_MS_MAX = 253_402_300_799_999  # The end of the year 9999; later times overflow in window arithmetic.
 SECOND_MAX = TIME_MS_MAX // 1_000
-SEQUENCE_MAX = (1 << 62) - 1  # So that a block fits seven bytes.
+SEQUENCE_MAX = (1 << 62) - 1  # So that a block fits into seven bytes.
 BLOCK_MAX = SEQUENCE_MAX // 64
 TOTAL_MAX = 1 << 58  # Nine months at 10 GB/s.
 SUM_MAX = (1 << 63) - 1
 WINDOW_MS_MAX = 24 * 3_600_000
 RTT_MS_MAX = 3_600_000.0
-MEASURE_MAX = 1e30  # Of what is worked out of totals: a rate, a mean, a congestion.
-# Control characters, and those that turn the direction of a text or break its line: as in a class of a pattern.
+MEASURE_MAX = 1e30  # For values derived from totals: rates, means, congestion.
+# Control characters, and those that change a text's direction or break lines, as in a regex character class.
 UNCLEAN = r"\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"
 UNCLEAN_ANYWHERE = re.compile(f"[{UNCLEAN}]")
 CLEAN = rf"^[^{UNCLEAN}]*\Z"
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX, pattern=CLEAN)]
-NameOrNone = Annotated[str, Meta(max_length=NAME_LENGTH_MAX, pattern=CLEAN)]  # Empty where there is nothing to name.
+NameOrNone = Annotated[str, Meta(max_length=NAME_LENGTH_MAX, pattern=CLEAN)]  # Empty if there is nothing to name.
 Entity = Annotated[str, Meta(min_length=1, max_length=2 * NAME_LENGTH_MAX + 1, pattern=CLEAN)]
 Text = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 TimeMs = Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
-DifferenceMs = Annotated[int, Meta(ge=-TIME_MS_MAX, le=TIME_MS_MAX)]  # Of two clocks.
+DifferenceMs = Annotated[int, Meta(ge=-TIME_MS_MAX, le=TIME_MS_MAX)]  # Between two clocks.
 Second = Annotated[int, Meta(ge=0, le=SECOND_MAX)]
-Offset = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]  # -1 of what stands in no topic.
+Offset = Annotated[int, Meta(ge=-1, le=SEQUENCE_MAX)]  # -1 if the record is in no topic.
 SequenceNumber = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 Block = Annotated[int, Meta(ge=0, le=BLOCK_MAX)]
 Epoch = Annotated[int, Meta(ge=0, le=1 << 53)]  # Shown in a browser, whose numbers are doubles.
 Length = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
-Total = Annotated[int, Meta(ge=0, le=TOTAL_MAX)]  # Counted up by one sender.
+Total = Annotated[int, Meta(ge=0, le=TOTAL_MAX)]  # A counter of one sender.
 Sum = Annotated[int, Meta(ge=0, le=SUM_MAX)]  # Of totals.
-RttMs = Annotated[float, Meta(ge=0, le=RTT_MS_MAX)]  # Neither infinite nor no number, as neither lies between.
+RttMs = Annotated[float, Meta(ge=0, le=RTT_MS_MAX)]  # Also rejects infinity and NaN.
 Measure = Annotated[float, Meta(ge=0, le=MEASURE_MAX)]
 Number = Annotated[float, Meta(ge=-1e300, le=1e300)]
 Item = TypeVar("Item")
@@ -57,9 +57,10 @@ Items = Annotated[tuple[Item, ...], Meta(max_length=ITEMS_MAX)]
 
 @dataclass(frozen=True, slots=True)
 class FieldBound:
-    """What one field may hold: numbers from ``least`` to ``most``, or that many characters or items.
+    """The bound of one field: numbers from ``least`` to ``most``, or that many characters or items.
 
-    ``path`` leads to it, through a list where there are two names. A text that ``is_clean`` has no UNCLEAN characters.
+    ``path`` is the field's name, after that of a list if the field is in a list's records. A text with ``is_clean``
+    must not have UNCLEAN characters.
     """
 
     path: tuple[str, ...]
@@ -71,7 +72,7 @@ class FieldBound:
 
     @property
     def name(self) -> str:
-        """The path as people read it."""
+        """The path as a dotted name."""
         return ".".join(self.path)
 
     def takes_text(self, text: str) -> bool:
@@ -82,12 +83,12 @@ class FieldBound:
 
 @cache
 def field_bounds(record_type: type[msgspec.Struct]) -> tuple[FieldBound, ...]:
-    """Return the bounds of a record's fields, and of those of the records in its lists, in the order of the fields."""
+    """Return the bounds of a record's fields, and of the fields of records in its lists, in field order."""
     return tuple(_bounds_of(record_type, ()))
 
 
 def span_fault(start_ms: int, end_ms: int) -> str:
-    """Return what is wrong with the span of a window, empty when nothing is."""
+    """Return what is wrong with the span of a window, "" if nothing is."""
     if 0 < end_ms - start_ms <= WINDOW_MS_MAX:
         return ""
     return f"the window goes from {start_ms} to {end_ms} ms: it must end after its start, by {WINDOW_MS_MAX} ms at most"

@@ -1,6 +1,6 @@
-"""Who speaks for which broker, and in which topics: no agent needs those of another one.
+"""The agent and the topics of each broker: no agent needs another one's topics.
 
-In: the agent of each broker, from the inventory. Out: names of topics, and what is wrong with a record in one of them.
+In: the agent of each broker, from the inventory. Out: names of topics, and what is wrong with a record in one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from regraft.schemas.member import Member
 from regraft.schemas.topics import NO_AGENT, TOPICS, Topic, topic_name, topic_names
 
-# For broker, agent and topic: Spark fills it in, too.
+# Takes broker, agent and topic; Spark formats it as well.
 NOBODY = "no agent"
 ANOTHERS = (
     "it claims to come from a broker of another agent: %s belongs to %s, not to the topic %s; stop the process that "
@@ -24,7 +24,7 @@ ANOTHERS = (
 class BrokerTopics:
     """The topics of a namespace by broker.
 
-    ``agent_of`` names the agent of each broker, NO_AGENT where it has none; empty where there are no agents at all.
+    ``agent_of`` maps each broker to its agent, NO_AGENT if it has none; empty if there are no agents at all.
     """
 
     namespace: str
@@ -32,33 +32,33 @@ class BrokerTopics:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Who speaks for these brokers, sorted; NO_AGENT among them where a broker has none."""
+        """The agents of these brokers, sorted; includes NO_AGENT if a broker has none."""
         return tuple(sorted(set(self.agent_of.values()))) or (NO_AGENT,)
 
     def of_agents(self, agents: Collection[str]) -> BrokerTopics:
-        """Return what these agents know: their own brokers and topics."""
+        """Return only the brokers and topics of these agents."""
         return BrokerTopics(self.namespace, {name: agent for name, agent in self.agent_of.items() if agent in agents})
 
     def with_members(self, members: Iterable[Member]) -> BrokerTopics:
-        """Return the topics once these members' facts are known: they say who speaks for a broker from then on."""
+        """Return the topics updated with these members' facts, which determine the agents of their brokers."""
         agents = {member.broker: member.facts.agent for member in members if member.facts is not None}
         is_same = all(self.agent_of.get(broker, NO_AGENT) == agent for broker, agent in agents.items())
         return self if is_same else BrokerTopics(self.namespace, {**self.agent_of, **agents})
 
     def speaks_for(self, broker: str) -> bool:
-        """Return True if who has these topics may speak for the broker; without agents anybody may."""
+        """Return True if a holder of these topics may represent the broker; without agents, anybody may."""
         return not self.agent_of or broker in self.agent_of
 
     def name(self, topic: Topic, broker: str) -> str:
-        """Return the name of the topic with what is of or for this broker."""
+        """Return the name of the topic that holds this broker's records."""
         return topic_name(topic, self.namespace, self.agent_of.get(broker, NO_AGENT))
 
     def names(self, topic: Topic) -> tuple[str, ...]:
-        """Return the names of the topic, one for each agent where it is split by agent."""
+        """Return the names of the topic: one for each agent if it is split by agent."""
         return topic_names(topic, self.namespace, self.agents)
 
     def fault(self, name: str, broker: str) -> str:
-        """Return why a record of this broker may not stand in the topic of this name, empty when it may."""
+        """Return why a record of this broker may not be in the topic with this name, "" if it may."""
         if not self.agent_of or name in {self.name(topic, broker) for topic in TOPICS if topic.is_by_agent}:
             return ""
         agent = self.agent_of.get(broker, NO_AGENT)

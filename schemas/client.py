@@ -1,4 +1,4 @@
-"""Client: who is connected where and wants or publishes what (compacted topic, a tombstone when it left)."""
+"""Client: where it is connected, and what it wants or publishes (compacted topic; a tombstone when it leaves)."""
 
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ class Role(StrEnum):
 
 
 class PredicateRecord(Struct, frozen=True):
-    """One condition on one attribute; exactly one of ``number`` and ``text`` is set, none for ``present``."""
+    """One condition on one attribute; exactly one of ``number`` and ``text`` is set, neither for ``present``."""
 
     attribute: Name
     operator: Name
@@ -26,8 +26,8 @@ class PredicateRecord(Struct, frozen=True):
 class Client(Struct, frozen=True):
     """A publisher (its advertisement in ``predicates``) or a subscriber.
 
-    A subscriber has one subscription in ``predicates``, or, on an overlay with topics, any number of ``topics``,
-    sorted; it is then a user, and each of its topics is one subscription.
+    A subscriber has one subscription in ``predicates``. On an overlay with topics it is a user and has any number of
+    sorted ``topics``, each of which is one subscription.
     """
 
     client: Name

@@ -1,6 +1,6 @@
-"""How far each broker's clock is from Kafka's, by the delays in the marker of a window.
+"""How far each broker's clock is from Kafka's, from the delays in the marker of a window.
 
-In: the clocks of a marker. Out: offsets in ms, and the words for one. Pure; reporting belongs to others.
+In: the clocks of a marker. Out: offsets in ms, and an offset as text. Pure; reporting does not belong here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,14 +8,14 @@ from statistics import median_low
 
 from regraft.schemas.state import BrokerClock
 
-CLOCK_OFFSET_MS_MAX = 500  # What a clock must keep; NTP and chrony keep it within some tens of ms.
+CLOCK_OFFSET_MS_MAX = 500  # The largest tolerated offset; NTP and chrony keep clocks within some tens of ms.
 
 
 def clock_offsets_ms(clocks: Iterable[BrokerClock]) -> dict[str, int]:
-    """Return by broker how far its clock is ahead of Kafka's, below 0 how far behind.
+    """Return how far each broker's clock is ahead of Kafka's, negative if behind.
 
-    A batch that Kafka took before its own time proves a clock that is ahead by at least that much. A later batch was
-    also in transit: a delay that half of all brokers share is not a clock's, as after an outage of Kafka.
+    If Kafka received a batch before the batch's own time, the clock is ahead by at least the difference. Otherwise the
+    delay includes transit: a delay shared by half of all brokers, as after an outage of Kafka, is not due to clocks.
     """
     delays_ms = {clock.broker: clock.delay_ms_min for clock in clocks}
     usual_ms = max(median_low(delays_ms.values()), 0) if delays_ms else 0
@@ -25,11 +25,11 @@ def clock_offsets_ms(clocks: Iterable[BrokerClock]) -> dict[str, int]:
 
 
 def farthest_clocks(offsets_ms: Mapping[str, int], count_max: int) -> dict[str, int]:
-    """Return the offsets of the clocks that are farthest off, the worst first."""
+    """Return the offsets of the ``count_max`` clocks that are farthest off, the worst first."""
     worst = sorted(offsets_ms.items(), key=lambda item: (-abs(item[1]), item[0]))
     return dict(worst[:count_max])
 
 
 def offset_text(offset_ms: int) -> str:
-    """Return an offset as text."""
+    """Return an offset as text, such as ``0.250 s behind Kafka's``."""
     return f"{abs(offset_ms) / 1_000:.3f} s {'ahead of' if offset_ms > 0 else 'behind'} Kafka's"

@@ -1,7 +1,7 @@
 """Bytes <-> records: Avro bodies in Confluent framing, the only place that imports fastavro's reader and writer.
 
-Written is ``00`` + 4-byte big-endian schema id + body. Read are that and the single-object encoding ``C3 01`` +
-8-byte fingerprint + body, of every version of the record's schema.
+Writes ``00`` + 4-byte big-endian schema id + body. Reads that and the single-object encoding ``C3 01`` + 8-byte
+fingerprint + body, in every version of the record's schema.
 """
 
 import io
@@ -28,7 +28,7 @@ _wire_ids: dict[int, int] = {}  # Empty unless a registry is used.
 
 
 class UndecodableRecordError(ValueError):
-    """The bytes are not a record of the type asked for; the message says why."""
+    """The bytes are not a record of the expected type; the message says why."""
 
 
 def encode(record: msgspec.Struct) -> bytes:
@@ -41,22 +41,22 @@ def encode(record: msgspec.Struct) -> bytes:
 
 
 def header(record: str) -> bytes:
-    """Return the Confluent framing that every record of this name starts with: magic byte and schema id."""
+    """Return the Confluent framing with which every record of this name starts: magic byte and schema id."""
     return CONFLUENT_MAGIC + struct.pack(">I", accepted_ids(latest_schema(record).schema_id)[0])
 
 
 def use_wire_ids(wire_ids: Mapping[int, int]) -> None:
-    """Write and read with the ids that a registry gave to our schemas, fixed id -> its id; an empty mapping undoes it.
+    """Write and read with a registry's ids, given as fixed id -> registry's id; an empty mapping undoes it.
 
-    Call it once, before the first record, in each process (:mod:`schemas.remote_registry`). Fixed ids are still read
-    where the registry gave them to none of our schemas.
+    Call it once in each process, before the first record (:mod:`schemas.remote_registry`). Fixed ids are still read
+    unless the registry assigned them to another of our schemas.
     """
     _wire_ids.clear()
     _wire_ids.update(wire_ids)
 
 
 def accepted_ids(schema_id: int) -> tuple[int, ...]:
-    """Return the ids in the framing that mean this schema; the first is the one written."""
+    """Return the framing ids that are read as this schema; the first one is written."""
     if schema_id not in _wire_ids:
         return (schema_id,)
     taken = schema_id in _wire_ids.values()
@@ -64,15 +64,15 @@ def accepted_ids(schema_id: int) -> tuple[int, ...]:
 
 
 def newer_wire_ids(record: str) -> range:
-    """Return the ids in the framing by which a newer version of a record is known; a registry's ids do not show it."""
+    """Return the framing ids of newer versions of a record; none with a registry, whose ids do not show versions."""
     return range(0) if _wire_ids else newer_ids(record)
 
 
 def decode(value: bytes | None, record_type: type[Record]) -> Record:
     """Return the record that the bytes hold, read as the newest version of its schema.
 
-    Raises UndecodableRecordError if the bytes are empty or more than RECORD_BYTES_MAX, framed by neither form, name
-    an unknown schema or one of another record, are cut, or hold what is not plausible (:mod:`schemas.bounds`).
+    Raises UndecodableRecordError if the bytes are empty, more than RECORD_BYTES_MAX, framed in neither form, of an
+    unknown schema or another record's, truncated, or hold implausible values (:mod:`schemas.bounds`).
     """
     if not value:
         raise UndecodableRecordError(f"the record is empty, a {record_type.__name__} was expected")
@@ -96,7 +96,7 @@ def decode(value: bytes | None, record_type: type[Record]) -> Record:
         raise
     except msgspec.ValidationError as error:
         raise UndecodableRecordError(f"the {writer.record} is invalid: {error}") from error
-    except Exception as error:  # fastavro raises many types on bad bytes; the reason goes to the dead letter.
+    except Exception as error:  # fastavro raises many types for bad bytes; the reason goes to the dead letter.
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise UndecodableRecordError(
             f"the body is not a {writer.record} of schema {writer.schema_id}: {reason}"

@@ -15,12 +15,12 @@ class CommandPhase(StrEnum):
     ACTIVATE = "activate"
     RETIRE = "retire"
     ABORT = "abort"
-    INSTALL = "install"  # Start over outside the overlay of an epoch, discarding all state.
-    REPORT = "report"  # Of no plan: say what you hold. It changes nothing but the term.
+    INSTALL = "install"  # Discard all state and start over outside the overlay of an epoch.
+    REPORT = "report"  # Belongs to no plan: report your state. Changes nothing but the term.
 
 
 class Outcome(StrEnum):
-    """What a broker answers; ``DRAINED`` follows ``ACTIVATED`` without a further command."""
+    """A broker's answer; ``DRAINED`` follows ``ACTIVATED`` without a further command."""
 
     PREPARED = "prepared"
     ACTIVATED = "activated"
@@ -33,28 +33,32 @@ class Outcome(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Why a broker refuses, as far as a controller acts on it; the reason says it to people."""
+    """Why a broker refuses, as codes on which a controller acts; the reason is for people."""
 
     NONE = ""
-    TERM = "term"  # A leader of a higher term commands.
+    TERM = "term"  # A leader with a higher term is in command.
     PLAN = "plan"  # The epoch, or the broker, belongs to another plan.
-    EPOCH = "epoch"  # The broker holds another epoch than the plan begins from, or is past it.
-    PHASE = "phase"  # What has to come first has not, or cannot.
-    OUTSIDE = "outside"  # The broker restarted: it is not in the overlay that the plan assumes.
+    EPOCH = "epoch"  # The broker is not at the epoch from which the plan begins.
+    PHASE = "phase"  # An earlier step is missing or impossible.
+    OUTSIDE = "outside"  # The broker restarted, so it is not in the overlay that the plan assumes.
 
 
 class Command(Struct, frozen=True):
     """One step of one plan for one broker; idempotent by (plan, digest, phase, broker).
 
-    ``digest`` distinguishes the plan from every other (:func:`overlay.plan_digest.plan_digest`), in every phase. A
-    prepare carries the change as links removed and added, ring IDs reassigned, clients moved, brokers that join and
-    that leave and, on a tree, ``subscribers_moved``; on a ring ``id_moves`` has their IDs (OFF_RING: none). The digest
-    holds that of the target overlay, so that a broker that holds another epoch refuses instead of guessing. On a ring
-    it names only the users that come to or leave this broker. Every command of a plan names the brokers that are lost,
-    dead or restarted empty: what they would have had to send first is not awaited, and messages of that life are
-    ignored. An install carries the whole overlay in force as links added, or IDs, and brokers joined, with the plan
-    that led there and its digest; who obeys it holds that epoch from outside and has forgotten all else. ``term`` is
-    that of the leader who sends it: brokers refuse a lower one than they have seen.
+    ``digest`` identifies the plan in every phase (:func:`overlay.plan_digest.plan_digest`). It contains that of the
+    target overlay, so that a broker at another epoch refuses instead of guessing.
+
+    A prepare describes the change: links removed and added, ring IDs reassigned, clients moved, brokers that join and
+    leave and, on a tree, ``subscribers_moved``. On a ring, ``id_moves`` has the IDs of joining and leaving brokers
+    (OFF_RING: none), and moves name only the users that come to or leave this broker. Every command of a plan lists the
+    lost brokers, dead or restarted empty: nothing is awaited from them, and messages from their earlier life are
+    ignored.
+
+    An install carries the whole overlay in force, as links added or as IDs, and brokers joined, with the plan that led
+    there and its digest. A broker that obeys forgets all else and starts at that epoch, outside the overlay.
+
+    ``term`` is that of the leader that sends the command; brokers refuse terms lower than the highest they have seen.
     """
 
     plan: Name
@@ -77,11 +81,13 @@ class Command(Struct, frozen=True):
 class CommandResult(Struct, frozen=True):
     """A broker's answer.
 
-    ``control_messages`` counts what it sent to peers for this plan so far; ``lost_peers`` are the neighbours that it
-    has found dead. ``digest`` is that of the command, ``term`` the highest that the broker has seen: that of the
-    command, unless it is refused for its term. ``refusal`` is NONE unless the outcome is REFUSED. A report has in
-    ``epoch_to`` the epoch that the broker stamps, in ``reason`` its phase, in ``digest`` and ``plan_held`` the plan
-    that led there, empty where it does not know one; ``links_held`` are the links of that tree, ``ring_held`` its ring.
+    ``control_messages`` counts its messages to peers for this plan so far; ``lost_peers`` are the neighbours that it
+    found dead. ``digest`` is that of the command. ``term`` is the highest that the broker has seen, which is the
+    command's unless it was refused for its term. ``refusal`` is NONE unless the outcome is REFUSED.
+
+    In a report, ``epoch_to`` is the epoch that the broker stamps on publications, ``reason`` its phase, ``digest`` and
+    ``plan_held`` the plan that led there, empty if unknown; ``links_held`` are the links of its tree, ``ring_held`` is
+    its ring.
     """
 
     plan: Name

@@ -1,4 +1,4 @@
-"""DeadLetter: a record that could not be used, kept whole with the reason."""
+"""DeadLetter: a record that could not be used, kept in full with the reason."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from regraft.schemas.bounds import Length, Name, Offset, Text, TimeMs
 
 
 class DeadLetter(Struct, frozen=True):
-    """Where the record stood, why it was refused and its bytes."""
+    """The record's topic, partition and offset, why it was refused, and its bytes."""
 
     topic: Name
     partition: Length

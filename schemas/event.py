@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from regraft.schemas.bounds import Entity, NameOrNone, TimeMs
 
-FORGED = "forged"  # Among the details of an order_refused: the order was not its giver's own.
-OVER = "over"  # Among an event's details: it ends an alert about the subject, as of a share_changed.
+FORGED = "forged"  # In the details of order_refused: the order is not authentic.
+OVER = "over"  # In an event's details: it clears the alert about the subject, for example for share_changed.
 
 
 class Severity(StrEnum):
-    """How much attention an event asks for."""
+    """How urgent an event is."""
 
     INFO = "info"
     WARNING = "warning"

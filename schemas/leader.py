@@ -1,4 +1,4 @@
-"""LeaderTerm: one controller has taken over the lead, with a number higher than any before."""
+"""LeaderTerm: a controller has become the leader, with a number higher than any before."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from regraft.schemas.bounds import Epoch, Name, TimeMs
 
 
 class LeaderTerm(Struct, frozen=True):
-    """Who leads from ``time_ms`` on, until the record with the next higher ``term``; ``leader`` is for people."""
+    """The leader from ``time_ms`` until the record with the next higher ``term``; ``leader`` is for people."""
 
     term: Epoch
     leader: Name

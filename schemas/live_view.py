@@ -1,8 +1,8 @@
-"""LiveView: what the control loop shows of itself, as JSON: whole in a status file, in parts in Valkey or Redis.
+"""LiveView: the state of the control loop as JSON, whole in a status file, in parts in Valkey or Redis.
 
-A view is written whole each time and replaces the one before. Readers pass over fields that they do not know, so a new
-field with a default needs no new version; a field that goes or changes its meaning does. Phases and verdicts are words
-here: those that only a newer controller has must not hide a plan.
+Each view is written in full and replaces the one before. Readers ignore unknown fields, so a new field with a default
+needs no new version; removing a field or changing its meaning does. Phases and verdicts are strings here, so that
+values of a newer controller do not hide a plan.
 """
 
 from collections.abc import Mapping
@@ -29,9 +29,9 @@ class NewerViewError(LiveViewError):
 
 
 class ShownConfiguration(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The overlay in force. A ring has the ID of each broker, and how many bits IDs have.
+    """The overlay in force. A ring has the ID of each broker and the number of bits of an ID.
 
-    A structured cyclic overlay has its regions, each with its broker of every cluster, and which regions are linked.
+    A structured cyclic overlay has its regions, each with its broker of every cluster, and the links between regions.
     """
 
     epoch: int
@@ -45,11 +45,11 @@ class ShownConfiguration(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ShownWindow(Struct, frozen=True, kw_only=True):
-    """What a window holds and what it lacks: ``fault`` is empty when it is complete.
+    """What a window holds and lacks; ``fault`` is empty if it is complete.
 
-    ``epoch_min`` and ``epoch_max`` are -1 when no broker was heard. ``users`` is None where users are not known.
-    ``clock_offsets_ms`` names the brokers whose clocks are farthest from Kafka's, below 0 where they are behind.
-    ``notifications`` are those of the sample where ``sample_share`` is below 1: divided by it, they estimate all.
+    ``epoch_min`` and ``epoch_max`` are -1 if no broker reported. ``users`` is None if users are not known.
+    ``clock_offsets_ms`` has the brokers whose clocks are farthest from Kafka's, negative if behind. If ``sample_share``
+    is below 1, ``notifications`` are those of the sample; divided by the share, they estimate all.
     """
 
     start_ms: int
@@ -71,7 +71,7 @@ class ShownWindow(Struct, frozen=True, kw_only=True):
 
 
 class ShownLink(Struct, frozen=True):
-    """What a link carried both ways; its queue and congestion are those of the worse end."""
+    """The traffic of a link in both directions; queue and congestion are those of the worse end."""
 
     a: str
     b: str
@@ -83,7 +83,7 @@ class ShownLink(Struct, frozen=True):
 
 
 class ShownBroker(Struct, frozen=True):
-    """What a broker processed, and how many publishers published there last."""
+    """The load of a broker, and the number of publishers whose latest notifications were published there."""
 
     broker: str
     notifications_per_s: float
@@ -95,7 +95,7 @@ class ShownBroker(Struct, frozen=True):
 
 
 class ShownNetwork(Struct, frozen=True):
-    """Links and brokers in one window, sorted."""
+    """Links and brokers of one window, sorted."""
 
     window_end_ms: int
     links: tuple[ShownLink, ...]
@@ -103,9 +103,9 @@ class ShownNetwork(Struct, frozen=True):
 
 
 class ShownChanges(Struct, frozen=True, kw_only=True):
-    """What a proposal or a plan changes: of clients and IDs only the first moves, of ``move_count`` and so on.
+    """What a proposal or a plan changes; ``moves`` are only the first of ``move_count``, likewise ``id_moves``.
 
-    ``has_places``: IDs are places of a structured cyclic overlay.
+    With ``has_places``, IDs are places of a structured cyclic overlay.
     """
 
     links_removed: tuple[LinkPair, ...]
@@ -164,7 +164,7 @@ class ShownPlan(ShownChanges, frozen=True, kw_only=True):
 class ShownDecision(Struct, frozen=True, kw_only=True):
     """The outcome of a window: a plan or None, and the first refused proposals.
 
-    ``state_verdict`` is set when the state as a whole was refused.
+    ``state_verdict`` is set if the state as a whole was refused.
     """
 
     window_end_ms: int
@@ -184,7 +184,7 @@ class ShadowPlan(ShownChanges, frozen=True, kw_only=True):
 
 
 class ShownShadow(Struct, frozen=True, kw_only=True):
-    """What a shadow planner has made so far. ``homes`` names the clients that are elsewhere on its overlay."""
+    """A shadow planner's results so far. ``homes`` has the clients whose home differs on its overlay."""
 
     plans: int
     plans_taken_back: int
@@ -204,9 +204,10 @@ class ShownShadow(Struct, frozen=True, kw_only=True):
 
 
 class ShownBill(Struct, frozen=True, kw_only=True):
-    """What the traffic of a window would come to in 30 days, in ``currency``, between brokers and to subscribers.
+    """What 30 days of a window's traffic would cost, in ``currency``, between brokers and to subscribers.
 
-    ``per_million`` is the whole for a million hand-overs, which does not rise and fall with traffic; None without any.
+    ``per_million`` is the total per million hand-overs, which does not depend on the volume of traffic; None without
+    hand-overs.
     """
 
     currency: str
@@ -217,12 +218,12 @@ class ShownBill(Struct, frozen=True, kw_only=True):
 
     @property
     def per_month(self) -> float:
-        """The whole of it."""
+        """The total of links and access."""
         return self.links_per_month + self.access_per_month
 
 
 class ShownSampling(Struct, frozen=True):
-    """Which share of the notifications brokers are asked to report, since when (0: since ever), and why."""
+    """The share of notifications that brokers are asked to report, since when (0: always), and why."""
 
     share_asked: float = 1.0
     since_ms: int = 0
@@ -232,8 +233,9 @@ class ShownSampling(Struct, frozen=True):
 class Horizon(Struct, frozen=True):
     """How far the last decision looked back.
 
-    ``windows_wanted`` follows from the settings and ``lifetime_s``, the mean lifetime of a subscription (None when too
-    little is known); ``windows`` of them were there. ``is_measured`` is False where the settings give the lifetime.
+    ``windows_wanted`` follows from the settings and ``lifetime_s``, the mean lifetime of a subscription (None if too
+    little is known); ``windows`` of these were available. ``is_measured`` is False if the lifetime comes from the
+    settings.
     """
 
     windows: int
@@ -243,7 +245,7 @@ class Horizon(Struct, frozen=True):
 
 
 class DecisionTimes(Struct, frozen=True):
-    """How long the decisions of one planner took, judge and choice included."""
+    """The durations of one planner's decisions, judge and choice included."""
 
     count: int = 0
     last_ms: float = 0.0
@@ -251,7 +253,7 @@ class DecisionTimes(Struct, frozen=True):
     max_ms: float = 0.0
 
     def and_one(self, duration_ms: float) -> "DecisionTimes":
-        """Return them with one more."""
+        """Return the times with one more decision."""
         count = self.count + 1
         mean_ms = self.mean_ms + (duration_ms - self.mean_ms) / count
         return DecisionTimes(count, duration_ms, mean_ms, max(self.max_ms, duration_ms))
@@ -260,14 +262,15 @@ class DecisionTimes(Struct, frozen=True):
 class ViewCounts(Struct, frozen=True, kw_only=True):
     """Counts and short series of one control loop since its start (windows of the look-back included).
 
-    ``plan_in_review`` waits for a person, ``plan_running`` is executed or, of several the newest, checked; both are
-    empty otherwise.
-    ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` of the last windows, oldest first,
-    ``decision_ms`` by role and planner: ``shadow:swap_links_ci``. ``horizon`` is None before the first decision on a
-    complete window. ``leader`` leads with number ``term``, empty where nobody is known to; it is who shows this, unless
-    that ``is_standby``, which knows no plans and no windows. ``closable`` are the brokers without clients.
-    ``bill_first`` is of the last complete window of the overlay that the controller began with, ``bill`` of the newest;
-    None where traffic is not charged. ``sampling`` is what brokers are asked to report.
+    ``plan_in_review`` waits for a person; ``plan_running`` is being executed or, else, the newest plan being verified;
+    both are empty if there is none. ``window_close_to_command_ms`` is by plan, ``window_end_to_state_ms`` has the last
+    windows, oldest first, ``decision_ms`` is by role and planner, such as ``shadow:swap_links_ci``. ``horizon`` is None
+    before the first decision on a complete window.
+
+    ``leader`` leads with number ``term``, empty if no leader is known. It is the controller that shows this view,
+    unless ``is_standby``: a standby knows no plans and no windows. ``closable`` are the brokers without clients.
+    ``bill_first`` is that of the last complete window on the overlay with which the controller began, ``bill`` that of
+    the newest window; None if traffic is not charged. ``sampling`` is what brokers are asked to report.
     """
 
     version: int = VIEW_VERSION
@@ -298,11 +301,11 @@ class ViewCounts(Struct, frozen=True, kw_only=True):
 
 
 class LiveView(ViewCounts, frozen=True, kw_only=True):
-    """All that is shown of a control loop. Each field that ViewCounts lacks is a part with its own key.
+    """Everything shown about a control loop. Each field that is not in ViewCounts is a part with its own key.
 
-    ``window`` and ``network`` are of the newest window, None before the first; ``plans`` are by epoch, ``cost`` and
-    ``events`` oldest first; ``refusals`` are by verdict, ``faults`` by what went wrong on the borders; ``members`` is
-    the fleet.
+    ``window`` and ``network`` are those of the newest window, None before the first. ``plans`` are sorted by epoch,
+    ``cost`` and ``events`` oldest first. ``refusals`` are counts by verdict, ``faults`` counts by kind of fault in
+    input and output. ``members`` is the fleet.
     """
 
     configuration: ShownConfiguration
@@ -325,7 +328,7 @@ VIEW_KEYS = (*PARTS, COUNTS)
 
 
 class _Version(Struct):
-    version: int = VIEW_VERSION  # Views from before they had a version are like the first.
+    version: int = VIEW_VERSION  # Views without a version are of version 1.
 
 
 _VIEW = msgspec.json.Decoder(LiveView)
@@ -342,20 +345,20 @@ def encode_view(view: LiveView) -> bytes:
 
 
 def decode_view(text: bytes) -> LiveView:
-    """Return the view that a text holds. Raises LiveViewError if it holds none, or one of a newer version."""
+    """Return the view in a JSON text. Raises LiveViewError if it is not a view, or one of a newer version."""
     check_version(text)
     view: LiveView = _read(_VIEW, text)
     return view
 
 
 def encode_keys(view: LiveView) -> dict[str, bytes]:
-    """Return the view in parts, the JSON text of each of VIEW_KEYS."""
+    """Return the view in parts: the JSON text of each of VIEW_KEYS."""
     counts = ViewCounts(**{name: getattr(view, name) for name in ViewCounts.__struct_fields__})
     return {part: msgspec.json.encode(getattr(view, part)) for part in PARTS} | {COUNTS: msgspec.json.encode(counts)}
 
 
 def decode_keys(texts: Mapping[str, bytes]) -> LiveView:
-    """Return the view whose parts these are.
+    """Return the view with these parts.
 
     Raises LiveViewError if one of VIEW_KEYS is missing or cannot be read, or the view is of a newer version.
     """
@@ -368,9 +371,9 @@ def decode_keys(texts: Mapping[str, bytes]) -> LiveView:
 
 
 def decode_key(key: str, text: bytes) -> Any:
-    """Return what one of VIEW_KEYS holds, of the type of its field; for COUNTS a ViewCounts.
+    """Return the part under one of VIEW_KEYS, in the type of its field; for COUNTS, a ViewCounts.
 
-    Raises LiveViewError. Look at :func:`check_version` of COUNTS first.
+    Raises LiveViewError if it cannot be read. Call :func:`check_version` on COUNTS first.
     """
     return _read(_KEYS[key], text)
 
@@ -378,7 +381,7 @@ def decode_key(key: str, text: bytes) -> Any:
 def check_version(text: bytes) -> None:
     """Raise NewerViewError if a view, or its COUNTS, is of a version that this Regraft does not know.
 
-    Raises LiveViewError when it is not JSON.
+    Raises LiveViewError if it is not JSON.
     """
     version = _read(_VERSION, text).version
     if version > VIEW_VERSION:

@@ -1,6 +1,6 @@
-"""Member: one broker that is known, what is known of it and whether it is in service (compacted topic).
+"""Member: one known broker, what is known about it, and its state (compacted topic).
 
-The newest record of a broker counts. A broker of the inventory that has none is in service.
+The newest record of a broker counts. A broker of the inventory without a record is in service.
 """
 
 from enum import StrEnum
@@ -11,11 +11,11 @@ from regraft.schemas.bounds import Epoch, Items, Measure, Name, NameOrNone, Numb
 
 
 class MemberState(StrEnum):
-    """Where a broker stands in the fleet.
+    """The state of a broker in the fleet.
 
-    ``joining`` runs or is about to, and waits for a plan that takes it into the overlay; ``in_service`` is one to be
-    counted on; ``leaving`` serves until plans have taken it out; ``dead`` is silent or was said to be; ``left`` is
-    known and awaited by nobody.
+    ``joining``: runs or soon will, and waits for a plan that adds it to the overlay. ``in_service``: expected to serve.
+    ``leaving``: serves until plans have taken it out of the overlay. ``dead``: silent, or declared dead. ``left``:
+    known, but not expected.
     """
 
     JOINING = "joining"
@@ -26,30 +26,30 @@ class MemberState(StrEnum):
 
     @property
     def is_serving(self) -> bool:
-        """Return True if the broker is expected to be heard of and to carry notifications."""
+        """Return True if the broker is expected to report and to forward notifications."""
         return self in (MemberState.IN_SERVICE, MemberState.LEAVING)
 
 
 class PeerCost(Struct, frozen=True, order=True):
-    """What a link to another broker would cost, in the unit of the inventory."""
+    """The cost of a link to another broker, in the inventory's unit."""
 
     peer: Name
     cost: Measure
 
 
 class Position(Struct, frozen=True):
-    """A place on a map, x to the right and y upwards, as longitude and latitude."""
+    """A position on a map, x to the right and y upwards like longitude and latitude."""
 
     x: Number
     y: Number
 
 
 class BrokerFacts(Struct, frozen=True):
-    """What an inventory says of one broker.
+    """What an inventory says about one broker.
 
-    ``link_costs`` names peers; the cost to others follows from ``position``, or is that of the unknown
-    (:mod:`overlay.members`). ``load_max_per_s`` is how many notifications a second may pass it, 0 for no cap.
-    ``agent`` speaks for it in Kafka, empty where it has none. ``address`` and ``capabilities`` are for people.
+    ``link_costs`` prices links to peers; the cost to others follows from ``position``, or is that of unknown links
+    (:mod:`overlay.members`). ``load_max_per_s`` caps the notifications per second that may pass it, 0 for no cap.
+    ``agent`` represents it in Kafka, empty if it has none. ``address`` and ``capabilities`` are for people.
     """
 
     processing_cost: Measure = 0.0
@@ -62,13 +62,13 @@ class BrokerFacts(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """One broker, the state it is in since ``since_ms``, and why, for people.
+    """One broker, its state since ``since_ms``, and the reason, for people.
 
-    ``boot_ms`` is the start of the life that the state is about, 0 where it is not known. ``facts`` replace what the
-    inventory says of the broker; a broker outside the inventory has them. ``deaths_ms`` are the times of its late
-    deaths, oldest first, and ``returns_ms`` is when a dead one may come back, 0 for as soon as it is there, TIME_MS_MAX
-    for not by itself. ``ordered_ms`` is the time of the newest order about it that was followed, 0 for none. ``term``
-    is that of the leader who wrote this record.
+    ``boot_ms`` is the start of the life to which the state refers, 0 if unknown. ``facts`` replace what the inventory
+    says about the broker; a broker outside the inventory always has them. ``deaths_ms`` are the times of its recent
+    deaths, oldest first. ``returns_ms`` is when a dead broker may rejoin: 0 as soon as it is back, TIME_MS_MAX not
+    without an order. ``ordered_ms`` is the time of the newest order about it that was followed, 0 for none. ``term`` is
+    that of the leader that wrote this record.
     """
 
     broker: Name

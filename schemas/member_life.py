@@ -1,7 +1,7 @@
-"""What people may order about a member in which state, and which state that leads to.
+"""Which orders about a member are allowed in which state, and the states they lead to.
 
-In: an order's kind and the member it is about. Out: the state that follows, or why it cannot be followed. Doing it
-belongs to the controller.
+In: an order's kind and its member. Out: the next state, or why the order cannot be followed. Following it belongs to
+the controller.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def state_after(kind: OrderKind, member: Member | None) -> MemberState | None:
 
 
 def against_member_order(kind: OrderKind, broker: str, member: Member | None, facts: BrokerFacts | None) -> str:
-    """Return why an order about a member cannot be followed, empty when it can; ``member`` None is an unknown one."""
+    """Return why an order about a member cannot be followed, "" if it can; ``member`` is None if it is unknown."""
     if state_after(kind, member) is not None:
         if kind is OrderKind.ADD and facts is None:
             return f"{broker} cannot be added: give its link costs or its position"

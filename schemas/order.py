@@ -1,4 +1,4 @@
-"""Order: an instruction of a person to the controller, which holds until revoked (compacted topic)."""
+"""Order: a person's instruction to the controller, in force until revoked (compacted topic)."""
 
 import json
 from enum import StrEnum
@@ -9,12 +9,12 @@ from msgspec import Meta, Struct, structs, to_builtins
 from regraft.schemas.bounds import Name, NameOrNone, Text, TimeMs
 from regraft.schemas.member import BrokerFacts
 
-SIGNED_AS = "regraft.order.2"  # Begins what is signed, so that no signature over anything else fits an order.
-WHOLE_OVERLAY = "overlay"  # The subject of orders that concern all of it.
+SIGNED_AS = "regraft.order.2"  # Prefix of the signed text: no signature over anything else fits an order.
+WHOLE_OVERLAY = "overlay"  # The subject of orders about the overlay as a whole.
 
 
 class OrderKind(StrEnum):
-    """What is asked for. The newest order of a (scope, subject) is the one in force."""
+    """What an order asks for. The newest order of each (scope, subject) is in force."""
 
     APPROVE = "approve"
     REFUSE = "refuse"
@@ -31,7 +31,7 @@ class OrderKind(StrEnum):
 
     @property
     def scope(self) -> str:
-        """What the order is about: a plan, a broker in the overlay, a member of the fleet, or the whole overlay."""
+        """The scope: ``plan``, ``broker`` in the overlay, ``member`` of the fleet, or ``adaptation`` as a whole."""
         return _SCOPES.get(self, "plan")
 
 
@@ -51,14 +51,14 @@ _SCOPES = {
 class Order(Struct, frozen=True):
     """One order about one subject: a plan, a broker, or WHOLE_OVERLAY.
 
-    ``by`` says who gave it and ``reason`` why, both for people. An order expires at ``until_ms`` (0: it holds until
-    revoked); only ``pause`` and ``maintain`` may. ``evacuate`` asks that clients move away from the broker that is
-    maintained. ``plan_digest`` says which plan an order about one means (:attr:`schemas.plan.Plan.approval_digest`).
-    ``facts`` describe a broker that is added.
+    ``by`` says who gave it and ``reason`` why, both for people. An order expires at ``until_ms`` (0: in force until
+    revoked); only ``pause`` and ``maintain`` may expire. ``evacuate`` asks that clients move away from the broker in
+    maintenance. ``plan_digest`` identifies the plan of an order about a plan
+    (:attr:`schemas.plan.Plan.approval_digest`). ``facts`` describe a broker to add.
 
-    ``key_name`` names the key that signed it, ``nonce`` distinguishes orders of that key, and ``source`` is where it
-    was given: user and host, or a dashboard and the address that called it. All of them are empty in an order that is
-    not signed, but for ``nonce`` and ``source``. ``signature`` is Ed25519, 64 bytes, over :meth:`signed_text`.
+    ``key_name`` names the key that signed it, ``nonce`` distinguishes orders signed with that key, and ``source`` is
+    where it was given: user and host, or a dashboard and the address of its caller. ``signature`` is Ed25519, 64 bytes,
+    over :meth:`signed_text`. In an unsigned order ``key_name`` and ``signature`` are empty.
     """
 
     subject: Name
@@ -77,30 +77,30 @@ class Order(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Return the key under which the newest order replaces the one before."""
+        """Return the order's key in the compacted topic."""
         return f"{self.kind.scope}/{self.subject}"
 
     @property
     def by_and_why(self) -> str:
-        """Return who gave the order, and the reason where one was given."""
+        """Return who gave the order, and the reason if one was given."""
         return f"{self.by}: {self.reason}" if self.reason else self.by
 
     def signed_text(self, namespace: str) -> bytes:
-        """Return what is signed: all fields but the signature, for one namespace only.
+        """Return the text to sign: all fields but the signature, valid for one namespace only.
 
-        JSON of the fields by name. A field at its default is left out, so a field added by a later version leaves the
-        signatures of earlier orders valid; the same holds for the facts of a broker.
+        JSON of the fields by name. Fields at their default are left out, so that fields added by later versions leave
+        earlier signatures valid; the same applies to the facts of a broker.
         """
         kept = {name: value for name, value in _fields_of(self).items() if name != "signature"}
         return json.dumps([SIGNED_AS, namespace, kept], sort_keys=True, separators=(",", ":")).encode()
 
     def stands_at(self, now_ms: int) -> bool:
-        """Return True if the order has not ended by itself."""
+        """Return True if the order has not expired."""
         return not self.until_ms or now_ms < self.until_ms
 
 
 def _fields_of(record: Struct) -> dict[str, object]:
-    """Return the fields that do not stand at their default, by name, as JSON has them."""
+    """Return the fields that differ from their defaults, by name, as JSON values."""
     values = ((field, getattr(record, field.name)) for field in structs.fields(record))
     return {
         field.name: _fields_of(value) if isinstance(value, Struct) else to_builtins(value, builtin_types=(bytes,))

@@ -1,7 +1,7 @@
-"""What people have ordered and what of it stands: pauses, brokers in maintenance, words about plans.
+"""What people have ordered and what of it is in force: pauses, brokers in maintenance, orders about plans.
 
-In: orders in the order of their topic, and the time. Out: answers. Who reads the
-topic and acts on an order are the stages: the controller, and the alerts, which spare brokers in maintenance.
+In: orders in topic order, and the time. Out: the orders in force. Reading the topic and acting on orders belong to the
+stages: the controller, and alerts, which silences those about brokers in maintenance.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from regraft.schemas.order import WHOLE_OVERLAY, Order, OrderKind
 
-PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest are about plans long over.
-BROKER_ORDERS_KEPT_MAX = 10_000  # More brokers than any overlay has; the oldest orders go first.
+PLAN_ORDERS_KEPT_MAX = 10_000  # Orders about plans; the oldest concern plans that ended long ago.
+BROKER_ORDERS_KEPT_MAX = 10_000  # More brokers than any overlay has; the oldest orders are dropped first.
 
 
 class StandingOrder(Struct, frozen=True, kw_only=True):
-    """Who ordered what stands, why and since when; it ends by itself at ``until_ms`` unless that is 0."""
+    """Who gave an order in force, why and when; it expires at ``until_ms`` unless that is 0."""
 
     by: str
     reason: str
@@ -34,7 +34,7 @@ class Maintenance(StandingOrder, frozen=True, kw_only=True):
 
 
 class StandingOrders(Struct, frozen=True):
-    """What stands: a pause or None, and the brokers in maintenance by name."""
+    """The orders in force: a pause or None, and the brokers in maintenance, sorted by name."""
 
     paused: StandingOrder | None = None
     maintenance: tuple[Maintenance, ...] = ()
@@ -51,9 +51,9 @@ class OrderBook:
             self.take(order)
 
     def take(self, order: Order) -> None:
-        """Take an order in the place of the one before about the same subject.
+        """Record an order, which replaces the previous one about the same subject.
 
-        One about a member does not stand: once followed, it is in the record of the member.
+        Orders about members are not recorded: once followed, they are in the member's record.
         """
         if order.kind is OrderKind.PAUSE:
             self._pause = order
@@ -67,25 +67,25 @@ class OrderBook:
         elif order.kind is OrderKind.RETURN:
             self._brokers.pop(order.subject, None)
         elif order.kind.scope == "plan":
-            self._plans.pop(order.subject, None)  # The newest stand last, so that the oldest go first.
+            self._plans.pop(order.subject, None)  # The newest last, so that the oldest are dropped first.
             self._plans[order.subject] = order
             if len(self._plans) > PLAN_ORDERS_KEPT_MAX:
                 del self._plans[next(iter(self._plans))]
 
     def paused(self, now_ms: int) -> Order | None:
-        """Return the order that keeps the controller from deciding anything, or None if nothing does."""
+        """Return the pause in force, or None if there is none."""
         return self._pause if self._pause is not None and self._pause.stands_at(now_ms) else None
 
     def maintained(self, now_ms: int) -> dict[str, Order]:
-        """Return the brokers in maintenance with the order that set each aside, by name."""
+        """Return the brokers in maintenance, sorted, with the order about each."""
         return {broker: order for broker, order in sorted(self._brokers.items()) if order.stands_at(now_ms)}
 
     def about_plan(self, plan: str) -> Order | None:
-        """Return the newest word about a plan, None without one."""
+        """Return the newest order about a plan, or None if there is none."""
         return self._plans.get(plan)
 
     def standing(self, now_ms: int) -> StandingOrders:
-        """Return what stands, to be shown."""
+        """Return the orders in force, for display."""
         paused = self.paused(now_ms)
         return StandingOrders(
             None if paused is None else StandingOrder(**_why(paused)),

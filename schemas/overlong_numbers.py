@@ -1,6 +1,7 @@
-"""Numbers of more than 64 bits in an Avro body: readers cut them off in different ways, so none is read.
+"""Refuse numbers of more than 64 bits in Avro bodies, because readers truncate them in different ways.
 
-In: a body that decodes, and its schema. Out: whether such a number is in it. Our columns (streaming) judge likewise.
+In: a body that decodes, and its schema. Out: whether it has such a number. The column reader of streaming applies the
+same rule.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Nine bytes that say that more follows carry 63 bits; of the tenth only the lowest is left.
+# Nine bytes with the continuation bit hold 63 bits, so the tenth may only use its lowest bit.
 SUSPECT = re.compile(rb"[\x80-\xff]{9}[\x02-\xff]")
 LONG_BYTES_MAX = 10
 SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
@@ -23,15 +24,15 @@ class OverlongNumberError(ValueError):
 def check_numbers(body: bytes, schema: Any) -> None:
     """Raise OverlongNumberError if a number of the body has more than 64 bits.
 
-    ``schema`` is the writer's schema, as fastavro parsed it, with full names. Nearly all bodies have no ten
-    bytes that could be one, and are not walked; texts and doubles may have some.
+    ``schema`` is the writer's schema as parsed by fastavro, with full names. Almost no body contains ten bytes that
+    could be such a number; only those that do, for example in texts or doubles, are walked.
     """
     if SUSPECT.search(body):
         _Walk(body, _named(schema)).step_over(schema)
 
 
 def _named(schema: Any) -> dict[str, Any]:
-    """Return the records, enumerations and the like that a schema defines; they are named where they come again."""
+    """Return the named types that a schema defines; later occurrences refer to them by name."""
     if isinstance(schema, list):
         return {name: one for each in schema for name, one in _named(each).items()}
     if not isinstance(schema, Mapping):
@@ -47,7 +48,7 @@ class _Walk:
         self._named = named
 
     def step_over(self, schema: Any) -> None:
-        """Step over a value of the schema."""
+        """Skip a value of the schema."""
         if isinstance(schema, list):
             self.step_over(schema[self._number()])
         elif isinstance(schema, Mapping):
@@ -79,9 +80,9 @@ class _Walk:
     def _step_over_blocks(self, schema: Mapping[str, Any]) -> None:
         while count := self._number():
             if count < 0:
-                self._number()  # The size of the block.
+                self._number()  # The block's size in bytes.
             for _ in range(abs(count)):
-                if self._at >= len(self._body):  # No item of ours is empty.
+                if self._at >= len(self._body):  # None of our item types is empty.
                     raise IndexError("an array is longer than the body")
                 if schema["type"] == "map":
                     self.step_over("string")

@@ -1,18 +1,18 @@
-"""Delivery cells of one second packed by columns: the record in a batch, its byte layout, and what must hold of it.
+"""Delivery cells of one second packed by columns: the record in a batch, its byte layout and its invariants.
 
-All numbers are little-endian and stand without gaps. In a record of C cells are:
+All numbers are little-endian and packed without gaps. A record of C cells holds:
 
 ==================== ========= ======================================================================================
 ``second``           long      publish time of all cells, in seconds since 1970
-``publishers``       text      names, one a line, one for each cell; a publisher of two blocks is named twice
+``publishers``       text      names, one per line and cell; a publisher with two blocks is named twice
 ``blocks``           C uint56  as in :class:`schemas.telemetry.Delivery`; so are the others
 ``masks``            C int64   what was delivered
-``published``        C int64   what was published, or no byte where that is nothing in any cell
+``published``        C int64   what was published; empty if nothing was in any cell
 ``local_deliveries`` C uint56  hand-overs; so are ``bytes``
 ==================== ========= ======================================================================================
 
-Seven bytes hold exactly what a block may be, so that any bytes of the right length are plausible numbers, and Spark
-judges a record by its lengths alone.
+Seven bytes hold exactly the range of blocks, so any bytes of the right length are plausible numbers, and Spark can
+validate a record by its lengths alone.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from regraft.schemas.bounds import NAME_LENGTH_MAX, UNCLEAN_ANYWHERE, Second
 
 Cell = tuple[str, int, int, int, int, int]  # publisher, block, mask, local deliveries, bytes, published
 Column = bytes
-SEPARATOR = "\n"  # No name holds a control character.
+SEPARATOR = "\n"  # Names have no control characters.
 COUNT_BYTES, MASK_BYTES = 7, 8
 COUNT_MAX = (1 << 8 * COUNT_BYTES) - 1
 
 
 class PackedSecond(Struct, frozen=True):
-    """Cells of one second, in the layout that the module describes."""
+    """Cells of one second, in the layout that the module's docstring specifies."""
 
     second: Second
     publishers: str
@@ -58,7 +58,7 @@ class PackedSecond(Struct, frozen=True):
 
     @classmethod
     def of(cls, second: int, cells: Sequence[Cell]) -> PackedSecond:
-        """Pack cells of one second, at least one; a counter beyond seven bytes stands at its end."""
+        """Pack the cells of one second, at least one; counters saturate at seven bytes."""
         publishers, blocks, masks, local_deliveries, sizes, published = zip(*cells, strict=True)
         return cls(
             second,
@@ -71,7 +71,7 @@ class PackedSecond(Struct, frozen=True):
         )
 
     def cells(self) -> Iterator[Cell]:
-        """Yield the cells."""
+        """Iterate over the cells."""
         names = self.publishers.split(SEPARATOR)
         masks = struct.unpack(f"<{len(names)}q", self.masks)
         published = struct.unpack(f"<{len(names)}q", self.published) if self.published else (0,) * len(names)

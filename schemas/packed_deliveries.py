@@ -1,19 +1,19 @@
-"""Delivery rows of one window packed by columns: the record, its byte layout, and what must hold of it.
+"""Delivery rows of one window packed by columns: the record, its byte layout and its invariants.
 
-All numbers are little-endian and stand without gaps. R rows and C blocks (those of all rows, one row after the other)
-are in a record:
+All numbers are little-endian and packed without gaps. A record of R rows and C blocks (those of all rows, row by row)
+holds:
 
 =================== ========== =====================================================================================
-``publishers``      text       names, one a line, ascending; so are ``brokers``
-``publisher``       R uint32   which line of ``publishers`` a row is of, from 0; so is ``broker``
-``block_counts``    R uint32   how many blocks a row has
+``publishers``      text       names, one per line, ascending; so are ``brokers``
+``publisher``       R uint32   the row's line in ``publishers``, from 0; likewise ``broker``
+``block_counts``    R uint32   the number of blocks of each row
 ``notifications``   R int64    as in :class:`schemas.state.PublisherDelivery`; so are ``local_deliveries``, ``bytes``
 ``blocks``          C int64    block numbers, ascending within a row
 ``masks``           C int64    delivered, as in :class:`schemas.state.PublisherDelivery`; so are ``published``
 =================== ========== =====================================================================================
 
-Rows ascend by publisher, then broker, and none is there twice. A row of very many blocks is cut: what follows of it
-stands in later records, with sums of 0.
+Rows ascend by publisher, then broker, without duplicates. A row with very many blocks is split: its remainder is in
+later records, with sums of 0.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ INDEXES, SUMS = ("publisher", "broker", "block_counts"), ("notifications", "loca
 CELLS = ("blocks", "masks", "published")
 ROW_BYTES = INDEX.itemsize * len(INDEXES) + LONG.itemsize * len(SUMS)
 BLOCK_BYTES = LONG.itemsize * len(CELLS)
-SEPARATOR = "\n"  # No name holds a control character.
+SEPARATOR = "\n"  # Names have no control characters.
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class DeliveryColumns:
-    """The columns of a record as arrays: ``publisher`` to ``bytes`` have one entry a row, the others one a block."""
+    """The columns of a record as arrays: ``publisher`` to ``bytes`` have an entry per row, the others one per block."""
 
     publishers: tuple[str, ...]
     brokers: tuple[str, ...]
@@ -56,7 +56,7 @@ class DeliveryColumns:
 
 
 class PackedDeliveries(Struct, frozen=True):
-    """Many rows of :class:`schemas.state.PublisherDelivery`, in the layout that the module describes."""
+    """Many rows of :class:`schemas.state.PublisherDelivery`, in the layout that the module's docstring specifies."""
 
     publishers: str
     brokers: str
@@ -81,12 +81,12 @@ class PackedDeliveries(Struct, frozen=True):
 
     @property
     def row_count(self) -> int:
-        """How many rows are packed here."""
+        """The number of packed rows."""
         return len(self.publisher) // INDEX.itemsize
 
     @classmethod
     def of(cls, columns: DeliveryColumns) -> PackedDeliveries:
-        """Pack columns; raise ValueError if they are not what a record may hold."""
+        """Pack columns; raise ValueError if they violate the layout's invariants."""
         values: dict[str, str | Column] = {
             name: SEPARATOR.join(getattr(columns, name)) for name in ("publishers", "brokers")
         }
@@ -104,7 +104,7 @@ class PackedDeliveries(Struct, frozen=True):
         return DeliveryColumns(_lines(self.publishers), _lines(self.brokers), **arrays)
 
     def _length_faults(self) -> Iterator[str]:
-        """Yield what does not fit in the lengths of the columns."""
+        """Yield a text for each column whose length does not fit."""
         rows, cells = self.row_count, len(self.blocks) // LONG.itemsize
         for kind, names, count in ((INDEX, INDEXES, rows), (LONG, SUMS, rows), (LONG, CELLS, cells)):
             for name in names:
@@ -128,7 +128,7 @@ def _names_fault(text: str) -> str:
 
 
 def _columns_fault(columns: DeliveryColumns) -> str:
-    """Return what is wrong with columns that are as long as they must be."""
+    """Return what is wrong with columns of the right lengths, "" if nothing is."""
     for name in ("publisher", "broker"):
         index, names = getattr(columns, name), getattr(columns, f"{name}s")
         if index.size and index.max() >= len(names):

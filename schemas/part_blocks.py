@@ -1,15 +1,15 @@
-"""Which part of its subscribers took what a broker delivered, and how brokers say so in the cells of telemetry.
+"""Which part of its subscribers received what a broker delivered, and its encoding in cells of telemetry.
 
-A window has one mask for all subscribers of a broker, so it does not show what a part of them would take elsewhere.
-On request, the broker reports parts as well: ordinary cells (:class:`schemas.telemetry.Delivery`) whose
-block, beyond what sequence numbers reach, names part, plane and block. How many subscribers of the part took a
-notification is a binary number, whose digit of value 2^plane is the notification's bit in the mask of that plane. So
-cells of parts are merged by OR, kept and packed like all others, and count exactly however often they come. They have
-no hand-overs and no bytes: these stand in the cells of the whole broker.
+A window has one mask for all subscribers of a broker, so it does not show what some of them would receive elsewhere. On
+request, brokers also report parts: ordinary cells (:class:`schemas.telemetry.Delivery`) whose block, beyond the range
+of sequence numbers, encodes part, plane and block. The number of the part's subscribers that received a notification is
+a binary number, whose digit of value 2^plane is the notification's bit in the mask of that plane. So cells of parts are
+merged by OR, kept and packed like all others, and count exactly however often they arrive. They have no hand-overs and
+no bytes, which are in the cells of the whole broker.
 
-The part REST is all subscribers of the broker that are in no other part of it, in plane 0 alone. Parts are reported for
-subscribers that a plan has moved to a broker, for MOVED_APART_MS after arrival: long enough to see what the plan saves;
-and, if configured, for the single subscribers that take most. Two parts of one broker have the same number once in a
+The part REST is all subscribers of the broker that are in no other part, in plane 0 only. Parts are reported for
+subscribers that a plan has moved to a broker, for MOVED_APART_MS after arrival, long enough to see what the plan saves;
+and, if configured, for the single subscribers that receive the most. Two parts of a broker share a number once in a
 million.
 """
 
@@ -29,7 +29,7 @@ MOVED_APART_MS = 5 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class PartBlock:
-    """What the block of a part's cell says; ``block`` is one of sequence numbers."""
+    """The decoded block of a part's cell; ``block`` is the block of sequence numbers."""
 
     number: int
     plane: int
@@ -37,9 +37,9 @@ class PartBlock:
 
 
 def part_block(number: int, plane: int, block: int) -> int | None:
-    """Return the block of a part's cell, None if it has no number: beyond 69 billion notifications, 65,535 takers.
+    """Return the block of a part's cell, or None beyond 69 billion notifications or 65,535 receiving subscribers.
 
-    ``block`` is one of sequence numbers.
+    ``block`` is the block of sequence numbers.
     """
     if block >> BLOCK_BITS or plane >= PLANES_MAX:
         return None
@@ -47,7 +47,7 @@ def part_block(number: int, plane: int, block: int) -> int | None:
 
 
 def part_of_block(block: int) -> PartBlock | None:
-    """Return what the block of a part's cell says, None for any other block."""
+    """Return the decoded block of a part's cell, or None for any other block."""
     if not PART_BLOCK_MIN <= block < PART_BLOCK_END:
         return None
     rest, number_bits = block - PART_BLOCK_MIN, (1 << NUMBER_BITS) - 1
@@ -55,13 +55,13 @@ def part_of_block(block: int) -> PartBlock | None:
 
 
 def number_of_moved(epoch: int, home_from: str) -> int:
-    """Return the number of the part that the plan to an epoch brought from a broker."""
+    """Return the number of the part that the plan to ``epoch`` moved from a broker."""
     return _number(f"{epoch} {home_from}")
 
 
 @lru_cache(maxsize=1 << 17)
 def number_of_subscriber(name: str) -> int:
-    """Return the number of the part that is one subscriber."""
+    """Return the number of the part that consists of one subscriber."""
     return _number(name)
 
 

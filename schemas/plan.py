@@ -1,4 +1,4 @@
-"""Proposals and plans: before, after, predicted gain, price, reason, and the life of a plan as one enum."""
+"""Proposals and plans: before, after, predicted gain, price, reason, and the phases of a plan."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ class ClientMove(Struct, frozen=True, order=True):
 
 
 class HomeMove(Struct, frozen=True, order=True):
-    """All subscribers of one broker of a tree, who leave it for another."""
+    """All subscribers of one broker of a tree leave it for another."""
 
     home_from: Name
     home_to: Name
@@ -36,14 +36,14 @@ class HomeMove(Struct, frozen=True, order=True):
         return f"{self.home_from} -> {self.home_to}"
 
 
-OFF_RING = -1  # In place of an ID: the broker is not on the ring, before it joins or after it has left or died.
+OFF_RING = -1  # Instead of an ID: the broker is not on the ring, before it joins or after it left or died.
 
 
-CLUSTERS_MAX = 4_096  # A place of a structured cyclic overlay is the region's number times this and the cluster's.
+CLUSTERS_MAX = 4_096  # A place of a structured cyclic overlay is the region's number times this plus the cluster's.
 
 
 class IdMove(Struct, frozen=True, order=True):
-    """One broker that takes another ID on the ring, or place on a structured cyclic overlay; OFF_RING is none."""
+    """One broker gets another ID on the ring, or place on a structured cyclic overlay; OFF_RING means none."""
 
     broker: Name
     id_from: int
@@ -63,7 +63,7 @@ class IdMove(Struct, frozen=True, order=True):
 
 
 def place_text(place: int) -> str:
-    """Return a place of a structured cyclic overlay in words."""
+    """Return a place of a structured cyclic overlay as text."""
     return f"cluster {place % CLUSTERS_MAX} in region {place // CLUSTERS_MAX}"
 
 
@@ -75,7 +75,7 @@ class RingId(Struct, frozen=True, order=True):
 
 
 class Verdict(StrEnum):
-    """What the judge says of one proposal; only ``ACCEPTED`` proposals can enter a plan."""
+    """The judge's verdict on a proposal or a state; only ``ACCEPTED`` proposals can enter a plan."""
 
     ACCEPTED = "accepted"
     NOT_A_TREE = "not_a_tree"
@@ -104,13 +104,13 @@ class Verdict(StrEnum):
 class Proposal(Struct, frozen=True):
     """One change that a planner suggests: links exchanged for others, clients moved, or the IDs of a ring reassigned.
 
-    ``moves`` names publishers, on a ring users, with their homes before and after; ``subscribers_moved`` the brokers of
-    a tree all of whose subscribers move. Costs are per second (``overlay.cost``); ``price`` likewise, spread over the
-    pay-back time of the settings. The proposals of one planner call are a sequence: each is costed on the overlay that
-    the earlier ones leave. ``gain_observed_per_s`` is None until the plan is verified. ``verdict_reason`` says why it
-    was refused; of an accepted one it is empty, but for the last of a plan, where it may say how frail the overlay
-    becomes. ``gain_error_per_s`` is the standard error of what it saves, by how windows differ, also by what a sample
-    of the telemetry leaves out of each; None if that was not needed or is unknown.
+    ``moves`` lists publishers, on a ring users, with their homes before and after; ``subscribers_moved`` the brokers of
+    a tree all of whose subscribers move. Costs are per second (``overlay.cost``), and so is ``price_per_s``, spread
+    over the pay-back time of the settings. The proposals of one planner call are a sequence: each is costed on the
+    overlay that the earlier ones leave. ``gain_observed_per_s`` is None until the plan is verified. ``verdict_reason``
+    says why the proposal was refused. It is empty if accepted, except that a plan's last proposal may say how frail the
+    overlay becomes. ``gain_error_per_s`` is the standard error of the gain, from the spread over windows, including the
+    error of sampled telemetry; None if it was not needed or is unknown.
     """
 
     planner: Name
@@ -130,14 +130,15 @@ class Proposal(Struct, frozen=True):
 
     @property
     def gain_per_s(self) -> float:
-        """Return what the change saves per second, before its price."""
+        """Return what the change saves per second, without its price."""
         return self.cost_before_per_s - self.cost_after_per_s
 
 
 class PlanPhase(StrEnum):
-    """The whole life of a plan: one transition from ``epoch_from`` to ``epoch_to``; its order is in ``plan_life``.
+    """The phases of a plan, one transition from ``epoch_from`` to ``epoch_to``; ``plan_life`` has their order.
 
-    In a dry run it begins as ``proposed`` and waits for a person; ``refused`` it leaves no trace but its record.
+    In a dry run a plan begins as ``proposed`` and waits for a person. A ``refused`` plan leaves no trace but its
+    record.
     """
 
     PROPOSED = "proposed"
@@ -161,20 +162,23 @@ class PhaseChange(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The proposals chosen together, the target configuration and how far the transition has come.
+    """The proposals chosen together, the target configuration, and the progress of the transition.
 
-    ``links_target`` is the whole target tree, ``ring_target`` the whole target ring, so that a plan alone says what is
-    intended; one of them is empty. ``moves`` are the clients that change their home (on a tree publishers, and
-    subscriptions by their names), ``subscribers_moved`` the brokers all of whose subscribers do, ``id_moves`` the
-    brokers that change their ID. ``undoes`` names the plan that this one rolls back, else empty.
-    ``cost_observed_per_s`` is None until verified on later windows. ``refused`` are the proposals that did not become
-    part of it, each with its reason; of very many only the first. ``term`` is that of the leader who wrote this
-    version, ``begun_by`` names the controller that began to carry it out: two that do not know of each other may choose
-    the same change for the same epoch. ``brokers_target`` are all brokers of the target overlay, empty in plans of
-    earlier versions, which changed none. ``brokers_lost`` are those whose life at ``epoch_from`` is over, dead or
-    restarted empty: nothing is asked of them. A broker that is lost and in the target comes back by this plan.
-    ``sample_share`` is what share of the notifications is known of the windows that it rests on: below 1 all its costs
-    are estimates. ``gain_error_per_s`` is the standard error of what all of it saves.
+    ``links_target`` is the whole target tree, ``ring_target`` the whole target ring, so that a plan alone defines its
+    target; one of them is empty, except that a structured cyclic overlay has both. ``moves`` are the clients that
+    change their home (on a tree publishers, and subscriptions by name), ``subscribers_moved`` the brokers all of whose
+    subscribers move, ``id_moves`` the brokers that change their ID. ``undoes`` names the plan that this one rolls back,
+    else it is empty. ``cost_observed_per_s`` is None until verified on later windows. ``refused`` are the proposals
+    that did not enter the plan, with their reasons; only the first if there are very many.
+
+    ``term`` is that of the leader that wrote this version. ``begun_by`` names the controller that began to execute the
+    plan: two controllers unaware of each other may choose the same change for the same epoch. ``brokers_target`` are
+    all brokers of the target overlay, empty in plans of earlier versions, which changed none. ``brokers_lost`` are
+    those whose life at ``epoch_from`` is over, dead or restarted empty: nothing is asked of them. A broker that is both
+    lost and in the target comes back with this plan.
+
+    ``sample_share`` is the share of notifications known in the windows on which the plan is based: below 1, all costs
+    are estimates. ``gain_error_per_s`` is the standard error of the total gain.
     """
 
     plan: Name
@@ -206,15 +210,16 @@ class Plan(Struct, frozen=True):
 
     @property
     def has_places(self) -> bool:
-        """Return True on a structured cyclic overlay, where brokers have places instead of ring IDs."""
+        """Return True for a structured cyclic overlay, where brokers have places instead of ring IDs."""
         return bool(self.ring_target and self.links_target)
 
     @property
     def approval_digest(self) -> str:
-        """Return what a person approves: it identifies this plan in all its phases, and orders carry it.
+        """Return the digest that a person approves: orders carry it, and it identifies this plan in all its phases.
 
-        It covers when the plan was made, so it cannot be known before, and all that carrying it out changes. Commands
-        carry another one, by which brokers distinguish plans (:mod:`overlay.plan_digest`).
+        It covers everything that executing the plan changes, the predicted costs, and when the plan was made, so it
+        cannot be known in advance. Commands carry another digest, by which brokers distinguish plans
+        (:mod:`overlay.plan_digest`).
         """
         made_ms = self.history[0].time_ms if self.history else 0
         deed = [self.plan, made_ms, self.epoch_from, self.epoch_to, self.window_end_ms, self.undoes]

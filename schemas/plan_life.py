@@ -1,7 +1,7 @@
-"""The life of a plan in one table: what each phase leads to, what ends it, and what may be done in it.
+"""The life of a plan in one table: the next phases, limits and allowed orders of each phase.
 
-In: a phase, a plan. Out: the facts of the phase, the plan in its next one. When a phase is over, and what is done then,
-is the controller's affair; the values of the limits are settings.
+In: a phase, a plan. Out: the facts of the phase, the plan in its next phase. Deciding when a phase ends, and acting on
+it, belongs to the controller; the values of the limits are settings.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from regraft.schemas.command import CommandPhase, Outcome
 from regraft.schemas.order import OrderKind
 from regraft.schemas.plan import PhaseChange, Plan, PlanPhase
 
-HISTORY_MAX = 64  # Phase changes kept in a plan; the longest way through the table has seven.
-FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # With which a plan begins: it waits for a person, or not.
+HISTORY_MAX = 64  # Phase changes kept in a plan; the longest path through the table has seven.
+FIRST_PHASES = (PlanPhase.PROPOSED, PlanPhase.PREPARING)  # Where a plan begins: waiting for a person, or not.
 
 
 class PhaseOrderError(ValueError):
-    """Reports which plan was to enter a phase that its own does not lead to."""
+    """A plan cannot enter a phase from its present one; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseFacts:
     """What holds while a plan is in one phase.
 
-    ``next``: the phases it leads to, first the one where all goes well; none: the plan is over.
-    ``command``: what brokers are sent, and again until they answer; None: they are not asked.
-    ``answer``: what each broker says when it has done its part.
-    ``limit``: the setting that bounds the phase, empty without one.
-    ``orders``: what a person may order about the plan.
+    ``next``: the phases it leads to, first the one of success; if none, the plan is over.
+    ``command``: what brokers are sent until they answer; None if nothing is sent.
+    ``answer``: each broker's answer when it has done its part.
+    ``limit``: the setting that bounds the phase's duration, empty if there is none.
+    ``orders``: the orders that a person may give about the plan.
     ``is_committed``: past the point of no return: brokers may use the new overlay, and it can only be executed.
-    ``is_in_force``: every broker has drained the old overlay, so the new one alone carries what is published, until a
-    later plan is in force.
-    ``is_aborted``: given up after brokers have heard of it.
+    ``is_in_force``: every broker has drained the old overlay, so only the new one carries notifications, until a later
+    plan is in force.
+    ``is_aborted``: given up after brokers received commands.
     """
 
     next: tuple[PlanPhase, ...] = ()
@@ -49,7 +49,7 @@ class PhaseFacts:
 
     @property
     def is_moving(self) -> bool:
-        """Return True if brokers are at work on the plan."""
+        """Return True if brokers are executing commands of the plan."""
         return self.command is not None
 
     @property
@@ -59,7 +59,7 @@ class PhaseFacts:
 
     @property
     def is_under_way(self) -> bool:
-        """Return True if the plan has begun and is not over: it is executed, given up or checked."""
+        """Return True if the plan has begun and is not over: it is being executed, aborted or verified."""
         return self.is_moving or (self.is_in_force and not self.is_final)
 
 
@@ -86,7 +86,7 @@ LIFE: Mapping[PlanPhase, PhaseFacts] = {
     ),
     PlanPhase.DRAINING: PhaseFacts(
         next=(PlanPhase.RETIRING,),
-        command=CommandPhase.ACTIVATE,  # Repeated, it makes a broker say again whether it has drained.
+        command=CommandPhase.ACTIVATE,  # If repeated, a broker reports again whether it has drained.
         answer=Outcome.DRAINED,
         limit="drain_ms",
         is_committed=True,
@@ -115,9 +115,9 @@ LIFE: Mapping[PlanPhase, PhaseFacts] = {
 
 
 def entered(plan: Plan, phase: PlanPhase, reason: str, at_ms: int) -> Plan:
-    """Return the plan in its next phase, which its history names with the reason; one without history begins.
+    """Return the plan in its next phase, with the change and its reason appended to its history.
 
-    Raises PhaseOrderError if its present phase does not lead there.
+    A plan without history begins. Raises PhaseOrderError if its present phase does not lead there.
     """
     ways = LIFE[plan.phase].next if plan.history else FIRST_PHASES
     if phase not in ways:
@@ -129,21 +129,21 @@ def entered(plan: Plan, phase: PlanPhase, reason: str, at_ms: int) -> Plan:
 
 
 def committed_ms(plan: Plan) -> int | None:
-    """Return when a plan was committed, or None if its history does not say."""
+    """Return when a plan was committed, or None if its history does not have it."""
     return next((change.time_ms for change in plan.history if LIFE[change.phase].is_committed), None)
 
 
 def phases_for(order: OrderKind) -> tuple[PlanPhase, ...]:
-    """Return the phases in which an order about a plan can be followed, none for an order about something else."""
+    """Return the phases in which an order about a plan can be followed; none if the order is not about plans."""
     return tuple(phase for phase, facts in LIFE.items() if order in facts.orders)
 
 
 def against_order(order: OrderKind, plan: str, phase: str) -> str:
-    """Return why an order about the plan cannot be followed in its phase, empty when it can."""
+    """Return why an order about the plan cannot be followed in its phase, "" if it can."""
     wanted = phases_for(order)
     return "" if phase in wanted else f"{plan} is {phase}: {order} needs a plan that is {' or '.join(wanted)}"
 
 
 def answers_to(command: CommandPhase) -> tuple[Outcome, ...]:
-    """Return what a broker answers to a command that it obeys, in the order in which it does."""
+    """Return the answers of a broker that obeys a command, in the order in which it sends them."""
     return tuple(facts.answer for facts in LIFE.values() if facts.command is command and facts.answer is not None)

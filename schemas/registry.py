@@ -1,4 +1,4 @@
-"""The file-based schema registry: fixed ids, one ``.avsc`` file for each version of each record.
+"""The file-based schema registry: fixed ids, and one ``.avsc`` file for each version of each record.
 
 Ids are ``record * 100 + version`` and never change or move. A new version is a new file and a new line in
 ``SCHEMAS``; the last version of a record is the one used for writing and reading.
@@ -15,11 +15,11 @@ from fastavro.schema import fingerprint, to_parsing_canonical_form
 
 from regraft.schemas.topics import TOPICS
 
-VERSIONS_MAX = 100  # Ids of one record are so far apart from those of the next.
+VERSIONS_MAX = 100  # The distance between the ids of one record and the next.
 NEWER = "was written by a newer Regraft"
 AVSC_DIRECTORY = Path(__file__).parent / "avsc"
 
-# id -> file stem. Append only: a record written years ago still names its id.
+# id -> file stem. Append only: a record written years ago still carries its id.
 SCHEMAS: dict[int, str] = {
     101: "telemetry_batch.v1",
     102: "telemetry_batch.v2",
@@ -72,14 +72,17 @@ class Schema:
 
     @property
     def fingerprint(self) -> bytes:
-        """Return the 8 little-endian bytes of CRC-64-AVRO that a single-object encoding starts with."""
+        """Return the CRC-64-AVRO of a single-object encoding's header, 8 bytes, little-endian."""
         form = to_parsing_canonical_form(json.loads(self.text))
         return bytes.fromhex(fingerprint(form, "CRC-64-AVRO"))
 
 
 @cache
 def schema_by_id(schema_id: int) -> Schema:
-    """Return the schema with this id; raise KeyError that says whether it is newer, or which ids are known."""
+    """Return the schema with this id.
+
+    Raises KeyError if it is unknown; the message says whether it is newer, or lists the known ids.
+    """
     if schema_id not in SCHEMAS:
         for record in sorted({schema_by_id(known_id).record for known_id in SCHEMAS}):
             if schema_id in newer_ids(record):
@@ -94,7 +97,7 @@ def schema_by_id(schema_id: int) -> Schema:
 
 @cache
 def latest_schema(record: str) -> Schema:
-    """Return the newest version of a record's schema, used for writing and reading."""
+    """Return the newest version of a record's schema, used for writing and reading; raise KeyError if there is none."""
     versions = [schema_by_id(schema_id) for schema_id in sorted(SCHEMAS)]
     named = [schema for schema in versions if schema.record == record]
     if not named:
@@ -109,13 +112,13 @@ def schema_ids_of(record: str) -> tuple[int, ...]:
 
 
 def newer_ids(record: str) -> range:
-    """Return the ids that versions of a record will have that are not known here yet."""
+    """Return the ids reserved for future versions of a record."""
     newest = latest_schema(record).schema_id
     return range(newest + 1, (newest // VERSIONS_MAX + 1) * VERSIONS_MAX)
 
 
 def newer_hint(record: str) -> str:
-    """Return what is said after "version N " of a version that is unknown here yet."""
+    """Return the text that follows "version N " in an error about a version newer than this Regraft."""
     readers = sorted({role.value for topic in TOPICS if topic.record == record for role in topic.readers})
     newest = latest_schema(record).version
     return f"{NEWER}, this one reads up to version {newest}: upgrade {', '.join(readers)} first (docs/upgrades.md)"

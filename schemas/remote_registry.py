@@ -1,8 +1,8 @@
-"""Register our schemas at a Confluent-compatible schema registry, when one is named.
+"""Register our schemas with a Confluent-compatible schema registry, if one is configured.
 
-In: REGRAFT_SCHEMA_REGISTRY_URL, and where its password is kept. Out: fixed id -> the registry's id, for
-``schemas.codec.use_wire_ids``. By default no registry is needed: the ``.avsc`` files with their fixed ids are one.
-Plain REST over urllib; the only module of this package that opens a connection.
+In: REGRAFT_SCHEMA_REGISTRY_URL, and where its password is stored. Out: fixed id -> the registry's id, for
+``schemas.codec.use_wire_ids``. By default no registry is needed: the ``.avsc`` files with their fixed ids take its
+place. Plain REST over urllib; the only module of this package that opens a connection.
 """
 
 import base64
@@ -21,8 +21,8 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE, NO_AGENT, TOPICS, topic_na
 
 URL_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_URL"
 USERNAME_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_USERNAME"
-PASSWORD_FILE_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_PASSWORD_FILE"  # Names the file that holds it.
-PASSWORD_VARIABLE_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_PASSWORD_VARIABLE"  # Names the variable that holds it.
+PASSWORD_FILE_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_PASSWORD_FILE"  # The file that holds the password.
+PASSWORD_VARIABLE_VARIABLE = "REGRAFT_SCHEMA_REGISTRY_PASSWORD_VARIABLE"  # The variable that holds the password.
 TIMEOUT_S = 5.0
 TRIES = 3
 BACKOFF_S = 0.5
@@ -37,9 +37,9 @@ class RegistryError(RuntimeError):
 def use_registry(
     environ: Mapping[str, str] = os.environ, namespace: str = DEFAULT_NAMESPACE, agents: Iterable[str] = (NO_AGENT,)
 ) -> dict[int, int]:
-    """Make the codec use the registry's ids when a URL is set; return them, empty without one.
+    """Make the codec use the registry's ids if a URL is set, and return them; empty if none is set.
 
-    The user and the file or variable that holds the password are named next to it. Raises RegistryError.
+    Further variables give the user, and the file or variable that holds the password. Raises RegistryError.
     """
     url = environ.get(URL_VARIABLE, "").strip()
     wire_ids = register_schemas(url, namespace, agents, _login(url, environ)) if url else {}
@@ -59,9 +59,9 @@ def register_schemas(
 ) -> dict[int, int]:
     """Register every version of every topic's record, oldest first, and return fixed id -> the registry's id.
 
-    The subject is the topic's name, also of each agent's, with ``-value``, as Confluent's serialisers take it.
-    Registering again returns the same ids. ``login``: user and password, which may also stand in the
-    URL. Raises RegistryError.
+    The subject is the topic's name (one for each agent, if split by agent) plus ``-value``, as in Confluent's
+    serialisers. Registering again returns the same ids. ``login`` is user and password, which may also be in the URL.
+    Raises RegistryError if the registry cannot be reached or refuses a schema.
     """
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise RegistryError(f"the schema registry {_shown(url)!r} is not an http or https URL: correct {URL_VARIABLE}")
@@ -75,7 +75,7 @@ def register_schemas(
 
 
 def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return user and password where they do not stand in the URL, None without a user. Raises RegistryError."""
+    """Return user and password if given outside the URL, else None. Raises RegistryError if they are inconsistent."""
     user = environ.get(USERNAME_VARIABLE, "")
     file, variable = environ.get(PASSWORD_FILE_VARIABLE, ""), environ.get(PASSWORD_VARIABLE_VARIABLE, "")
     if not (user or file or variable):
@@ -96,7 +96,7 @@ def _login(url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
         raise RegistryError(f"{PASSWORD_FILE_VARIABLE} {file} cannot be read ({reason}): check its name") from None
     if (
         not password or not password.isprintable()
-    ):  # What should name a variable may be the secret itself: do not print it.
+    ):  # The value meant as a variable's name may be the secret itself: do not print it.
         place = f"{PASSWORD_FILE_VARIABLE} {file}" if file else f"the variable that {PASSWORD_VARIABLE_VARIABLE} names"
         raise RegistryError(f"{place} does not hold a password on one line: put it there, and nothing else")
     return user, password
@@ -123,7 +123,7 @@ def _registered_id(
     tries: int,
     sleep: Callable[[float], None],
 ) -> int:
-    """Ask until there is an answer; what the registry refuses (4xx) is not asked again."""
+    """Request until there is an answer, at most ``tries`` times; refusals (4xx) are not retried."""
     reason = ""
     for attempt in range(tries):
         if attempt:

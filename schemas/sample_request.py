@@ -1,6 +1,6 @@
-"""SampleRequest: how much of what is delivered the controller asks all brokers to report in full (compacted topic).
+"""SampleRequest: the share of deliveries that all brokers are asked to report in full (compacted topic).
 
-The newest record counts. A broker that has not read it reports more, which readers leave out.
+The newest record counts. A broker that has not read it yet reports more, which readers discard.
 """
 
 from typing import Annotated
@@ -15,10 +15,11 @@ Power = Annotated[int, Meta(ge=0, le=POWER_MAX)]
 
 
 class SampleRequest(Struct, frozen=True):
-    """At most 1 / 2^``power`` of the notifications is wanted in full since ``since_ms``, and why, for people.
+    """Report at most 1 / 2^``power`` of the notifications in full, since ``since_ms``; ``reason`` is for people.
 
-    A broker whose own settings say less reports that. ``is_raised``: before, less was asked for. ``calm_windows``: how
-    many quiet windows are waited for before more is asked for. ``term`` is that of the leader who asks.
+    A broker whose own settings specify less reports less. ``is_raised`` means that the previous request asked for less.
+    ``calm_windows`` is how many quiet windows must pass before more is requested. ``term`` is that of the requesting
+    leader.
     """
 
     power: Power
@@ -30,5 +31,5 @@ class SampleRequest(Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """The share that is wanted at most."""
+        """The largest share to report."""
         return 1 / (1 << self.power)

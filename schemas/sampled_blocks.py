@@ -1,17 +1,17 @@
-"""Which runs of sequence numbers brokers report in full when they report a sample, and how they say so.
+"""Which runs of sequence numbers brokers report in full when sampling, and how reports encode it.
 
-A publisher's sequence numbers are cut into runs of 4, 8, 16, 32 or 64, the last being a block of telemetry. A share is
-1 / 2^power. A run is in the sample of a power when that many of its hash's first bits are 0: all brokers have the same
-sample without asking each other, and that of a smaller share lies within that of each larger one of as long runs. Long
-runs leave fewer cells of busy publishers, short ones show more of slow publishers.
+A publisher's sequence numbers are cut into runs of 4, 8, 16, 32 or 64; 64 is a block of telemetry. A share is 1 /
+2^power. A run is in the sample of a power if that many leading bits of its hash are 0. So all brokers have the same
+sample without coordination, and the sample of a smaller share is a subset of that of any larger share with the same run
+length. Long runs leave fewer cells of busy publishers, short ones show more of slow publishers.
 
-What a broker delivers of a publisher's other runs goes into one **counts cell** for each few seconds, an ordinary
-:class:`schemas.telemetry.Delivery` whose block encodes power and run, beyond what sequence numbers reach. It has the
-hand-overs and bytes, no bit of what was delivered, and bit 0 of ``published`` where the broker published something. It
-is there, with counts of 0, also where all that a publisher published was in the sample: who reads a window thus knows
-its share. As cells they are merged, kept and packed like all others.
+What a broker delivers of a publisher's other runs goes into one **counts cell** every few seconds, an ordinary
+:class:`schemas.telemetry.Delivery` whose block encodes power and run, beyond the range of sequence numbers. It has the
+hand-overs and bytes, no delivery bits, and bit 0 of ``published`` if the broker published something. It is also
+present, with counts of 0, if everything that a publisher published was in the sample, so that readers of a window know
+its share. Counts cells are merged, kept and packed like all others.
 
-What is made of the share belongs to the readers (docs/sampling.md).
+How estimates follow from the share belongs to the readers (docs/sampling.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from regraft.schemas.telemetry import BLOCK_SIZE
 
 POWER_MAX = 10
 SHARE_MIN = 1 / (1 << POWER_MAX)
-RUNS = (64, 32, 16, 8, 4)  # How long runs may be; their places distinguish counts cells.
+RUNS = (64, 32, 16, 8, 4)  # Allowed lengths of runs; their index is encoded in counts cells.
 COUNTS_BLOCK_MIN = BLOCK_MAX + 1 - len(RUNS) * (POWER_MAX + 1)
 PUBLISHED_FLAG = 1
 _WORD = (1 << 64) - 1
@@ -37,14 +37,14 @@ _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB13311
 
 @dataclass(frozen=True, slots=True)
 class SampleRule:
-    """Which sequence numbers are in a sample: of all runs of ``run`` numbers, 1 / 2^``power``."""
+    """Defines a sample of sequence numbers: 1 / 2^``power`` of all runs of ``run`` numbers."""
 
     power: int = 0
     run: int = BLOCK_SIZE
 
     @property
     def counts_block(self) -> int:
-        """The block of the counts cells next to this sample."""
+        """The block of the counts cells of this sample."""
         return BLOCK_MAX - RUNS.index(self.run) * (POWER_MAX + 1) - self.power
 
 
@@ -52,8 +52,8 @@ class SampleRule:
 class Sampling:
     """What a broker reports in full: 1 / 2^``power`` of all runs of ``run`` numbers, and counts of the rest.
 
-    ``counts_s``: over how many seconds these are. ``seed`` chooses the sample; all brokers and readers have the same,
-    others are for tests.
+    ``counts_s`` is the number of seconds per counts cell. ``seed`` selects the sample; all brokers and readers use the
+    same, other seeds are for tests.
     """
 
     power: int = 0
@@ -63,7 +63,7 @@ class Sampling:
 
     @classmethod
     def of(cls, share: float, counts_s: int, run: int = BLOCK_SIZE) -> Sampling:
-        """Return the sampling of a share; raise ValueError unless it is a power of 1/2 down to SHARE_MIN."""
+        """Return the sampling with a share; raise ValueError unless that is a power of 1/2, at least SHARE_MIN."""
         return cls(power_of(share), counts_s, run=run)
 
     @property
@@ -72,7 +72,7 @@ class Sampling:
         return 1 / (1 << self.power)
 
     def at_most(self, power: int) -> Sampling:
-        """Return the sampling of the lesser share, this one's or that of ``power``."""
+        """Return the sampling with the smaller share: this one's or that of ``power``."""
         return replace(self, power=max(self.power, power))
 
     @property
@@ -89,14 +89,14 @@ FULL = Sampling()
 
 
 def power_of(share: float) -> int:
-    """Return the power of a share; raise ValueError unless it is a power of 1/2 down to SHARE_MIN."""
+    """Return the power of a share; raise ValueError unless the share is a power of 1/2, at least SHARE_MIN."""
     if fault := share_fault(share):
         raise ValueError(f"the share {fault}")
     return round(1 / share).bit_length() - 1
 
 
 def share_fault(share: float) -> str:
-    """Return what is wrong with a share, empty when nothing is."""
+    """Return what is wrong with a share, "" if nothing is."""
     inverse = 1 / share if share > 0 else 0.0
     if SHARE_MIN <= share <= 1 and inverse == int(inverse) and int(inverse).bit_count() == 1:
         return ""
@@ -104,7 +104,7 @@ def share_fault(share: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share as text."""
+    """Return a share as text, such as ``1 of 4 notifications``."""
     return f"1 of {round(1 / share)} notifications" if share < 1 else "all notifications"
 
 
@@ -119,7 +119,7 @@ def sampling_faults(share: float, counts_s: int, run: int) -> list[str]:
 
 
 def rule_of_counts(block: int) -> SampleRule | None:
-    """Return the rule that a counts cell's block encodes, None for a block of sequence numbers."""
+    """Return the rule encoded in the block of a counts cell, or None for any other block."""
     if block < COUNTS_BLOCK_MIN:
         return None
     place, power = divmod(BLOCK_MAX - block, POWER_MAX + 1)
@@ -127,7 +127,7 @@ def rule_of_counts(block: int) -> SampleRule | None:
 
 
 def sample_masks(publisher: str, blocks: NDArray[np.int64], rule: SampleRule, seed: int = 0) -> NDArray[np.uint64]:
-    """Return for each block of a publisher which bits of its masks are in the sample; as :meth:`Sampling.takes`."""
+    """Return for each block of a publisher the mask of its bits in the sample, as :meth:`Sampling.takes` defines it."""
     masks = np.zeros(blocks.shape, dtype=np.uint64)
     runs, ones = BLOCK_SIZE // rule.run, (1 << rule.run) - 1
     for place in range(runs):
@@ -152,12 +152,12 @@ def _key(publisher: str, seed: int) -> int:
 
 
 def block_word(publisher: str, block: int, seed: int = 0) -> int:
-    """Return 64 bits that are as good as drawn at random for the block, or run, of this number."""
+    """Return a 64-bit hash of a publisher's block, or run, with this number."""
     return _mixed(_key(publisher, seed), block)
 
 
 def _mixed(key: int, block: int) -> int:
-    """Return SplitMix64's output for a state that the block counts up."""
+    """Return SplitMix64's output for the state ``key`` plus ``block`` increments."""
     word = (block * _STEP + key) & _WORD
     word = (word ^ (word >> 30)) * _FIRST & _WORD
     word = (word ^ (word >> 27)) * _SECOND & _WORD

@@ -1,13 +1,13 @@
-"""What the live view shows of members and repairs: a part of :class:`schemas.live_view.LiveView`."""
+"""Members and repairs in the live view, a part of :class:`schemas.live_view.LiveView`."""
 
 from msgspec import Struct
 
 
 class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A broker that does not simply serve, or that died lately: its fields are those of :class:`schemas.member.Member`.
+    """A broker that is not in service, or died recently; its fields are those of :class:`schemas.member.Member`.
 
-    ``in_overlay`` means that the overlay in force has it, ``deaths`` counts the recent ones. ``position`` places a
-    broker outside the inventory's file on a map, None if unknown.
+    ``in_overlay`` means that it is in the overlay in force; ``deaths`` counts recent deaths. ``position`` is that on a
+    map of a broker outside the inventory's file, None if unknown.
     """
 
     broker: str
@@ -21,9 +21,9 @@ class ShownMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ShownAnnounced(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A broker that is not a member and asks to be one, since when, through which agent, and where it listens.
+    """A broker that is not a member and asks to join: since when, through which agent, and its address.
 
-    ``to_do`` says what admits it, and what keeps it out until then.
+    ``to_do`` says what a person must do to admit it, and why it is not admitted yet.
     """
 
     broker: str
@@ -34,7 +34,7 @@ class ShownAnnounced(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ShownRepair(Struct, frozen=True, kw_only=True):
-    """A plan that takes lost brokers out: since when they are dead, and when its overlay was in force, 0 until then."""
+    """A plan that removes lost brokers: when they died, and when its overlay came into force, 0 if not yet."""
 
     plan: str
     lost: tuple[str, ...]
@@ -44,11 +44,11 @@ class ShownRepair(Struct, frozen=True, kw_only=True):
 
 
 class ShownFleet(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All known brokers: how many are in each state, and those that do not simply serve, by name.
+    """All known brokers: how many are in each state, and those not simply in service, sorted by name.
 
-    ``announced`` are not members yet. ``repairs`` are the last ones, oldest first. ``traffic_at_risk_per_s`` is how
-    many notifications a second passed brokers that are in the overlay in force and whose life in it is over, None where
-    no window says so.
+    ``announced`` are not members yet. ``repairs`` are the latest, oldest first. ``traffic_at_risk_per_s`` is the
+    notifications per second that passed brokers which are in the overlay in force but dead or restarted empty; None if
+    no window shows it.
     """
 
     counts: dict[str, int] = {}

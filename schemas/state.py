@@ -21,9 +21,9 @@ from regraft.schemas.packed_deliveries import PackedDeliveries
 
 
 class Interest(Struct, frozen=True):
-    """Common interest of one broker: I_ii in ``notifications`` and I_ij of each peer, all counts of the window.
+    """The interest of one broker in the window: I_ii in ``notifications``, and I_ij for each peer in ``common``.
 
-    Read, and written no more: it follows from what was delivered, and nobody used it.
+    Still read, but no longer written: it follows from what was delivered, and no reader used it.
     """
 
     broker: Name
@@ -39,9 +39,9 @@ class Interest(Struct, frozen=True):
 class PublisherDelivery(Struct, frozen=True):
     """Which notifications of a publisher one broker delivered and published in the window.
 
-    ``blocks[k]`` is a block number, ``masks[k]`` the signed 64-bit mask of what was handed to local subscribers and
-    ``published[k]`` that of what a local client published (:class:`schemas.telemetry.Delivery`); blocks are ascending
-    and unique. ``notifications`` counts the bits of ``masks[k] | published[k]``. ``published`` is empty in a record of
+    ``blocks[k]`` is a block number, ``masks[k]`` the signed 64-bit mask of what was handed to local subscribers, and
+    ``published[k]`` that of what local clients published (:class:`schemas.telemetry.Delivery`); blocks are ascending
+    and unique. ``notifications`` counts the bits of ``masks[k] | published[k]``. ``published`` is empty in records of
     version 1, whose ``masks`` hold both kinds of bits.
     """
 
@@ -61,12 +61,12 @@ class PublisherDelivery(Struct, frozen=True):
 
 
 class QueueState(Struct, frozen=True):
-    """Rates and congestion of one queue: a link end when ``peer`` is set, else the broker's service queue.
+    """Rates and congestion of one queue: a link end if ``peer`` is set, else the broker's service queue.
 
     ``congestion`` is CE * queue_length_last, with CE = messages in / messages out over the window (Shafique, Eq. 10),
-    CE = 1 when nothing moved. ``busy_share`` is busy time over time between the samples.
-    ``notifications_out`` is the number over the span of the samples, ``span_ms`` that span. ``wait_ms_mean`` is how
-    long a message that went out in the span had waited (:class:`schemas.telemetry.QueueSample`), 0 when none did.
+    CE = 1 if nothing moved. Rates and ``busy_share`` are over ``span_ms``, the time between the first and the last
+    sample. ``wait_ms_mean`` is how long the messages that left in that span had waited
+    (:class:`schemas.telemetry.QueueSample`), 0 if none left.
     """
 
     broker: Name
@@ -94,7 +94,7 @@ class LinkRtt(Struct, frozen=True):
 
 
 class Churn(Struct, frozen=True):
-    """How many distinct client changes a broker reported in the window, and of how many clients."""
+    """The number of distinct client changes that a broker reported in the window, and of clients that changed."""
 
     broker: Name
     changes: Sum
@@ -105,11 +105,11 @@ BODIES = ("interest", "delivery", "queue", "rtt", "churn", "packed_deliveries")
 
 
 class StateRow(Struct, frozen=True):
-    """One row of one window; exactly the body named by ``kind`` is set.
+    """One row of a window; exactly the body named by ``kind`` is set.
 
-    (window_start_ms, kind, entity) is unique, so a repeated write overwrites. ``kind`` is one of BODIES. What brokers
-    delivered comes in ``packed_deliveries``, whose entities are numbered; jobs before version 3 of this record wrote a
-    row of kind ``delivery`` for each publisher and broker, and both are read.
+    (window_start_ms, kind, entity) is unique, so a repeated write overwrites. ``kind`` is one of BODIES. Deliveries are
+    in ``packed_deliveries``, whose entities are numbers; jobs before version 3 of this record wrote a row of kind
+    ``delivery`` for each publisher and broker. Both are read.
     """
 
     window_start_ms: TimeMs
@@ -132,7 +132,7 @@ class StateRow(Struct, frozen=True):
 
 
 class BrokerCompleteness(Struct, frozen=True):
-    """Batches of one boot of one broker in the window: how many came, how many the sequence span says were sent."""
+    """Batches of one boot of a broker in the window: ``received``, and ``expected`` by their sequence numbers."""
 
     broker: Name
     boot: TimeMs
@@ -156,11 +156,11 @@ class BrokerCompleteness(Struct, frozen=True):
 
 
 class BrokerClock(Struct, frozen=True):
-    """How a broker's clock stands to Kafka's, by the batches that Kafka took in the window.
+    """A broker's clock compared with Kafka's, from the batches that Kafka received in the window.
 
-    ``delay_ms_min`` is the least distance from the time of a batch by its broker's clock to the time at which Kafka
-    took it: the shortest way to Kafka less what the clock is ahead. ``refused`` counts the batches whose time was too
-    far from Kafka's to be used.
+    ``delay_ms_min`` is the minimum over batches of Kafka's receive time minus the batch's time by its broker's clock:
+    the shortest transit time minus what the clock is ahead. ``refused`` counts the batches whose time was too far from
+    Kafka's to be used.
     """
 
     broker: Name
@@ -171,9 +171,9 @@ class BrokerClock(Struct, frozen=True):
 class WindowClosed(Struct, frozen=True):
     """The marker written after all rows of a window.
 
-    ``row_counts`` is the number of rows of each kind; ``late_rows`` counts the parts of batches
-    that came for closed windows, were dropped, and are in no earlier marker. ``clocks`` is by
-    broker; empty in a record of version 1, and where event times cannot be held against Kafka's.
+    ``row_counts`` is the number of rows of each kind. ``late_rows`` counts the parts of batches that were dropped since
+    the previous marker because they arrived for closed windows. ``clocks`` has one entry per broker; it is empty in
+    records of version 1, and if event times cannot be compared with Kafka's.
     """
 
     window_start_ms: TimeMs

@@ -1,6 +1,6 @@
-"""Files that one process replaces while others read them: always the old or the new content, never a part.
+"""Files that one process replaces while others read them: readers see the old or the new content, never a part.
 
-In: a path and text, or a value for JSON. Out: the file. What a status says belongs to the stage that writes it.
+In: a path and text, or a value for JSON. Out: the file. The content of a status belongs to the stage that writes it.
 """
 
 import os
@@ -16,18 +16,18 @@ log = structlog.get_logger(__name__)
 
 
 class ReplaceablePath(Protocol):
-    """What is needed of a path to replace its file whole: of ``pathlib``, or of another store that has the same."""
+    """The methods of a path that an atomic replacement needs: those of ``pathlib``, or of another store."""
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last component."""
 
     @property
     def parent(self) -> Self:
         """The directory."""
 
     def mkdir(self, *, parents: bool = ..., exist_ok: bool = ...) -> None:
-        """Make the directory."""
+        """Create the directory."""
 
     def with_name(self, name: str, /) -> Self:
         """Return a path next to this one."""
@@ -36,16 +36,16 @@ class ReplaceablePath(Protocol):
         """Write a file."""
 
     def replace(self, target: Self, /) -> Self:
-        """Give it the other name."""
+        """Rename the file, replacing the target."""
 
     def unlink(self) -> None:
-        """Delete it."""
+        """Delete the file."""
 
 
 def replace_file(path: ReplaceablePath, text: str) -> None:
-    """Replace a file whole, making its directory where needed.
+    """Replace a file atomically, creating its directory if needed.
 
-    Raises OSError, for example on a full disk; then the old content stays and nothing is left next to it.
+    Raises OSError, for example on a full disk; the old content then stays, and no temporary file is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
@@ -70,7 +70,7 @@ class StatusFile:
         self._is_failing = False
 
     def write(self, document: Mapping[str, Any] | msgspec.Struct) -> None:
-        """Replace the file by the document."""
+        """Replace the file with the document."""
         try:
             replace_file(self._path, msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
         except OSError as error:

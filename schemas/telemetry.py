@@ -1,6 +1,6 @@
 """Records that brokers emit: one TelemetryBatch for each flush (ARCHITECTURE.md, "From telemetry to state").
 
-Every measure can be aggregated idempotently, so a record that arrives twice changes nothing.
+All measures aggregate idempotently, so a record that arrives twice changes nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from regraft.schemas.bounds import (
 )
 from regraft.schemas.packed_cells import Cell, PackedSecond
 
-BLOCK_SIZE = 64  # Sequence numbers in one mask: a block fits one signed 64-bit long.
+BLOCK_SIZE = 64  # Sequence numbers per mask: a block fits into one signed 64-bit long.
 
 
 class Delivery(Struct, frozen=True):
-    """What one broker delivered and published of one publisher's block within one second of publish time.
+    """What one broker delivered and published of a publisher's block within one second of publish time.
 
-    ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence // 64`` that was handed to local
-    subscribers, ``published`` for each that a local client published here; both are signed 64-bit integers.
-    ``local_deliveries`` and ``bytes`` are cumulative within the cell (broker, publisher, block, second), so a cell may
-    be sent early and again. A record of version 1 has 0 in ``published`` and both kinds of bits in ``mask``, so ``mask
-    | published`` is what V(n) is made of in any version.
+    ``mask`` has bit ``sequence % 64`` set for each notification of block ``sequence
+
+    64`` that was handed to local subscribers, ``published`` for each that a local client published; both are signed
+    64-bit integers. ``local_deliveries`` and ``bytes`` are cumulative within the cell (broker, publisher, block,
+    second), so a cell may be sent early and again. Records of version 1 have 0 in ``published`` and both kinds of bits
+    in ``mask``, so V(n) follows from ``mask | published`` in any version.
     """
 
     publisher: Name
@@ -48,7 +49,7 @@ class Delivery(Struct, frozen=True):
 
 
 class QueueSample(Struct, frozen=True):
-    """Counters of one queue since the broker's boot, and its length now and at most since the last sample.
+    """Counters of one queue since the broker's boot, and its length, now and the maximum since the last sample.
 
     ``peer`` names the neighbour for the outgoing end of a link and is empty for the broker's own service queue.
     For a link end ``messages_in`` counts what was handed to the link and ``messages_out`` what the peer received.
@@ -78,7 +79,7 @@ class LinkProbe(Struct, frozen=True):
 
 
 class ClientChange(Struct, frozen=True):
-    """A client that came, left or changed its interest at this broker; ``sequence`` counts per client."""
+    """A client that connected, left or changed its interest at this broker; ``sequence`` counts per client."""
 
     client: Name
     sequence: SequenceNumber
@@ -86,11 +87,11 @@ class ClientChange(Struct, frozen=True):
 
 
 class TelemetryBatch(Struct, frozen=True):
-    """All that one broker has to say in one flush; an empty batch is the heartbeat that lets windows close.
+    """What one broker reports in one flush; an empty batch is the heartbeat that lets windows close.
 
-    ``boot`` is the time of the broker's start (ms) and separates counter resets; ``sequence`` counts batches per boot
-    from 0; ``epoch`` is the configuration that the broker stamps on what it publishes. What was delivered goes to Kafka
-    in ``seconds``; senders before version 3 wrote ``deliveries``, and both are read.
+    ``boot`` is the broker's start time in ms and distinguishes counter resets; ``sequence`` counts batches per boot
+    from 0; ``epoch`` is the configuration that the broker stamps on publications. Deliveries go to Kafka in
+    ``seconds``; senders before version 3 wrote ``deliveries``. Both are read.
     """
 
     broker: Name
@@ -105,7 +106,7 @@ class TelemetryBatch(Struct, frozen=True):
     seconds: Items[PackedSecond] = ()
 
     def packed(self) -> TelemetryBatch:
-        """Return the batch as it goes to Kafka: all cells in ``seconds``, ascending."""
+        """Return the batch as sent to Kafka: all cells in ``seconds``, ascending."""
         cells = sorted(self.cells(), key=lambda cell: (cell.second, cell.publisher, cell.block))
         seconds = tuple(
             PackedSecond.of(second, [_plain(cell) for cell in of_second])
@@ -114,7 +115,7 @@ class TelemetryBatch(Struct, frozen=True):
         return msgspec.structs.replace(self, deliveries=(), seconds=seconds)
 
     def cells(self) -> tuple[Delivery, ...]:
-        """Return all cells, however they came."""
+        """Return all cells of ``deliveries`` and ``seconds``."""
         packed = (
             Delivery(publisher, block, each.second, mask, local_deliveries, size, published)
             for each in self.seconds

@@ -1,6 +1,6 @@
 """The one table of Kafka topics: name, record, key, partitions, retention, who writes and who reads.
 
-Nothing here talks to Kafka; ``infra`` creates the topics from this table, and the rights of those who use them.
+Nothing here connects to Kafka; ``infra`` creates the topics, and the rights of their users, from this table.
 """
 
 import re
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 DAY_MS = 24 * 3_600_000
-LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock: what all brokers' clocks are held against.
-CREATE_TIME = "CreateTime"  # The sender's, or any value it sets.
+LOG_APPEND_TIME = "LogAppendTime"  # Kafka's own clock, the reference for the clocks of all brokers.
+CREATE_TIME = "CreateTime"  # The sender's clock, or any value that the sender sets.
 
 
 class Role(StrEnum):
-    """Who uses topics; in Kafka each is a separate principal, or several (one for each operator)."""
+    """The users of topics; in Kafka each role is a separate principal, or several (one for each operator)."""
 
     BROKERS = "brokers"
     STREAMING = "streaming"
@@ -33,11 +33,11 @@ DASHBOARD, OPERATOR, RECORDER = Role.DASHBOARD, Role.OPERATOR, Role.RECORDER
 class Topic:
     """One Kafka topic.
 
-    ``retention_ms`` is None where the topic is compacted (the newest record of a key is kept forever). ``timestamps``
-    is Kafka's ``message.timestamp.type``, empty where it does not matter whose clock gives a record its time.
-    ``compaction_lag_ms``: for this long a compacted topic keeps older records of a key, too. ``is_one_log``: records of
-    different keys have one order, or the topic is a lock, so it may not have more than its one partition.
-    ``is_by_agent``: each agent of brokers has its own topic, which no other one needs.
+    ``retention_ms`` is None if the topic is compacted (the newest record of each key is kept forever). ``timestamps``
+    is Kafka's ``message.timestamp.type``, empty if it does not matter whose clock gives a record its time. For
+    ``compaction_lag_ms``, a compacted topic also keeps older records of a key. ``is_one_log`` means that the topic must
+    not have more than one partition, because it is a lock, or because the order of records with different keys matters.
+    ``is_by_agent`` means that each agent of brokers has its own topic, which no other agent needs.
     """
 
     suffix: str
@@ -54,7 +54,7 @@ class Topic:
 
     @property
     def compacted(self) -> bool:
-        """Return True if Kafka keeps the newest record of each key instead of a span of time."""
+        """Return True if Kafka keeps the newest record of each key, instead of records for some time."""
         return self.retention_ms is None
 
 
@@ -118,7 +118,7 @@ SAMPLING = Topic(
     None,
     is_one_log=True,
 )
-# Repeated as long as nobody has let the broker in, so nothing of it needs to be kept.
+# Repeated until the broker is admitted, so it need not be kept.
 ANNOUNCEMENTS = Topic(
     "announcements",
     "Announcement",
@@ -129,7 +129,7 @@ ANNOUNCEMENTS = Topic(
     DAY_MS,
     is_by_agent=True,
 )
-# Kafka's time shows how old an order is, and the lag keeps a forged record from displacing one at once.
+# Kafka's time shows how old an order is; with the lag, a forged record does not displace a genuine one at once.
 ORDERS = Topic(
     "orders",
     "Order",
@@ -174,37 +174,37 @@ TOPICS: tuple[Topic, ...] = (
 )
 
 DEFAULT_NAMESPACE = "regraft"
-NO_AGENT = ""  # Who speaks for brokers where nobody is named.
-AGENT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")  # It is a part of names of topics; a dot would look like another.
+NO_AGENT = ""  # The agent of brokers without one.
+AGENT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")  # Part of topic names, so a dot would be ambiguous.
 
 
 def topic_name(topic: Topic, namespace: str = DEFAULT_NAMESPACE, agent: str = NO_AGENT) -> str:
-    """Return the name of a topic inside a namespace: ``regraft.plans``, of an agent ``regraft.commands.west``."""
+    """Return the name of a topic in a namespace: ``regraft.plans``, or with an agent ``regraft.commands.west``."""
     name = f"{namespace}.{topic.suffix}"
     return f"{name}.{agent}" if agent and topic.is_by_agent else name
 
 
 def topic_names(topic: Topic, namespace: str, agents: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that a topic has, one for each agent where it is split by agent."""
+    """Return the names of a topic: one for each agent if it is split by agent."""
     return tuple(dict.fromkeys(topic_name(topic, namespace, agent) for agent in agents))
 
 
 @dataclass(frozen=True, slots=True)
 class RoleNames:
-    """What a role needs of Kafka besides topics: the consumer groups it names, and the ids of its transactions.
+    """What a role uses in Kafka besides topics: its consumer groups and transactional ids.
 
-    Names that end in * stand for all that begin so; {namespace} is that of the topics.
+    A trailing * makes a name a prefix; {namespace} is that of the topics.
     """
 
     groups: tuple[str, ...] = ()
     transactions: tuple[str, ...] = ()
 
 
-# Readers that commit nothing also name a group, their client id: Kafka asks for a right to it anyway.
+# Readers that commit nothing also name a group, their client id, because Kafka requires a right to it anyway.
 NAMES_OF: dict[Role, RoleNames] = {
     Role.BROKERS: RoleNames(("regraft-emulator",)),
     Role.STREAMING: RoleNames(("regraft-streaming", "spark-kafka-source-*")),
-    # The leader of several controllers is found by a group, and shuts out those before it by a transactional id.
+    # Controllers elect their leader through a group; the leader fences off its predecessors with a transactional id.
     Role.CONTROLLER: RoleNames(("regraft-controller", "{namespace}.leader"), ("{namespace}.controller",)),
     Role.ALERTS: RoleNames(("regraft-alerts", "{namespace}.alerts"), ("{namespace}.alerts-writer",)),
     Role.DASHBOARD: RoleNames(("regraft-dashboard",)),

@@ -1,7 +1,7 @@
-"""State rows with packed deliveries -> the same with a row for each publisher and broker, for readers by row.
+"""Unpack state rows: a row for each publisher and broker instead of packed deliveries, for readers by row.
 
-In: the rows of one window, each once, in any order. Out: rows, and a marker that counts these. What a window has too
-few of is missing afterwards, too.
+In: the rows of one window, each once, in any order. Out: rows, and a marker that counts these. If rows of the window
+are missing, the marker still shows it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKED, UNPACKED = "packed_deliveries", "delivery"
 
 
 def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple[StateRow, ...], WindowClosed]:
-    """Return the rows with those packed as single ones, and the marker with its counts of these."""
+    """Return the rows with packed ones as single rows, and the marker with adjusted counts."""
     found: dict[tuple[str, str], StateRow] = {}
     packed: list[StateRow] = []
     for row in rows:
@@ -35,7 +35,7 @@ def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple
     for body in bodies.values():
         entity = f"{body.publisher}|{body.broker}"
         single = StateRow(marker.window_start_ms, marker.window_end_ms, UNPACKED, entity, delivery=body)
-        found.setdefault((UNPACKED, entity), single)  # A job of two versions wrote both: they say the same.
+        found.setdefault((UNPACKED, entity), single)  # Jobs of two versions may have written both: they are equal.
     counts = {UNPACKED if kind == PACKED else kind: count for kind, count in marker.row_counts.items()}
     if PACKED in marker.row_counts:
         missing = marker.row_counts[PACKED] - len(packed)
@@ -44,7 +44,7 @@ def unpack_window(rows: Iterable[StateRow], marker: WindowClosed) -> tuple[tuple
 
 
 def single_deliveries(columns: DeliveryColumns) -> Iterator[PublisherDelivery]:
-    """Yield the rows that one packed record holds."""
+    """Yield the rows of one packed record."""
     ends = np.cumsum(columns.block_counts)
     rows = (columns.publisher, columns.broker, columns.notifications, columns.local_deliveries, columns.bytes)
     blocks, masks, published = (each.tolist() for each in (columns.blocks, columns.masks, columns.published))
@@ -66,7 +66,7 @@ def single_deliveries(columns: DeliveryColumns) -> Iterator[PublisherDelivery]:
 
 
 def _joined(one: PublisherDelivery, other: PublisherDelivery) -> PublisherDelivery:
-    """Return a row of whose blocks some stand in another record; one of both has its sums."""
+    """Return the row that two records share: the blocks of both, and the sums, which only one of them has."""
     cells: dict[int, tuple[int, int]] = {}
     for each in (one, other):
         for block, mask, published in zip(each.blocks, each.masks, each.published, strict=True):

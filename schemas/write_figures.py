@@ -1,14 +1,14 @@
-"""Write figures in texts for people. In: a number. Out: the digits that anybody can read."""
+"""Write figures in texts for people. In: a number. Out: readable digits."""
 
 DIGITS = 4
 
 
 def figure(value: float) -> str:
-    """Return a figure to four digits, with a comma between thousands and never with an exponent.
+    """Return a figure with four significant digits, commas between thousands, and never an exponent.
 
-    Below 1 these are four decimals, so what is less than 0.00005 reads as 0.
+    Below 1 it has four decimals, so values below 0.00005 read as 0.
     """
-    if abs(value) >= 10 ** (DIGITS - 1) - 0.05:  # What rounds to it, too.
+    if abs(value) >= 10 ** (DIGITS - 1) - 0.05:  # Also if it rounds up to it.
         return f"{value:,.0f}"
     if abs(value) >= 1:
         return f"{value:.{DIGITS}g}"

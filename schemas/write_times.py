@@ -1,4 +1,4 @@
-"""Write points in time in texts for people. In: milliseconds since 1970. Out: a date and time in UTC."""
+"""Write times in texts for people. In: milliseconds since 1970. Out: date and time in UTC."""
 
 from datetime import UTC, datetime
 
@@ -9,5 +9,5 @@ def time_text(time_ms: int) -> str:
 
 
 def window_name(end_ms: int) -> str:
-    """Return the subject of events and alerts about the window that ends then, as ``window-2026-11-25T19:06:15Z``."""
+    """Return the subject of events and alerts about the window that ends then: ``window-2026-11-25T19:06:15Z``."""
     return datetime.fromtimestamp(end_ms // 1_000, UTC).strftime("window-%Y-%m-%dT%H:%M:%SZ")
