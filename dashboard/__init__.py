@@ -1,1 +1,1 @@
-"""The overlay in a browser: what the live view holds, as it changes; and a way to give orders."""
+"""The overlay in a browser: the live view as it changes, and a way to give orders."""

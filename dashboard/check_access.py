@@ -1,7 +1,7 @@
-"""Identify callers and check their rights: orders need a token, and so does reading where the settings say so.
+"""Identify callers and check their rights: orders need a token, and so does reading if the settings say so.
 
-In: the header or cookie of a call. Out: the holder of its token, or a TokenRefusedError for the caller. Tokens belong
-to ``operator_tokens``, their revocation to ``revoked_tokens``.
+In: the header or cookie of a request. Out: the holder of its token, or a TokenRefusedError for the caller. Tokens
+belong to ``operator_tokens``, their revocation to ``revoked_tokens``.
 """
 
 from __future__ import annotations
@@ -14,44 +14,47 @@ from regraft.dashboard.revoked_tokens import RevokedFileError, RevokedTokens
 
 
 class AccessCheck:
-    """The one place that lets anybody in. Raises TokenSecretError for a bad secret."""
+    """The only place that grants access. Raises TokenSecretError if the secret cannot be used."""
 
     def __init__(self, settings: DashboardSettings) -> None:
         self._settings = settings
         self._secret = read_secret(settings)
         self._revoked = RevokedTokens(settings.revoked_path)
-        # Browsers keep cookies by host, not by port: two dashboards of one host must not overwrite each other's.
+        # Browsers store cookies by host, not by port: two dashboards on one host must not overwrite each other's.
         self.cookie = f"regraft-{settings.namespace}"
 
     @property
     def can_order(self) -> bool:
-        """Return True if there are tokens at all; without a secret the dashboard is read-only."""
+        """Return True if there is a secret for tokens; without one the dashboard is read-only."""
         return self._secret is not None
 
     @property
     def login_to_read(self) -> bool:
-        """Return True if reading needs a token, too."""
+        """Return True if reading also needs a token."""
         return self._settings.login_to_read
 
     def operator(self, authorization: str | None) -> Operator:
-        """Return the name that may order by this Authorization header. Raises TokenRefusedError, RevokedFileError."""
+        """Return the holder of the Authorization header's token, who may give orders.
+
+        Raises TokenRefusedError, or RevokedFileError if the file of revoked tokens cannot be read.
+        """
         return self._holder(_bearer(authorization), "Orders need a token", (SCOPE,))
 
     def holder(self, authorization: str | None) -> Operator:
-        """Return who signs in by an Authorization header, to order or to read. Raises as ``operator``."""
+        """Return the holder of the header's token, who may order or read. Raises like :meth:`operator`."""
         return self._holder(_bearer(authorization), "Signing in needs a token", (SCOPE, READ_SCOPE))
 
     def reader(self, authorization: str | None, cookie: str | None) -> Operator | None:
-        """Return who reads, by header or cookie; None where anybody may. Raises as ``operator``.
+        """Return the reader by header or cookie, or None if anybody may read. Raises like :meth:`operator`.
 
-        A cookie is enough for reading only: a page of somebody else can make a browser send it.
+        A cookie suffices for reading only, because another site's page can make a browser send it.
         """
         if not self.login_to_read:
             return None
         return self._holder(_bearer(authorization) or cookie, "Reading needs a token", (SCOPE, READ_SCOPE))
 
     def still_holds(self, who: Operator | None) -> bool:
-        """Return True if a reader's token has neither expired nor been revoked since."""
+        """Return True if a reader's token is neither expired nor revoked; False if that cannot be checked."""
         try:
             return who is None or (time.time() * 1000 < who.until_ms and who.token_id not in self._revoked)
         except RevokedFileError:

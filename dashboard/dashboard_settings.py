@@ -12,40 +12,42 @@ from regraft.infra.redis_access import RedisAccess, RedisSecurity
 from regraft.schemas.topics import DEFAULT_NAMESPACE
 
 PORT_MAX = 65_535
-SECRET_BYTES_MIN = 32  # As many as an HS256 signature has: a shorter key is easier to guess than that.
+SECRET_BYTES_MIN = 32  # The size of an HS256 signature: a shorter key would be easier to guess than a signature.
 HOURS_PER_MONTH = 24 * 31
 
 
 @dataclass(frozen=True, kw_only=True)
 class DashboardSettings:
-    """The page in the browser: where it is served, who may give orders, how often it looks.
+    """The page in the browser: where it is served, who may give orders, how often it reads the live view.
 
     ``bootstrap``: Kafka's bootstrap servers, to which orders go. ``security``: its TLS and SASL.
     ``namespace``: prefix of topics and live-view keys.
     ``redis_url``: where the live view is read. ``redis_security``: its TLS and credentials.
-    ``inventory_path``: the brokers and what they cost each other, for their
-    places on the map. ``status_file``: JSON for the process that started it; None writes none.
+    ``inventory_path``: the brokers and their link costs, for their positions on the map. ``status_file``: JSON for the
+    process that started it; None writes none.
     ``host``, ``port``: where the page is served. Default: this machine only, 8090.
-    ``host_names``: under which names browsers may ask for it; * allows any. Others are refused, or a page of somebody
-    else could read it through a name that points here. Default: the names of this machine's loopback.
+    ``host_names``: the host names under which browsers may request it; * allows any. Others are refused, or another
+    site's page could read it through a name that resolves to this address. Default: the names of this machine's
+    loopback.
     ``certificate_file``, ``key_file``: PEM files to serve it over TLS, the key without a passphrase; both or neither.
-    They are read at the start. Default: none, plain HTTP, for this machine only or behind a proxy that has them.
+    They are read at start-up. Default: none, which means plain HTTP, for this machine only or behind a proxy that
+    terminates TLS.
     ``secret``: the key that signs tokens, at least 32 bytes; none makes the page read-only unless there is a
     secret_file. ``secret_file``: a file that holds it instead.
-    ``login_to_read``: whether looking needs a token, too; metrics and health stay open. Default no: anyone who can
-    reach the page may read it. ``token_hours_max``: how long a token may live. Default 24, a day's work.
-    ``revoked_file``: ids of revoked tokens, one a line, checked on each call. Default:
-    revoked-tokens.txt in run.directory, next to the inventory.
+    ``login_to_read``: whether reading also needs a token; metrics and health stay open. Default no: anyone who can
+    reach the page may read it. ``token_hours_max``: the longest lifetime of a token. Default 24.
+    ``revoked_file``: ids of revoked tokens, one per line, checked on each request. Default: revoked-tokens.txt in
+    run.directory, next to the inventory.
     ``poll_ms``: how often the live view is read. Default 1000, the pace at which the controller writes it.
-    ``answer_ms_max``: how long Valkey may take to answer. Default 800, below the pace, so that looks never pile up.
-    ``stale_ms``: without news from the controller for that long the page says so. Default 5000, several updates.
-    ``clients_max``: pages open at once. Default 64; more are refused in a sentence.
-    ``clients_per_address_max``: pages open at once from one address (of IPv6 from one network of 64 bits), so that
-    nobody takes all places. Default 16; behind a proxy all come from its address unless trusted_proxies names it.
-    ``trusted_proxies``: addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed.
-    Default: none, as anybody can send these headers.
-    ``windows_max``: windows whose rate, completeness and latency are kept. Default 2000, as many as the costs.
-    ``orders``: the key that signs what is ordered here.
+    ``answer_ms_max``: how long Valkey may take to answer. Default 800, below poll_ms, so that reads never pile up.
+    ``stale_ms``: after this time without news from the controller, the page says so. Default 5000, several updates.
+    ``clients_max``: pages open at once. Default 64; more are refused with a message.
+    ``clients_per_address_max``: pages open at once from one address (IPv6: one /64 network), so that no client takes
+    all places. Default 16; behind a proxy all come from its address unless trusted_proxies names it.
+    ``trusted_proxies``: addresses and networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted.
+    Default: none, because anybody can send these headers.
+    ``windows_max``: windows whose rate, completeness and latency are kept. Default 2000, the same as for costs.
+    ``orders``: the key that signs orders given here.
     """
 
     bootstrap: str
@@ -76,26 +78,26 @@ class DashboardSettings:
 
     @property
     def kafka(self) -> KafkaAccess:
-        """How this stage reaches Kafka."""
+        """This stage's access to Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-dashboard", self.security)
 
     @property
     def redis(self) -> RedisAccess | None:
-        """How this stage reaches the live view, None without one."""
+        """This stage's access to the live view, None if none is configured."""
         return None if self.redis_url is None else RedisAccess(self.redis_url, self.redis_security)
 
     @property
     def scheme(self) -> str:
-        """How it is asked for."""
+        """The URL scheme: http or https."""
         return "http" if self.certificate_file is None else "https"
 
     @property
     def revoked_path(self) -> Path:
-        """Where the ids of revoked tokens stand."""
+        """The file of revoked tokens' ids."""
         return self.revoked_file or self.inventory_path.with_name("revoked-tokens.txt")
 
     def faults(self) -> list[str]:
-        """Return what is wrong with the settings, one sentence each; a secret is never part of it."""
+        """Return what is wrong with the settings, one sentence each, without secrets."""
         least = {"poll_ms": 50, "answer_ms_max": 10, "windows_max": 10}
         least |= {"clients_max": 1, "clients_per_address_max": 1}
         found = [
@@ -135,7 +137,7 @@ def _proxy_faults(proxy: str) -> list[str]:
 
 
 def secret_faults(secret: str, where: str) -> list[str]:
-    """Return what is wrong with a secret that is kept in ``where``, without revealing it."""
+    """Return what is wrong with a secret, without revealing it; ``where`` names where it is kept."""
     size = len(secret.encode())
     if size >= SECRET_BYTES_MIN:
         return []

@@ -1,4 +1,4 @@
-"""Stand before the pages: headers that browsers must obey, names under which we answer, a bound on what is sent to us.
+"""Guard all requests: security headers, allowed host names, and a limit on the size of bodies.
 
 In: ASGI messages. Out: the same, or a refusal in JSON. Who may give orders belongs to ``operator_tokens``.
 """
@@ -11,8 +11,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-BODY_BYTES_MAX = 16_384  # An order is a few hundred bytes.
-# Everything from here, nothing inline, no frames: what a name or a reason holds can never become script.
+BODY_BYTES_MAX = 16_384  # An order takes a few hundred bytes.
+# Everything from this origin, nothing inline, no frames: text in a name or reason can never become a script.
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -29,14 +29,14 @@ HEADERS = {
 
 
 class RequestGuard:
-    """An ASGI layer around the whole application."""
+    """ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, host_names: Iterable[str]) -> None:
         self._app = app
         self._host_names = frozenset(name.lower() for name in host_names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one request, or refuse it because of its host name or size."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -69,7 +69,7 @@ def _name_of(host: str) -> str:
 
 
 def _body_bytes(headers: Headers) -> int:
-    """Return how large the body says it is; one of unknown length counts as too large."""
+    """Return the declared size of the body; a body of unknown size counts as too large."""
     if "transfer-encoding" in headers:
         return BODY_BYTES_MAX + 1
     length = headers.get("content-length", "0")

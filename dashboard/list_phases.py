@@ -1,7 +1,7 @@
-"""Send pages what holds in each phase of a plan, so that no page keeps a list of phases.
+"""Send pages the facts of each phase of a plan, so that no page needs its own list of phases.
 
-In: the table of a plan's life. Out: a part of the board, the same as long as the server runs. Which pictures and words
-a page has for it is the page's affair.
+In: the table of a plan's life. Out: a part of the board, constant while the server runs. Icons and labels belong to the
+page.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FACTS = ("is_moving", "is_under_way", "is_committed", "is_in_force", "is_aborted
 
 
 def phases_part() -> dict[str, Any]:
-    """Return the facts of each phase and the orders allowed in it, and the steps of a plan that is executed."""
+    """Return the facts and allowed orders of each phase, and the steps of a plan that succeeds."""
     facts = {
         str(phase): {
             "orders": [str(kind) for kind in one.orders],
@@ -27,7 +27,7 @@ def phases_part() -> dict[str, Any]:
 
 
 def _steps() -> list[PlanPhase]:
-    """Return the phases from the first command to the end where all goes well, without the end itself."""
+    """Return the phases of a plan that succeeds, from the first command to before the final one."""
     steps, phase = [], PlanPhase.PREPARING
     while not LIFE[phase].is_final:
         steps.append(phase)

@@ -1,7 +1,7 @@
-"""The newest state of everything that pages show, and what of it each page has not seen yet.
+"""The newest state of everything that pages show, and what each page has not seen of it yet.
 
-In: values of parts, whole. Out: for a page at some version the entries that changed since, as one JSON text. There is
-no queue: a page that is slow gets the newest state with its next look. Where values come from does not belong here.
+In: whole values of parts. Out: for a page at some version, the entries that changed since, as one JSON text. There is
+no queue: a slow page gets the newest state with its next update. Where values come from does not belong here.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ Key = Callable[[Any], Hashable]
 
 @dataclass
 class WholePart:
-    """A part that pages get whole whenever it changes."""
+    """A part that is sent whole whenever it changes."""
 
     value: Any = None
     version: int = 0
 
     def replace(self, value: Any, version: int) -> bool:
-        """Take a value; return True if it has changed."""
+        """Replace the value; return True if it has changed."""
         if value == self.value:
             return False
         self.value, self.version = value, version
         return True
 
     def since(self, version: int) -> Any:
-        """Return what a page at ``version`` needs."""
+        """Return the update for a page at ``version``."""
         return {"whole": self.value}
 
 
 @dataclass
 class SeriesPart:
-    """A list that grows at its end, loses its beginning and now and then changes an entry.
+    """A list that grows at its end, is cut at its front, and sometimes changes an entry.
 
-    ``key`` names an entry, so that a list whose beginning was cut is seen as the same list. ``base`` counts the entries
-    cut so far; pages number entries by it. ``whole_version`` is when the list last became another one altogether.
+    ``key`` identifies an entry, so that a list cut at its front is recognised as the same list. ``base`` counts the
+    entries cut so far; pages number entries from it. ``whole_version`` is the version at which the list was last
+    replaced by an unrelated one.
     """
 
     key: Key
@@ -54,11 +55,11 @@ class SeriesPart:
 
     @property
     def value(self) -> list[Any]:
-        """The entries as they are now."""
+        """The current entries."""
         return self._entries
 
     def replace(self, value: Sequence[Any], version: int) -> bool:
-        """Take the newest list; return True if anything in it is new."""
+        """Replace the list by the newest one; return True if it has changed."""
         new = list(value)
         cut = self._cut_to(new)
         if cut is None:
@@ -82,7 +83,7 @@ class SeriesPart:
         return is_new
 
     def _cut_to(self, new: list[Any]) -> int | None:
-        """Return how many entries were cut from the front; None where this is another list."""
+        """Return how many entries were cut from the front, or None if this is another list."""
         if not self._entries:
             return 0
         if not new:
@@ -95,7 +96,7 @@ class SeriesPart:
         return cut if stays else None
 
     def since(self, version: int) -> Any:
-        """Return what a page at ``version`` needs: the base, and the entries that changed with their numbers."""
+        """Return the update for a page at ``version``: the base, and the changed entries with their numbers."""
         is_whole = self.whole_version > version or version == 0
         changed = [
             [self.base + position, entry]
@@ -109,7 +110,7 @@ Part = WholePart | SeriesPart
 
 
 class LiveBoard:
-    """All parts under one growing version number; ``boot`` distinguishes this board from that of an earlier process."""
+    """All parts under one increasing version number; ``boot`` distinguishes this process's board from earlier ones."""
 
     def __init__(self, series: Mapping[str, Key]) -> None:
         self.boot = secrets.token_hex(4)
@@ -120,16 +121,16 @@ class LiveBoard:
         self._texts: dict[int, str] = {}
 
     def value(self, part: str) -> Any:
-        """Return a part's value as it is now; None where there is none."""
+        """Return a part's current value, or None if there is none."""
         found = self._parts.get(part)
         return None if found is None else found.value
 
     def values(self) -> dict[str, Any]:
-        """Return all parts as they are now."""
+        """Return the current values of all parts."""
         return {name: part.value for name, part in self._parts.items()}
 
     async def replace(self, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """Take the newest values of some parts, wake the pages, and return the names of those that changed."""
+        """Replace the values of some parts, wake the pages, and return the names of the parts that changed."""
         version = self.version + 1
         changed = []
         for name, value in values.items():
@@ -137,26 +138,26 @@ class LiveBoard:
             if part.replace(value, version):
                 changed.append(name)
         if changed:
-            self.version = version  # Before anything is waited for: two callers never share a number.
+            self.version = version  # Before any await, so that two callers never share a number.
             self._texts.clear()
             async with self._changed:
                 self._changed.notify_all()
         return tuple(changed)
 
     async def close(self) -> None:
-        """Let all pages that wait go."""
+        """Release all waiting pages."""
         async with self._changed:
             self.is_closed = True
             self._changed.notify_all()
 
     async def wait_beyond(self, version: int, wait_s_max: float) -> None:
-        """Return when there is a newer version, the board is closed, or the time is up."""
+        """Wait until there is a newer version, the board is closed, or the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s_max), self._changed:
                 await self._changed.wait_for(lambda: self.version > version or self.is_closed)
 
     def text_since(self, version: int) -> str:
-        """Return what a page at ``version`` lacks as JSON; from 0 it is everything. Made once for all that ask."""
+        """Return the update for a page at ``version`` as JSON, everything if 0; encoded once for all pages."""
         text = self._texts.get(version)
         if text is None:
             parts = {name: part.since(version) for name, part in self._parts.items() if part.version > version}

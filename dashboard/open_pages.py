@@ -1,7 +1,7 @@
-"""Count the pages that follow the stream, of all and of each address, and refuse more than there may be.
+"""Count the pages that follow the stream, in total and by address, and refuse those above the limits.
 
-In: calls with the address they come from. Out: a place for as long as the page is open, or a refusal. Whose word is
-taken for the address of a caller behind a proxy is uvicorn's affair (``trusted_proxies``).
+In: requests with their source address. Out: a place for as long as the page is open, or a refusal. Uvicorn determines
+the address of a caller behind a proxy (``trusted_proxies``).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fastapi import HTTPException, Request
 
 from regraft.dashboard.dashboard_metrics import DashboardMetrics
 
-IPV6_SITE_BITS = 64  # One person has countless IPv6 addresses: a limit on each would limit nobody.
+IPV6_SITE_BITS = 64  # A client has countless IPv6 addresses, so a limit per address would be useless.
 
 
 class OpenPages:
-    """The places that there are."""
+    """The places for open pages."""
 
     def __init__(self, pages_max: int, pages_per_address_max: int, metrics: DashboardMetrics) -> None:
         self._pages_max = pages_max
@@ -27,7 +27,7 @@ class OpenPages:
         self._open: Counter[str] = Counter()
 
     async def one_more(self, request: Request) -> AsyncIterator[None]:
-        """Count a page while it is open; raise HTTPException where there is no place for it."""
+        """Count a page while it is open; raise HTTPException if there is no place for it."""
         address = site_of(request.client.host if request.client else "")
         if self._open.total() >= self._pages_max:
             self._refuse(503, f"{self._pages_max} pages are already open (dashboard.clients_max)")
@@ -40,7 +40,7 @@ class OpenPages:
             yield
         finally:
             self._open[address] -= 1
-            self._open += Counter()  # Addresses without a page are forgotten.
+            self._open += Counter()  # Drops addresses without a page.
             self._metrics.clients.set(self._open.total())
 
     def _refuse(self, status: int, text: str) -> None:
@@ -49,11 +49,11 @@ class OpenPages:
 
 
 def site_of(host: str) -> str:
-    """Return what counts as one address: of IPv6 the network of 64 bits that a site has."""
+    """Return what counts as one address: for IPv6, the /64 network of a site."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
-        return host  # A proxy that we trust gave another name.
+        return host  # A trusted proxy gave something other than an address.
     if found.version == 4:
         return host
     if found.ipv4_mapped is not None:

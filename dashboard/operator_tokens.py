@@ -1,6 +1,6 @@
-"""Tokens that let a person read or give orders: signed, with a name, an end, and one namespace they are for.
+"""Signed tokens that let a person read or give orders, with a name, an expiry, and one namespace.
 
-In: a secret and a name, or a token. Out: a token, or who holds it. What an operator may do does not belong here.
+In: a secret and a name, or a token. Out: a token, or its holder. What an operator may do does not belong here.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from regraft.infra.stack_error import StackError
 ALGORITHM = "HS256"
 ISSUER = "regraft"
 SCOPE = "operate"
-READ_SCOPE = "read"  # To look only, where reading needs a token (dashboard.login_to_read).
+READ_SCOPE = "read"  # For reading only, if reading needs a token (dashboard.login_to_read).
 NAME_LENGTH_MAX = 100
 ID_BYTES = 8
 ID_FORM = re.compile(r"[0-9a-f]{16}")
 TOKEN_LENGTH_MAX = 4096
-LEEWAY_S = 5.0  # Clocks of the machine that made a token and of the one that checks it differ a little.
+LEEWAY_S = 5.0  # The clocks of the machines that make and check a token may differ a little.
 
 
 class TokenSecretError(StackError):
-    """Reports what is wrong with the secret, or with what a token was asked for."""
+    """The secret cannot be used, or a token cannot be made with these values; the message says why."""
 
 
 class TokenRefusedError(Exception):
-    """Reports why a token does not let its holder do what was asked for.
+    """A token does not permit the request; the message says why.
 
-    ``status`` is the HTTP status: 401 for an invalid token, 403 for one without the right. ``why`` is one word
-    for programs.
+    ``status`` is the HTTP status: 401 if the token is invalid, 403 if it lacks the right. ``why`` is one word for
+    programs.
     """
 
     def __init__(self, status: int, why: str, text: str) -> None:
@@ -45,7 +45,7 @@ class TokenRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Who holds a token, until when, and which token it is."""
+    """The holder of a token, its expiry, and its id."""
 
     name: str
     until_ms: int
@@ -54,7 +54,7 @@ class Operator:
 
 
 def read_secret(settings: DashboardSettings) -> str | None:
-    """Return the secret of the settings or of its file; None where neither is given. Raises TokenSecretError."""
+    """Return the secret from the settings or its file, or None if neither is given. Raises TokenSecretError."""
     if settings.secret is not None:
         secret, where = settings.secret, "dashboard.secret"
     elif settings.secret_file is not None:
@@ -69,7 +69,7 @@ def read_secret(settings: DashboardSettings) -> str | None:
 def make_token(
     secret: str, name: str, namespace: str, hours: float, hours_max: float, now_s: float, scope: str = SCOPE
 ) -> str:
-    """Return a token for ``name``. Raises TokenSecretError for a name or a time that is no good."""
+    """Return a token for ``name``. Raises TokenSecretError if the name or the lifetime is invalid."""
     name = name.strip()
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable():
         raise TokenSecretError(
@@ -92,7 +92,10 @@ def make_token(
 
 
 def id_of(text: str) -> str:
-    """Return the id of a token, given either; who gives a token need not have its secret. Raises TokenSecretError."""
+    """Return the id of a token, given the id or the token itself, whose signature is not checked.
+
+    Raises TokenSecretError if it is neither.
+    """
     found = text.strip()
     if "." in found and len(found) <= TOKEN_LENGTH_MAX:
         try:
@@ -115,10 +118,10 @@ def check_token(
     revoked: Container[str] = frozenset(),
     scopes: Container[str] = (SCOPE,),
 ) -> Operator:
-    """Return who holds the token, one of these scopes. Raises TokenRefusedError.
+    """Return the holder of a valid token with one of ``scopes``. Raises TokenRefusedError if it is not one.
 
-    Only our own algorithm is accepted, whatever the token claims; a token with too long a lifetime is refused though
-    its signature is right, and so is one whose id is ``revoked``.
+    Only our algorithm is accepted, whatever the token claims. A token with too long a lifetime is refused even if its
+    signature is valid, and so is one whose id is in ``revoked``.
     """
     if len(token) > TOKEN_LENGTH_MAX:
         raise TokenRefusedError(401, "malformed", f"The token is longer than {TOKEN_LENGTH_MAX} characters.")

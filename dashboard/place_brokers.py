@@ -1,11 +1,11 @@
-"""Give every broker a place on the map: where it really is, or so that brokers near in delay are near on the page.
+"""Place every broker on the map: at its real position, or so that brokers near in delay are near on the page.
 
-In: an inventory. Out: x and y for each broker, in a box MAP_WIDTH wide, y downwards as on a screen. Drawing belongs to
-the page.
+In: an inventory. Out: x and y of each broker, in a box of at most MAP_WIDTH by MAP_HEIGHT, y downwards as on a screen.
+Drawing belongs to the page.
 
-Where the inventory has no positions, classical multidimensional scaling (Torgerson, 1952) of its link costs finds the
-plane in which distances come nearest to them; cost O(brokers^2) for each of the few steps of Lanczos. Along each axis
-the order then stays and the gaps are evened out by half, or a few far hosts would squeeze all others into one spot.
+Without positions in the inventory, classical multidimensional scaling (Torgerson, 1952) of link costs finds the plane
+whose distances approximate them best; cost O(brokers^2) for each of the few Lanczos steps. Along each axis, the gaps
+are then evened out by half, keeping the order; otherwise a few distant hosts would squeeze all others into one spot.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from scipy.spatial import cKDTree
 
 from regraft.overlay.inventory import Inventory
 
-MAP_WIDTH, MAP_HEIGHT = 1000.0, 560.0  # About the form of the page's map.
-SQUEEZE = 0.5  # Power of a cost that becomes a distance.
-EVENNESS = 0.5  # 0 keeps the gaps along an axis as they are, 1 makes them all alike.
-CROWDING_SHARE = 0.62  # Least distance of two brokers as a share of that on an even grid.
+MAP_WIDTH, MAP_HEIGHT = 1000.0, 560.0  # About the aspect ratio of the page's map.
+SQUEEZE = 0.5  # Distance is cost to this power.
+EVENNESS = 0.5  # 0 keeps the gaps along an axis, 1 makes them all equal.
+CROWDING_SHARE = 0.62  # Minimum distance of two brokers, as a share of that on an even grid.
 STEPS_MAX = 200
 
 Points = NDArray[np.float64]
 
 
 def place_brokers(inventory: Inventory) -> Points:
-    """Return the places (n, 2), the same for the same inventory."""
+    """Return the places, shape (n, 2); deterministic."""
     if inventory.positions is not None:
         points = inventory.positions * (1.0, -1.0)
         return _fit_box(points)
@@ -36,7 +36,7 @@ def place_brokers(inventory: Inventory) -> Points:
 
 
 def _scale_costs(link_cost: Points) -> Points:
-    """Return the plane of classical scaling; fewer than four brokers, or all on one spot, stand on a circle."""
+    """Return the plane of classical scaling; a circle if there are fewer than four brokers or no link costs."""
     count = len(link_cost)
     if count < 4 or not link_cost.any():
         turns = np.arange(count) * 2 * np.pi / count
@@ -44,18 +44,18 @@ def _scale_costs(link_cost: Points) -> Points:
     squared = link_cost ** (2 * SQUEEZE)
     means = squared.mean(axis=0)
     gram = -0.5 * (squared - means[:, None] - means[None, :] + means.mean())
-    start = np.linspace(-1.0, 1.0, count)  # The same start gives the same map.
+    start = np.linspace(-1.0, 1.0, count)  # A fixed start makes the map deterministic.
     values, vectors = eigsh(gram, k=2, which="LA", v0=start)
     order = np.argsort(values)[::-1]
     points = vectors[:, order] * np.sqrt(np.maximum(values[order], 0.0))
-    # The sign of an axis is arbitrary: the broker furthest out is right, or at the top.
+    # The sign of an axis is arbitrary, so the outermost broker goes to the right, or to the top.
     furthest = np.abs(points).argmax(axis=0)
     mapped: Points = points * np.sign(points[furthest, (0, 1)] + 1e-300) * (1.0, -1.0)
     return mapped
 
 
 def _even_out(points: Points) -> Points:
-    """Return the points in a box of side 1, each axis between its own gaps and even ones."""
+    """Return the points in a unit box, with the gaps along each axis between the original and even ones."""
     size = np.ptp(points, axis=0)
     own = (points - points.min(axis=0)) / np.where(size > 0, size, 1.0)
     even = points.argsort(axis=0).argsort(axis=0) / max(len(points) - 1, 1)
@@ -64,7 +64,7 @@ def _even_out(points: Points) -> Points:
 
 
 def _part_crowds(points: Points) -> Points:
-    """Push brokers apart that would be drawn on top of each other, each no further than it must."""
+    """Push apart brokers that would overlap on the map, each no further than necessary."""
     apart = CROWDING_SHARE * float(np.sqrt(MAP_WIDTH * MAP_HEIGHT / len(points)))
     placed = points + np.column_stack([np.cos(np.arange(len(points))), np.sin(np.arange(len(points)))]) * 1e-3
     for _ in range(STEPS_MAX):

@@ -1,7 +1,7 @@
-"""Look at the live view again and again, and put what changed on the board; a server that is away stops nothing.
+"""Poll the live view and put changes on the board; an unreachable server stops nothing.
 
-In: a client of Valkey, the board. Out: the board's parts, and its part ``server``: whether there is a view, since when
-not and why, and when the controller last had news. Reading the texts belongs to ``read_view``.
+In: a Valkey client, the board. Out: the board's parts, and its part ``server``: whether there is a view, if not since
+when and why, and when the controller last wrote it. Reading the texts belongs to ``read_view``.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from regraft.dashboard.read_view import KEYS, ViewReader
 
 log = structlog.get_logger(__name__)
 
-PAUSE_MS_MAX = 5000  # Between two attempts while the server is away; the first is after poll_ms.
+PAUSE_MS_MAX = 5000  # Between attempts while the server is unreachable; the first retry is after poll_ms.
 STARTING, LIVE, EMPTY, AWAY = "starting", "live", "empty", "away"
 
 
 class ViewSource(Protocol):
-    """The one call of redis-py that the poller needs; the client must have socket time-outs and no retries."""
+    """The one call of redis-py that the poller uses; the client must have socket timeouts and no retries."""
 
     def mget(self, keys: Sequence[str]) -> Awaitable[list[Any]]:
-        """Return the texts of the keys, None for a missing one."""
+        """Return the texts of the keys, None for each missing one."""
         ...
 
 
 class ViewPoller:
-    """Keeps the board up with the live view."""
+    """Keeps the board up to date with the live view."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class ViewPoller:
         self._keys = [f"{settings.namespace}:live:{part}" for part in KEYS]
         self._reader = ViewReader(settings.windows_max)
         self._pause_ms = settings.poll_ms
-        self._document_ms: int | None = None  # The controller's time of its newest document that we have seen,
-        self._news_ms: int | None = None  # and when that was by our own clock.
+        self._document_ms: int | None = None  # The controller's time of the newest document seen here,
+        self._news_ms: int | None = None  # and when it was seen, by the local clock.
         self._looked_ms: int | None = None
         self._asked_s = time.monotonic()
         self.state, self._since_ms, self._reason = STARTING, now_ms(), ""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Poll until cancelled."""
         while True:
             began_s = time.monotonic()
             await self.look()
@@ -68,13 +68,13 @@ class ViewPoller:
             await asyncio.sleep(max(self._pause_ms - spent_ms, 1) / 1000)
 
     async def look(self) -> None:
-        """Read all keys once and put what changed on the board."""
+        """Read all keys once and put changes on the board."""
         self._asked_s = time.monotonic()
         try:
-            # Not wait_for: until Python 3.12 it may swallow a cancellation, and then nobody could stop the poller.
+            # Not wait_for: before Python 3.12 it may swallow a cancellation, and the poller could not be stopped.
             async with asyncio.timeout(self._settings.answer_ms_max / 1000):
                 texts = await self._source.mget(self._keys)
-        # The client library raises its own errors and the socket's, and none of them may stop the page.
+        # The client raises its own and the socket's errors; none of them may stop the page.
         except Exception as error:
             self._on_failure(error)
             await self._board.replace({"server": self.server_part()})
@@ -90,11 +90,11 @@ class ViewPoller:
         await self._board.replace({**fresh, "server": self.server_part()})
 
     def silent_ms(self) -> int:
-        """Return how long ago the server was last asked."""
+        """Return how long ago the server was last polled, in ms."""
         return int((time.monotonic() - self._asked_s) * 1000)
 
     def server_part(self) -> dict[str, Any]:
-        """Return what pages get about the view itself."""
+        """Return the state of the view itself, for pages."""
         return {
             "view": self.state,
             "since_ms": self._since_ms,
@@ -127,7 +127,10 @@ class ViewPoller:
         self._reason = reason
 
     def _note_news(self) -> None:
-        """Note news by our own clock, as the controller's may differ; what was there before us has only its own."""
+        """Record by the local clock when news arrived, because the controller's clock may differ.
+
+        The first document counts by the controller's time.
+        """
         news_ms = self._reader.news_ms
         if news_ms is None or news_ms == self._document_ms:
             return

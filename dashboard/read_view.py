@@ -1,7 +1,7 @@
-"""Turn the texts of the live view into what pages show: decoded, without what no page needs.
+"""Turn the texts of the live view into what pages show: decoded, without fields that no page needs.
 
-In: the JSON texts of the keys. Out: values by part, and a sentence for each text that cannot be read. Asking the server
-belongs to ``poll_view``.
+In: the JSON texts of the keys. Out: values by part, and a sentence for each text that cannot be read. Polling the
+server belongs to ``poll_view``.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from regraft.schemas.live_view import (
 )
 
 ALERTS, VERSION = "alerts", "version"
-KEYS = (*VIEW_KEYS, ALERTS)  # The alerts write theirs as a plain JSON object.
+KEYS = (*VIEW_KEYS, ALERTS)  # The alert stage writes a plain JSON object.
 DIGITS_SHOWN = 4
 COUNTS_UNSHOWN = ("time_ms", "window_end_to_state_ms")
-SHADOW_FIELDS_UNSHOWN = ("links", "ring", "homes")  # Whole overlays, which no page draws.
+SHADOW_FIELDS_UNSHOWN = ("links", "ring", "homes")  # Whole overlays, which no page draws for shadow planners.
 
 SERIES: dict[str, Key] = {
     "cost": lambda point: point.window_end_ms,
@@ -40,10 +40,10 @@ SERIES: dict[str, Key] = {
 
 
 class ViewReader:
-    """Decodes what changed since the last look; a text that cannot be read leaves the part as it was.
+    """Decodes what changed since the last poll; a text that cannot be read leaves the part as it was.
 
-    ``faults`` has a sentence for each part whose newest text cannot be read, and one for a view of a newer version,
-    which is not read at all. ``news_ms`` is the controller's own time of its newest view.
+    ``faults`` has a sentence for each part whose newest text cannot be read, and one if the view is of a newer version,
+    which is not read at all. ``news_ms`` is the time of the newest view by the controller's clock.
     """
 
     def __init__(self, windows_max: int) -> None:
@@ -54,7 +54,7 @@ class ViewReader:
         self.news_ms: int | None = None
 
     def read(self, texts: Mapping[str, bytes | None]) -> dict[str, Any]:
-        """Return the parts whose text is another one than at the last look, as pages show them."""
+        """Return the parts whose text has changed since the last poll, as pages show them."""
         if self._is_newer(texts.get(COUNTS)):
             return {}
         fresh: dict[str, Any] = {}
@@ -83,7 +83,7 @@ class ViewReader:
         except NewerViewError as error:
             self.faults[VERSION] = f"the live view cannot be read: {error}"
         except LiveViewError:
-            return False  # Not JSON, which is reported where the part is read.
+            return False  # Not JSON; reported when the part is read.
         return VERSION in self.faults
 
     def _windows_until_now(self) -> Sequence[Any]:
@@ -98,7 +98,7 @@ def _alerts(text: bytes) -> Any:
 
 
 def _shown(part: str, value: Any) -> Any:
-    """Return a part as pages show it: JSON-ready, or records."""
+    """Return a part as pages show it, JSON-ready or as records."""
     if part == COUNTS:
         return _without(value, COUNTS_UNSHOWN)
     if part == "shadows":
@@ -113,9 +113,9 @@ def _without(record: msgspec.Struct, fields: tuple[str, ...]) -> dict[str, Any]:
 
 
 def packed_network(network: ShownNetwork) -> dict[str, Any]:
-    """Return the network with links and brokers as rows under their fields, numbers cut to what a page shows.
+    """Return the network with links and brokers as rows below the fields' names, numbers rounded as shown on pages.
 
-    At 1,000 brokers the names of the fields would be most of it.
+    At 1,000 brokers, repeated field names would be most of the size.
     """
     return {
         "window_end_ms": network.window_end_ms,

@@ -1,4 +1,4 @@
-"""The tokens revoked before they expire: a file of their ids, one a line, read again when it has changed.
+"""Tokens revoked before their expiry: a file of their ids, one per line, reread when it has changed.
 
 In: a path. Out: whether a token is revoked. Tokens themselves belong to ``operator_tokens``.
 """
@@ -11,17 +11,17 @@ from pathlib import Path
 
 from regraft.infra.stack_error import StackError
 
-REVOKED_BYTES_MAX = 1_000_000  # Some 20,000 tokens, each expiring within a month.
+REVOKED_BYTES_MAX = 1_000_000  # Some 20,000 tokens, each of which expires within a month.
 
 
 class RevokedFileError(StackError):
-    """Reports why the file of revoked tokens cannot be used."""
+    """The file of revoked tokens cannot be used; the message says why."""
 
 
 class RevokedTokens:
-    """The ids in a file; a missing one holds none.
+    """The revoked ids in a file; a missing file has none.
 
-    A file that vanishes reinstates nothing: the ids it held last stay revoked until this process ends.
+    Deleting the file reinstates no token: the ids read last stay revoked until the process ends.
     """
 
     def __init__(self, file: Path) -> None:
@@ -30,7 +30,7 @@ class RevokedTokens:
         self._ids: frozenset[str] = frozenset()
 
     def __contains__(self, token_id: object) -> bool:
-        """Return True if a token is revoked. Raises RevokedFileError if the file exists and cannot be read."""
+        """Return True if a token is revoked. Raises RevokedFileError if the file exists but cannot be read."""
         self._refresh(self._file)
         return token_id in self._ids
 
@@ -55,7 +55,10 @@ class RevokedTokens:
 
 
 def revoke_token(file: Path, token_id: str) -> bool:
-    """Add an id to the file; return True if it was not in there yet. Raises RevokedFileError."""
+    """Add an id to the file; return False if it is already there.
+
+    Raises RevokedFileError if the file cannot be read or written.
+    """
     if token_id in RevokedTokens(file):
         return False
     line = f"{token_id} {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}\n"
@@ -63,7 +66,7 @@ def revoke_token(file: Path, token_id: str) -> bool:
         file.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            os.write(descriptor, line.encode())  # In one piece: two who revoke at once lose neither line.
+            os.write(descriptor, line.encode())  # A single write, so that concurrent revocations lose no line.
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

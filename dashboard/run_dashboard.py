@@ -1,6 +1,6 @@
 """Serve the dashboard until asked to stop.
 
-In: settings. Out: pages over HTTP and a status file. The only place of this stage that opens a port.
+In: settings. Out: pages over HTTP and a status file. The only module of this stage that opens a port.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from regraft.schemas.order import Order
 from regraft.schemas.status_file import StatusFile
 
 STATUS_S = 2.0
-STOP_S_MAX = 5  # How long open pages may take to be let go.
+STOP_S_MAX = 5  # Limit on closing open pages.
 
 log = structlog.get_logger(__name__)
 
 
 class DashboardError(StackError):
-    """Reports in one sentence why there is no dashboard."""
+    """The dashboard cannot be served; the message says why."""
 
 
 def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
-    """Serve until ``stop`` is set. Valkey, Kafka or the inventory being away raises nothing.
+    """Serve until ``stop`` is set. Nothing is raised if Valkey, Kafka or the inventory is unavailable.
 
-    Raises DashboardError if no live view is named or the port cannot be used, TokenSecretError for a bad secret,
-    OrderKeyError for a bad key.
+    Raises DashboardError if no live view is configured, or the port or the certificate cannot be used; TokenSecretError
+    if the secret, OrderKeyError if the key for orders cannot be used.
     """
     if settings.redis is None:
         raise DashboardError(
@@ -58,14 +58,14 @@ def run_dashboard(settings: DashboardSettings, stop: threading.Event) -> None:
 
 
 def view_client(access: RedisAccess, answer_ms_max: int) -> redis.asyncio.Redis:
-    """Return a client that answers or fails in a bounded time and never tries twice by itself."""
+    """Return a client that answers or fails within a bounded time and never retries on its own."""
     bound_s = answer_ms_max / 1000
     options = {**access.client_options(), "retry": Retry(NoBackoff(), 0)}
     return redis.asyncio.Redis.from_url(access.url, socket_timeout=bound_s, socket_connect_timeout=bound_s, **options)
 
 
 def _check_certificate(settings: DashboardSettings) -> None:
-    """Raise DashboardError if certificate and key cannot be used, before anything is listened to."""
+    """Raise DashboardError if certificate and key cannot be used, before the port is opened."""
     if settings.certificate_file is None or settings.key_file is None:
         return
     try:
@@ -74,7 +74,7 @@ def _check_certificate(settings: DashboardSettings) -> None:
                 raise DashboardError(f"The dashboard cannot be served over TLS: {file} is not a PEM file.")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=_no_passphrase)
-    except OSError as error:  # An SSLError is one, too.
+    except OSError as error:  # Includes SSLError.
         files = f"certificate {settings.certificate_file}, key {settings.key_file}"
         raise DashboardError(f"The dashboard cannot be served over TLS ({error}; {files}): fix the files.") from error
 
@@ -130,7 +130,7 @@ def _server_options(app: FastAPI, settings: DashboardSettings) -> uvicorn.Config
 
 
 def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, stop: threading.Event) -> None:
-    """Run the server in a separate thread, so that it takes no signals; this one keeps the status file."""
+    """Run the server in a separate thread, so that it handles no signals; this thread writes the status file."""
     server = uvicorn.Server(_server_options(app, settings))
     loop = asyncio.new_event_loop()
     faults: list[BaseException] = []
@@ -158,7 +158,7 @@ def _serve(app: FastAPI, listener: socket.socket, settings: DashboardSettings, s
             stop.wait(STATUS_S if server.started else 0.05)
     finally:
         if thread.is_alive():
-            asyncio.run_coroutine_threadsafe(parts.board.close(), loop)  # or open pages would be waited for
+            asyncio.run_coroutine_threadsafe(parts.board.close(), loop)  # Otherwise shutdown would wait for open pages.
             server.should_exit = True
         thread.join(STOP_S_MAX + 5)
     if faults:

@@ -1,7 +1,7 @@
-"""The addresses where a person signs in and out, and the check that stands before reading.
+"""The routes for signing in and out, and the check before reading.
 
-In: access rights (``check_access``). Out: routes. The cookie that they set lets a browser read, which cannot send a
-header with its stream; orders never rest on it.
+In: access rights (``check_access``). Out: routes. They set a cookie for reading, because a browser cannot send a header
+with its event stream; orders never accept it.
 """
 
 import time
@@ -17,7 +17,7 @@ COOKIE_PATH = "/api"
 
 
 def reader_of(access: AccessCheck) -> Callable[..., Operator | None]:
-    """Return the dependency that admits readers, and identifies them."""
+    """Return the FastAPI dependency that admits and identifies readers."""
 
     def reader(request: Request, authorization: Annotated[str | None, Header()] = None) -> Operator | None:
         return access.reader(authorization, request.cookies.get(access.cookie))
@@ -26,7 +26,7 @@ def reader_of(access: AccessCheck) -> Callable[..., Operator | None]:
 
 
 def add_sessions(app: FastAPI, access: AccessCheck) -> None:
-    """Add the addresses to the application."""
+    """Add the routes to the application."""
     reader = reader_of(access)
 
     def holder(authorization: Annotated[str | None, Header()] = None) -> Operator:
@@ -34,7 +34,7 @@ def add_sessions(app: FastAPI, access: AccessCheck) -> None:
 
     @app.get("/api/access")
     async def may_read(request: Request) -> dict[str, bool]:
-        """Return whether reading needs a token, and whether this browser may read."""
+        """Report whether reading needs a token, and whether this browser may read."""
         try:
             reader(request)
         except TokenRefusedError:
@@ -43,7 +43,7 @@ def add_sessions(app: FastAPI, access: AccessCheck) -> None:
 
     @app.get("/api/session")
     async def session(who: Annotated[Operator, Depends(holder)]) -> dict[str, Any]:
-        """Describe who holds the token, until when, and whether it is good for orders."""
+        """Return the token's holder, its expiry, and whether it permits orders."""
         return {"by": who.name, "until_ms": who.until_ms, "can_order": who.can_order}
 
     @app.post("/api/session")
@@ -53,7 +53,7 @@ def add_sessions(app: FastAPI, access: AccessCheck) -> None:
         who: Annotated[Operator, Depends(holder)],
         authorization: Annotated[str, Header()],
     ) -> dict[str, Any]:
-        """Say the same, and let this browser read until the token ends, where reading needs one."""
+        """Return the same and, if reading needs a token, let this browser read until the token expires."""
         if access.login_to_read:
             response.set_cookie(
                 access.cookie,
@@ -68,5 +68,5 @@ def add_sessions(app: FastAPI, access: AccessCheck) -> None:
 
     @app.delete("/api/session", status_code=204)
     async def sign_out(response: Response) -> None:
-        """Let this browser read no longer."""
+        """End this browser's permission to read."""
         response.delete_cookie(access.cookie, path=COOKIE_PATH)

@@ -1,7 +1,7 @@
-"""Check what an operator asks for against what the page shows, and hand it to Kafka.
+"""Check an operator's order against what the page shows, and send it to Kafka.
 
-In: a request and its sender. Out: the order that was stored, or a sentence saying why not. The controller judges it;
-only orders that make no sense are refused here.
+In: a request and its sender. Out: the stored order, or a sentence saying why it was not stored. The controller judges
+orders; only those that make no sense are refused here.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ MINUTE_MS = 60_000
 MINUTES_MAX = 60 * 24 * 31
 MAY_END = (OrderKind.PAUSE, OrderKind.MAINTAIN)
 
-Send = Callable[[Order], Order]  # Returns the order as it was stored.
+Send = Callable[[Order], Order]  # Returns the order as stored.
 
 log = structlog.get_logger(__name__)
 
 
 class OrderRequest(BaseModel):
-    """What a page or a program asks for; ``minutes`` ends a pause or a maintenance by itself.
+    """An order as requested by a page or a program; ``minutes`` is when a pause or maintenance expires.
 
-    ``plan_digest`` is that of the plan which the page shows; a program may leave it out, and then means the plan of
-    that name that is shown now.
+    ``plan_digest`` is that of the plan on the page. A program may omit it to mean the plan with that name that is shown
+    at present.
     """
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
@@ -51,7 +51,7 @@ class OrderRequest(BaseModel):
 
 
 class OrderRefusedError(Exception):
-    """Reports why an order was not given; ``status`` is the HTTP status."""
+    """An order was refused or not stored; ``status`` is the HTTP status, the message says why."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ class OrderRefusedError(Exception):
 
 
 class OrderDesk:
-    """Takes orders, a few at a time."""
+    """Checks and sends orders, at most a few at a time."""
 
     def __init__(self, board: LiveBoard, send: Send, now_ms: Callable[[], int] | None = None) -> None:
         self._board = board
@@ -68,9 +68,9 @@ class OrderDesk:
         self._waiting = 0
 
     async def give(self, request: OrderRequest, by: str, source: str = "") -> Order:
-        """Store the order and return it when Kafka has acknowledged it. Raises OrderRefusedError.
+        """Store an order, and return it once Kafka has acknowledged it. Raises OrderRefusedError.
 
-        ``by`` gives it, from the address ``source``.
+        ``by`` is the person who gives it, ``source`` where it was given.
         """
         digest = self._check(request)
         if self._waiting >= ORDERS_AT_ONCE_MAX:
@@ -93,7 +93,7 @@ class OrderDesk:
         return order
 
     def _check(self, request: OrderRequest) -> str:
-        """Return the digest of the plan that is meant, empty for other orders."""
+        """Return the digest of the order's plan, "" if it is not about a plan."""
         kind, subject = request.kind, request.subject
         if kind.scope == "adaptation" and subject != WHOLE_OVERLAY:
             raise OrderRefusedError(422, f"{kind} concerns the whole overlay: leave the subject out, not {subject!r}.")

@@ -1,7 +1,7 @@
-"""Read the inventory when it is there, and again when it is another one, for the places of brokers on the map.
+"""Read the inventory as soon as it exists, and again when it changes, for the places of brokers on the map.
 
-In: its path. Out: the board's part ``map``. An inventory that is missing or broken leaves the page without places, with
-the reason; it lays the overlay out by itself then.
+In: its path. Out: the board's part ``map``. If the inventory is missing or invalid, the page gets the reason instead of
+places, and lays out the overlay itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FileMark = tuple[int, int] | None
 
 
 class InventoryWatcher:
-    """Keeps the map up with the file."""
+    """Keeps the map up to date with the file."""
 
     def __init__(self, path: Path, board: LiveBoard) -> None:
         self._path = path
@@ -33,13 +33,13 @@ class InventoryWatcher:
         self._reason = ""
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Watch the file until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Read the file if it is another one than at the last look."""
+        """Read the file if it has changed since the last time."""
         mark = _mark_of(self._path)
         if mark is None:
             await self._report_fault(f"no inventory exists at {self._path} yet")
@@ -48,7 +48,7 @@ class InventoryWatcher:
             return
         try:
             part = await asyncio.to_thread(_map_part, self._path)
-        # Whatever a foreign inventory raises, the page continues without places.
+        # Whatever an invalid inventory raises, the page continues without places.
         except (InventoryError, ValueError, ArithmeticError, RuntimeError, MemoryError) as error:
             await self._report_fault(str(error))
             return

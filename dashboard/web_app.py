@@ -1,4 +1,4 @@
-"""The dashboard's addresses: the page, the stream of its state, the state for programs, orders, metrics, health.
+"""The dashboard's routes: the page, the stream of its state, the state for programs, orders, metrics, health.
 
 In: the parts that do the work. Out: an ASGI application. Serving it belongs to ``run_dashboard``.
 """
@@ -36,14 +36,14 @@ from regraft.dashboard.take_order import OrderDesk, OrderRefusedError, OrderRequ
 from regraft.dashboard.watch_inventory import InventoryWatcher
 
 STATIC = Path(__file__).parent / "static"
-BEAT_S = 5.0  # A page that has heard nothing for several of these says that it is cut off.
+BEAT_S = 5.0  # A page that gets nothing for several beats says that it is disconnected.
 RETRY_MS = 1000
-LOOKS_LATE_MAX = 20  # Looks that may be overdue before the poller counts as dead.
+LOOKS_LATE_MAX = 20  # Polls that may be overdue before the poller counts as dead.
 
 
 @dataclass(frozen=True)
 class DashboardParts:
-    """What the addresses answer from."""
+    """What the routes use to answer."""
 
     settings: DashboardSettings
     board: LiveBoard
@@ -53,13 +53,13 @@ class DashboardParts:
     access: AccessCheck
 
     def ill_reason(self) -> str | None:
-        """Return why the page shows nothing live, or None if it does."""
+        """Return why the page's state is not live, or None if it is."""
         server = self.poller.server_part()
         return None if server["view"] == LIVE else f"the live view is {server['view']}: {server['reason']}".strip(": ")
 
 
 def build_app(settings: DashboardSettings, source: ViewSource, send: Send) -> FastAPI:
-    """Return the application; its state's ``parts`` are what it answers from. Raises TokenSecretError."""
+    """Return the application, with its DashboardParts in ``app.state.parts``. Raises TokenSecretError."""
     access = AccessCheck(settings)
     board, metrics = LiveBoard(SERIES), DashboardMetrics()
     poller = ViewPoller(source, board, settings, metrics, can_order=access.can_order)
@@ -104,13 +104,13 @@ def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
 
     @app.get("/api/stream", response_class=EventSourceResponse, dependencies=[Depends(reader), Depends(pages.one_more)])
     async def stream(who: Annotated[Operator | None, Depends(reader)]) -> AsyncIterator[ServerSentEvent]:
-        """Send the whole state, then what changes, and a beat where nothing does."""
+        """Send the whole state, then changes, and a beat while nothing changes."""
         async for event in follow_board(board, metrics, lambda: parts.access.still_holds(who)):
             yield event
 
     @app.get("/api/state", dependencies=[Depends(reader)])
     async def state() -> Response:
-        """Return everything that pages show as one JSON document."""
+        """Return the whole state that pages show, as one JSON document."""
         document = {"boot": board.boot, "version": board.version, "now_ms": _now_ms(), "parts": board.values()}
         return Response(msgspec.json.encode(document), media_type="application/json")
 
@@ -118,9 +118,9 @@ def _add_reading(app: FastAPI, parts: DashboardParts) -> None:
 async def follow_board(
     board: LiveBoard, metrics: DashboardMetrics, may_read: Callable[[], bool]
 ) -> AsyncIterator[ServerSentEvent]:
-    """Yield the whole state, then what changes, until the board is closed; a page that is slow skips states.
+    """Yield the whole state, then changes, until the board is closed or ``may_read`` is False.
 
-    Whether the page may still read is asked at least each 5 s.
+    A slow page skips states. ``may_read`` is checked at least every 5 s.
     """
     seen, kind = 0, "snapshot"
     while not board.is_closed and may_read():
@@ -130,7 +130,7 @@ async def follow_board(
         seen = board.version
         yield _event(kind, text, metrics, retry=RETRY_MS if kind == "snapshot" else None)
         if kind == "snapshot":
-            yield _event("beat", _beat(), metrics)  # gives the page our clock
+            yield _event("beat", _beat(), metrics)  # Gives the page the server's time.
         kind = "change"
         while board.version == seen and not board.is_closed and may_read():
             await board.wait_beyond(seen, BEAT_S)
@@ -199,14 +199,14 @@ def _add_health(app: FastAPI, parts: DashboardParts) -> None:
 
     @app.get("/health")
     async def health() -> JSONResponse:
-        """Return whether a restart could help: whether the poller still looks."""
+        """Report whether the poller is alive: status 503 means that a restart could help."""
         late_ms = parts.poller.silent_ms()
         faults = [f"the live view was last asked {late_ms} ms ago"] if late_ms > looks_late_ms_max else []
         return answer(parts.ill_reason() is None, faults, 503 if faults else 200)
 
     @app.get("/ready")
     async def ready() -> JSONResponse:
-        """Return whether what pages show is live."""
+        """Report whether the state that pages show is live."""
         reason = parts.ill_reason()
         return answer(reason is None, [reason] if reason else [], 200 if reason is None else 503)
 

@@ -1,7 +1,7 @@
 """Rate, completeness and latency of each window, as a bounded series.
 
-In: the parts ``window``, ``cost`` and ``counts`` of the live view as they come. Out: one point for each window. Windows
-from before the dashboard started have only what the costs and latencies still show.
+In: the parts ``window``, ``cost`` and ``counts`` of the live view as they arrive. Out: one point for each window.
+Windows from before the dashboard started have only what the series of costs and latencies contain.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.schemas.live_view import ShownWindow
 
 @dataclass(frozen=True)
 class WindowPoint:
-    """One window; None stands for what is no longer known."""
+    """One window; None means that a value is no longer known."""
 
     window_end_ms: int
     is_complete: bool
@@ -34,10 +34,10 @@ class WindowSeries:
         self._points: dict[int, WindowPoint] = {}
 
     def add(self, window: ShownWindow | None, cost: Sequence[CostPoint], latencies_ms: Sequence[int]) -> None:
-        """Take the newest window and, of earlier ones, what the series of costs and latencies show.
+        """Add the newest window, and earlier ones from the series of costs and latencies.
 
-        Both series end with the newest window, but a window without a cost has no point in the former; so the latencies
-        are dated by counting back from the newest end, which holds while windows follow each other without a gap.
+        Both series end with the newest window, but a window without a cost has no point in the first. So latencies are
+        dated by counting back from the newest end, which is correct while windows follow each other without gaps.
         """
         if window is None:
             return
