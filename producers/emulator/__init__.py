@@ -1,1 +1,1 @@
-"""The emulated overlay around the cores: links, queues, clients, ledger, telemetry."""
+"""The emulated overlay around the brokers' cores: links, queues, clients, ledger, telemetry."""

@@ -1,9 +1,9 @@
-"""What one broker delivered and published, gathered in the cells that telemetry carries (schemas.telemetry.Delivery).
+"""What one broker delivered and published, collected in the cells that telemetry carries (schemas.telemetry.Delivery).
 
-In: one notification after the other. Out: the cells that changed since they were last taken, and where only a sample
-is reported in full, counts of the rest (:mod:`schemas.sampled_blocks`); of subscribers that a plan has brought here,
-and of single ones that take most, what they take apart from the others (:mod:`schemas.part_blocks`). When cells are
-sent belongs to :mod:`producers.emulator.emit_telemetry`.
+In: one notification after the other. Out: the cells that changed since the last call. If only a sample is reported in
+full, counts of the rest (:mod:`schemas.sampled_blocks`). Subscribers that a plan has brought here, and the single ones
+that receive most, are also reported separately (:mod:`schemas.part_blocks`). When cells are sent belongs to
+:mod:`producers.emulator.emit_telemetry`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from regraft.schemas.sampled_blocks import COUNTS_BLOCK_MIN, FULL, PUBLISHED_FLA
 from regraft.schemas.telemetry import BLOCK_SIZE, Delivery
 
 SECOND_MS = 1_000
-CHOOSE_MS = 10_000  # How often the separately reported subscribers are chosen again.
-KEPT_WEIGHT = 2  # A separately reported subscriber stays so unless another takes more than this many times as much.
+CHOOSE_MS = 10_000  # Interval at which the separately reported subscribers are chosen.
+KEPT_WEIGHT = 2  # A chosen subscriber remains so unless another receives more than this many times as much.
 SIGN_BIT = 1 << (BLOCK_SIZE - 1)
 _CellKey = tuple[int, str, int]  # second, publisher, block
 
 
 @dataclass(slots=True)
 class CellRule:
-    """How brokers keep their cells: for how long, and what of them they report in full.
+    """How brokers keep their cells: for how long, and what they report in full.
 
-    ``sampling`` may change at any time, for all whose rule it is: samples are nested. ``subscribers_told`` single
-    subscribers of each broker are reported separately, those that take most.
+    ``sampling`` may change at any time, for all brokers with this rule: samples are nested. ``subscribers_told``: how
+    many single subscribers each broker reports separately, those that receive most.
     """
 
     keep_s: int
@@ -38,7 +38,7 @@ class CellRule:
     subscribers_told: int = 0
 
     def new_cells(self) -> DeliveryCells:
-        """Return the cells of a broker that begins."""
+        """Return the cells of a broker that starts."""
         cells = DeliveryCells(self.keep_s)
         cells.rule = self
         return cells
@@ -47,8 +47,8 @@ class CellRule:
 class DeliveryCells:
     """Cumulative cells of one broker; those older than ``keep_s`` in publish time are forgotten.
 
-    A notification that comes still later reopens its cell, which the idempotent aggregates tolerate: its bit is set,
-    and counts may only be too low.
+    An even later notification reopens its cell, which the idempotent aggregates tolerate: its bit is set, and counts
+    can only be too low.
     """
 
     def __init__(self, keep_s: int, sampling: Sampling = FULL) -> None:
@@ -56,20 +56,20 @@ class DeliveryCells:
         # second -> cell -> [delivered bits, local deliveries, bytes, published bits]
         self._cells: dict[int, dict[_CellKey, list[int]]] = {}
         self._changed: dict[_CellKey, list[int]] = {}
-        self._part_of: dict[str, int] = {}  # By subscription, of those reported separately.
+        self._part_of: dict[str, int] = {}  # Part numbers of moved subscriptions.
         self._parts_until_ms = -math.inf
-        self._single: dict[str, int] = {}  # The same of single subscriptions that take most.
-        self._taken: Counter[str] = Counter()  # How often each has taken something since these were chosen.
+        self._single: dict[str, int] = {}  # Part numbers of the single subscriptions chosen.
+        self._taken: Counter[str] = Counter()  # Deliveries to each since these were chosen.
         self._choose_at_ms = 0.0
-        self._number_of: dict[str, int] = {}  # Of both.
+        self._number_of: dict[str, int] = {}  # Both together.
 
     def report_apart(self, subscription: str, number: int, now_ms: float) -> None:
-        """Report what a subscription takes in the part of this number, and all parts for MOVED_APART_MS from now on."""
+        """Report a subscription's deliveries under this part number, and all parts for MOVED_APART_MS from now on."""
         self._part_of[subscription] = self._number_of[subscription] = number
         self._parts_until_ms = now_ms + MOVED_APART_MS
 
     def note_parts(self, notification: Notification, subscriptions: Sequence[str]) -> None:
-        """Count the hand-overs of a notification by part, if any is reported; each part gets all of its own at once."""
+        """Count the deliveries of a notification by part, if any is reported; call once for all its subscriptions."""
         sequence, publisher = notification.sequence, notification.publisher
         if self.rule.subscribers_told:
             self._taken.update(subscriptions)
@@ -85,7 +85,7 @@ class DeliveryCells:
                     self._cell(second, publisher, block, is_changed=True)[0] |= bit
 
     def note_delivered(self, notification: Notification, local_delivery_count: int) -> None:
-        """Set the notification's bit among those delivered, and add its hand-overs to local subscriptions."""
+        """Set the notification's bit among those delivered, and add its deliveries to local subscriptions."""
         cell, is_full = self._changing_cell(notification)
         cell[0] |= is_full << notification.sequence % BLOCK_SIZE
         cell[1] += local_delivery_count
@@ -97,9 +97,9 @@ class DeliveryCells:
         cell[3] |= 1 << notification.sequence % BLOCK_SIZE if is_full else PUBLISHED_FLAG
 
     def take_changed(self, now_ms: float = math.inf) -> tuple[Delivery, ...]:
-        """Return the cells that changed since the last call, in order of time, publisher and block.
+        """Return the cells that changed since the last call, ordered by time, publisher and block.
 
-        Counts of a span that is not over wait for its end, so that they come once. Without a time, all are returned.
+        Counts of an unfinished span wait for its end, so that they are sent once. Without a time, all are returned.
         """
         kept = self._kept_until_over(now_ms)
         taken = tuple(
@@ -122,7 +122,7 @@ class DeliveryCells:
         return taken
 
     def _choose_single(self) -> None:
-        """Report separately the subscriptions that take most, except those that plans have brought here lately."""
+        """Choose the subscriptions that receive most, except those that plans have brought here lately."""
         weights = {
             name: count * (KEPT_WEIGHT if name in self._single else 1)
             for name, count in self._taken.items()
@@ -134,13 +134,13 @@ class DeliveryCells:
         self._taken.clear()
 
     def _kept_until_over(self, now_ms: float) -> dict[_CellKey, list[int]]:
-        """Take the counts of spans that are not over out of what has changed, and return them."""
+        """Remove the counts of unfinished spans from the changed cells, and return them."""
         begun = (now_ms / SECOND_MS) - self.rule.sampling.counts_s
         waiting = [key for key in self._changed if key[2] >= COUNTS_BLOCK_MIN and key[0] > begun]
         return {key: self._changed.pop(key) for key in waiting}
 
     def _changing_cell(self, notification: Notification) -> tuple[list[int], bool]:
-        """Return the cell that the notification belongs to, and whether that has its own bits for it."""
+        """Return the notification's cell, and whether that is a cell with a bit for each notification."""
         second, publisher = int(notification.publish_ms) // SECOND_MS, notification.publisher
         block, sampling = notification.sequence // BLOCK_SIZE, self.rule.sampling
         if not sampling.power:
@@ -151,7 +151,7 @@ class DeliveryCells:
         return (self._cell(second, publisher, block, is_changed=True), True) if is_full else (counts, False)
 
     def _cell(self, second: int, publisher: str, block: int, *, is_changed: bool) -> list[int]:
-        """Return a cell; a new one counts as changed."""
+        """Return a cell, created if needed; a new one counts as changed."""
         key = (second, publisher, block)
         cells = self._cells.get(second)
         if cells is None:

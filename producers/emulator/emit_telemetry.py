@@ -1,7 +1,7 @@
 """Telemetry: one batch per broker and flush, empty ones included, and the register of clients.
 
-In: an emulated overlay and its environment's clock. Out: TelemetryBatch and Client records for the sinks. What the
-counters mean belongs to :mod:`schemas.telemetry`; what happens to a batch, to the sink.
+In: an emulated overlay and its environment's clock. Out: TelemetryBatch and Client records for the sinks. The meaning
+of the counters belongs to :mod:`schemas.telemetry`, the delivery of batches to the sink.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from regraft.schemas.client import Client, PredicateRecord, Role
 from regraft.schemas.command import CommandResult
 from regraft.schemas.telemetry import LinkProbe, QueueSample, TelemetryBatch
 
-CANDIDATES_MAX = 40  # Peers that a broker probes in turn: the nearest by the inventory.
+CANDIDATES_MAX = 40  # Peers that a broker probes in turn: the nearest according to the inventory.
 SECOND_MS = 1_000.0
-RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe around the link's delay: probes are never all alike.
+RTT_JITTER_SHARE = 0.02  # Standard deviation of a probe, relative to the link's delay: real probes always differ.
 
 
 class TelemetryEmitter:
-    """Flushes every broker each ``flush_ms``; the first flushes are spread over that time, so that load is even.
+    """Flushes every broker each ``flush_ms``; the first flushes are spread over that time to even out the load.
 
-    ``probes_per_s`` bounds the probes of links that are not in the overlay, of all brokers together;
-    ``candidates_max`` how many peers a broker probes in turn besides its neighbours.
+    ``probes_per_s`` bounds the probes, by all brokers together, of links that are not in the overlay;
+    ``candidates_max`` bounds how many peers a broker probes in turn besides its neighbours.
     """
 
     def __init__(
@@ -51,28 +51,28 @@ class TelemetryEmitter:
         count = len(overlay.inventory.brokers)
         self._probes_per_flush = probes_per_s * flush_ms / SECOND_MS / count
         self._probes_due = {broker: place / count for place, broker in enumerate(overlay.inventory.brokers)}
-        self._speaking: set[str] = set()  # A broker that is not known yet keeps silent.
+        self._speaking: set[str] = set()  # A broker that is not yet a member sends nothing.
         self._candidates: dict[str, deque[str]] = {}
 
     def start(self) -> None:
-        """Begin to flush on the overlay's clock."""
+        """Begin to flush all brokers on the overlay's clock."""
         spread_ms = self._flush_ms / len(self._overlay.brokers)
         for position, name in enumerate(self._overlay.brokers, start=1):
             self.begin(name, position * spread_ms)
 
     def begin(self, broker: str, after_ms: float) -> None:
-        """Begin to flush one broker."""
+        """Begin to flush one broker after this time."""
         self._speaking.add(broker)
         self._overlay.env.timeout(after_ms, broker).callbacks.append(self._on_time)
 
     def flush_all(self) -> None:
-        """Flush every broker now, counts of spans that are not over, too, as before the end."""
+        """Flush every live broker now, including counts of unfinished spans; for the end of a run."""
         for broker in self._overlay.brokers.values():
             if broker.name in self._speaking and not (broker.is_dead or broker.is_suspended):
                 self.flush(broker, is_last=True)
 
     def flush(self, broker: EmulatedBroker, *, is_last: bool = False) -> None:
-        """Send all that one broker has to say."""
+        """Send everything that one broker has to report."""
         now_ms = self._overlay.env.now
         sequence = broker.batches_sent
         broker.batches_sent += 1
@@ -103,7 +103,7 @@ class TelemetryEmitter:
         self._overlay.env.timeout(self._flush_ms, broker.name).callbacks.append(self._on_time)
 
     def _candidates_now(self, broker: str, neighbours: tuple[str, ...]) -> list[str]:
-        """Return the peers that a broker probes now besides its neighbours; one after the other, as often as it may."""
+        """Return the peers that a broker probes now besides its neighbours: in turn, at the permitted rate."""
         due = self._probes_due.get(broker, 0.0) + self._probes_per_flush
         self._probes_due[broker] = due % 1
         others, brokers = self._candidates_of(broker), self._overlay.brokers
@@ -127,7 +127,7 @@ class TelemetryEmitter:
         samples = [_sample("", broker.counters, len(broker.queue))]
         for peer in neighbours:
             end = self._overlay.link_ends.get((broker.name, peer))
-            if end is None:  # Nothing was ever sent.
+            if end is None:  # Nothing has been sent yet.
                 samples.append(QueueSample(peer, 0, 0, 0, 0, 0, 0, 0, 0))
             else:
                 samples.append(_sample(peer, end.counters, len(end.on_the_way)))
@@ -172,7 +172,7 @@ class ReportForwarder:
         self._publisher_rate_per_s = publisher_rate_per_s
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Register the client, or take it out of the register when it left."""
+        """Put the client into the register, or remove it if it has left."""
         if filter_ is None:
             self._clients.remove_client(client)
             return
@@ -181,14 +181,14 @@ class ReportForwarder:
         self._clients.put_client(Client(client, role, home, predicates, rate_per_s, int(self._overlay.env.now)))
 
     def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
-        """Register a user with its topics, or take it out of the register when it left."""
+        """Put a user and its topics into the register, or remove it if it has left."""
         if topics is None:
             self._clients.remove_client(user)
             return
         self._clients.put_client(Client(user, Role.SUBSCRIBER, home, (), 0.0, int(self._overlay.env.now), topics))
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: the register does not distinguish advertised from connected."""
+        """Do nothing: the register does not distinguish advertised from connected."""
 
     def on_result(self, result: CommandResult) -> None:
         """Pass the answer on."""
@@ -196,7 +196,7 @@ class ReportForwarder:
 
 
 def predicate_record(predicate: Predicate) -> PredicateRecord:
-    """Return a predicate as the register of clients has it."""
+    """Return a predicate in the form that the register of clients uses."""
     value = predicate.value
     text = value if isinstance(value, str) else None
     number = None if value is None or isinstance(value, str) else float(value)

@@ -1,11 +1,12 @@
 """The emulated overlay: brokers with a service queue, links with a delay, clients at their homes, on SimPy's clock.
 
 In: a SimPy environment (virtual or wall clock: the model does not know which), an inventory, requests of clients and
-commands. Out: telemetry cells and counters, results, and the ledger's account. What a broker does with a message is
-decided by its core (:mod:`producers.brokers.broker_protocol`); who publishes and subscribes what, by a workload.
+commands. Out: telemetry cells and counters, results, and the ledger's account. A broker's core decides how it handles a
+message (:mod:`producers.brokers.broker_protocol`), a workload who publishes and subscribes to what. Without a starting
+point, brokers begin at the bootstrap overlay.
 
 Times are milliseconds of the environment's clock. One hop of a notification is two events, its arrival and the end of
-its service: plain timeouts with a callback, since a SimPy process for each message would double their cost.
+its service: plain timeouts with a callback, because a SimPy process for each message would double their cost.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ from regraft.schemas.client import Role
 from regraft.schemas.command import Command, CommandPhase, CommandResult, Outcome
 from regraft.schemas.telemetry import ClientChange
 
-CONTROL_BYTES = 64  # What a control message is taken to weigh on a link, also in a bundle.
+CONTROL_BYTES = 64  # Assumed size of a control message on a link, also in a bundle.
 QUEUE_OVERFLOW = "queue_overflow"
-CLIENTS_GIVEN_MAX = 10_000  # Brokers that are to take clients of lost ones, in plans that are not active yet.
+CLIENTS_GIVEN_MAX = 10_000  # Brokers that will take over clients of lost ones, in plans not active yet.
 
 
 def _control_bytes(message: Served) -> int:
@@ -64,11 +65,11 @@ def _control_bytes(message: Served) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OverlayTiming:
-    """How long things take, in ms; each can be replaced, by random delays in tests for example.
+    """How long things take, in ms; tests replace them, for example by random delays.
 
-    ``service_ms(broker, message)``: one message in a broker's queue. ``link_delay_ms(broker, peer)``: called for every
-    message; a link keeps its order whatever the results are. ``bytes_per_ms_max``: bandwidth of each direction of a
-    link, None for no limit.
+    ``service_ms(broker, message)``: service of one message in a broker's queue. ``link_delay_ms(broker, peer)``: called
+    for every message; a link keeps its order whatever this returns. ``bytes_per_ms_max``: bandwidth of a link in each
+    direction, None for no limit.
     """
 
     service_ms: Callable[[str, Served], float]
@@ -79,7 +80,7 @@ class OverlayTiming:
 def inventory_timing(
     inventory: Inventory, control_service_ms: float, bytes_per_ms_max: float | None = None
 ) -> OverlayTiming:
-    """Take the inventory's costs as what they are in a demo: ms of service and of one-way delay."""
+    """Return a timing with the inventory's costs as a demo means them: ms of service and of one-way delay."""
     processing_ms = {
         broker: float(cost) for broker, cost in zip(inventory.brokers, inventory.processing_cost, strict=True)
     }
@@ -100,8 +101,7 @@ def inventory_timing(
 
 
 class EmulatedOverlay:
-    """All brokers, links and clients. ``queue_length_max`` bounds the notifications in front of a broker: beyond it
-    they are dropped; control messages, markers, requests and commands never are. No ``start``: the bootstrap."""
+    """All brokers, links and clients; a queue of ``queue_length_max`` messages drops notifications, but no others."""
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ class EmulatedOverlay:
         self.link_ends: dict[tuple[str, str], LinkEnd] = {}
         self.listeners: list[OverlayListener] = []
         self.user_listeners: list[UserListener] = []
-        self.hop_count = 0  # Notifications handled by brokers: the benchmark's unit.
+        self.hop_count = 0  # Notifications handled by brokers; the benchmark counts these.
         self.control_count = 0
         self._queue_length_max = queue_length_max
         self.cells = cells
         self.link_faults = LinkFaults(env)
-        self._clients_given: dict[tuple[int, str], set[str]] = {}  # Of lost brokers, by epoch and next home.
+        self._clients_given: dict[tuple[int, str], set[str]] = {}  # Clients of lost brokers, by epoch and next home.
         self.judge = ledger.excuses = LossJudge(self.start.configuration)
         self._connect_clients()
         self._under_way = 0  # Messages in queues and on links.
@@ -169,23 +169,23 @@ class EmulatedOverlay:
         self.publishers.disconnect(publisher)
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
-        """Hand a notification to its publisher's home; raise ClientError when it may not publish yet."""
+        """Hand a notification to its publisher's home; raise ClientError if the publisher may not publish yet."""
         self.publishers.publish(publisher, content, size_bytes)
 
     def subscribe(self, subscription: str, home: str, filter_: Filter) -> None:
-        """Connect a subscriber with one subscription to its home; names are never used again."""
+        """Connect a subscriber with one subscription to its home; names are never reused."""
         self.subscribers.subscribe(subscription, home, filter_)
 
     def cancel(self, subscription: str) -> None:
-        """End a subscription now; nothing happens when it has ended before."""
+        """End a subscription now; do nothing if it has already ended."""
         self.subscribers.cancel(subscription)
 
     def connect_user(self, user: str, home: str, topics: Iterable[str]) -> None:
-        """Connect a user of a ring to its home; it may come again after it has left."""
+        """Connect a user of a ring to its home; it may return after it has left."""
         self.users.connect(user, home, topics)
 
     def change_topics(self, user: str, topics: Iterable[str]) -> None:
-        """Let a user want these topics and no others from now on."""
+        """Set the topics that a user subscribes to from now on."""
         self.users.change_topics(user, topics)
 
     def disconnect_user(self, user: str) -> None:
@@ -193,13 +193,13 @@ class EmulatedOverlay:
         self.users.disconnect(user)
 
     def user_home(self, user: str) -> str | None:
-        """Return where a user is, None when it is not connected."""
+        """Return the home of a user, or None if it is not connected."""
         return self.users.home_of(user)
 
     # --- outages -----------------------------------------------------------------------------------------------------
 
     def kill(self, name: str, notice_ms: float) -> None:
-        """Let a broker die with what it holds; its neighbours notice after ``notice_ms`` and all that it had sent."""
+        """Kill a broker with all it holds; neighbours notice after ``notice_ms`` and after all that it had sent."""
         dead = self.brokers[name]
         if dead.is_dead:
             return
@@ -220,7 +220,7 @@ class EmulatedOverlay:
             self.env.timeout(pause_ms, (name, self.brokers[peer])).callbacks.append(self._notice_death)
 
     def _notice_death(self, event: simpy.Event) -> None:
-        """Put the news into the neighbour's queue, behind what the dead broker had sent it."""
+        """Put the death into the neighbour's queue, behind everything the dead broker had sent it."""
         name, peer = cast("tuple[str, EmulatedBroker]", event.value)
         self._enqueue(peer, None, PeerLost(name))
 
@@ -229,14 +229,14 @@ class EmulatedOverlay:
             dead.lost.add(passage(message))
 
     def _pass_the_dead(self, broker: EmulatedBroker, notification: Notification) -> None:
-        """Note what a neighbour of the dead handles only now: it may send it there no more, whichever way it goes."""
+        """Note a notification that a neighbour of a dead broker handles only now: it can no longer cross that."""
         publisher, sequence, _ = passage(notification)
         for end in broker.ends_beside:
             if notification.publish_ms < end.ended_ms:
                 end.lost.update(((publisher, sequence, False), (publisher, sequence, True)))
 
     def _end_life(self, broker: EmulatedBroker, *, is_alive: bool = False) -> LifeEnd:
-        """Consider a broker dead, which may only be suspended: this life of it no longer counts."""
+        """End this life of a broker, which may only be suspended: from now on it counts as dead."""
         end = LifeEnd(self.env.now, broker.lost, is_alive)
         self.judge.end_life(broker.name, end)
         broker.is_outside = True
@@ -260,7 +260,7 @@ class EmulatedOverlay:
         self.brokers[name].is_suspended = True
 
     def resume(self, name: str) -> None:
-        """Resume a suspended broker with what has come meanwhile."""
+        """Resume a suspended broker with everything that has arrived meanwhile."""
         broker = self.brokers[name]
         broker.is_suspended = False
         if broker.is_overdue:
@@ -268,11 +268,11 @@ class EmulatedOverlay:
             self._begin_service(broker)
 
     def link_delay_ms(self, broker: str, peer: str) -> float:
-        """Return how long what is sent now takes over a link, waiting until it is there again included."""
+        """Return how long a message sent now takes over a link, including the wait for the end of a cut."""
         return self.link_faults.delayed_ms(broker, peer, self.timing.link_delay_ms(broker, peer))
 
     def _renew_links(self, broker: str, peers: Iterable[str]) -> None:
-        """Let a broker reach the present life of peers that a plan takes in."""
+        """Connect a broker to the present life of peers that join by a plan."""
         for peer in peers:
             end = self.link_ends.get((broker, peer))
             if end is None or end.target is not self.brokers[peer]:
@@ -296,7 +296,7 @@ class EmulatedOverlay:
                 del self._clients_given[next(iter(self._clients_given))]
 
     def _take_clients(self, broker: EmulatedBroker, *, is_over: bool) -> None:
-        """Let those come whom a plan sends there, and when it is over those that wait for a broker that takes them."""
+        """Let clients connect that a plan sends to this broker; once the plan is over, also those that wait for it."""
         for client in sorted(self._clients_given.pop((broker.core.epoch, broker.name), ())):
             self.publishers.reconnect(client, broker.name)
             self.users.reconnect(client, broker.name)
@@ -306,19 +306,19 @@ class EmulatedOverlay:
                 clients.come_home(broker.name)
 
     def obey(self, command: Command) -> None:
-        """Put a command into its broker's queue; raise KeyError when there is no such broker."""
+        """Put a command into its broker's queue; raise KeyError if there is no such broker."""
         self._see_command(command)
         self._enqueue(self.brokers[command.broker], None, command)
 
     @property
     def is_quiet(self) -> bool:
-        """Return True if no message is queued or on a link, no delivery is held back and no publisher is homeless."""
+        """Whether no message is in transit, no delivery is held and no publisher is on its way to a known home."""
         is_held = any(broker.core.held_notifications for broker in self.brokers.values() if not broker.is_dead)
         return not self._under_way and not is_held and not self.publishers.is_any_moving
 
     @property
     def overflow_count(self) -> int:
-        """How many notifications found a full queue."""
+        """Number of notifications that found a full queue."""
         return sum(broker.overflow_count for broker in self.brokers.values())
 
     def _change(self, client: str, role: Role, home: str, filter_: Filter | None, connection: int = 0) -> None:
@@ -404,7 +404,7 @@ class EmulatedOverlay:
             self._renew_links(broker.name, message.brokers_joined)
         for effect in broker.handle(source, message, now_ms):
             self._carry_out(broker, effect)
-        broker.queue.popleft()  # Only now: what its effects put into this very queue must not begin a second service.
+        broker.queue.popleft()  # Only now: what its effects put into this queue must not start a second service.
         self._under_way -= 1
         if broker.queue:
             self._begin_service(broker)
@@ -456,7 +456,7 @@ class EmulatedOverlay:
     def _send(self, source_broker: str, peer: str, message: Message) -> None:
         end = self.link_ends.get((source_broker, peer))
         if end is None:
-            # Who has not heard of a plan that takes it in knows its former life only.
+            # Brokers that do not know yet of the plan by which it joins know only its earlier life.
             known = self.brokers[peer].known_as if self.brokers[peer].is_outside else self.brokers[peer]
             end = self._open_link(source_broker, known, QueueCounters())
         env, counters = self.env, end.counters
@@ -480,7 +480,7 @@ class EmulatedOverlay:
         env.timeout(arrival_ms - now_ms, end).callbacks.append(self._arrive)
 
     def _arrive(self, event: simpy.Event) -> None:
-        """Hand over the longest on its way, whichever message the event was made for: rounding cannot break order."""
+        """Hand over the oldest message on the link, not the one the event was made for: rounding cannot break order."""
         end = cast(LinkEnd, event.value)
         message, counters = end.on_the_way.popleft(), end.counters
         counters.messages_out += 1

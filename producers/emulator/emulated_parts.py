@@ -1,6 +1,6 @@
-"""What the emulated overlay is made of: brokers with their queue, ends of links, and the counters of both.
+"""The parts of the emulated overlay: brokers with their queue, ends of links, and the counters of both.
 
-Plain state; what happens to it is in :mod:`producers.emulator.emulate_overlay`.
+Plain state; :mod:`producers.emulator.emulate_overlay` changes it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from regraft.producers.emulator.judge_losses import LifeEnd, Passed
 from regraft.schemas.command import Command
 from regraft.schemas.telemetry import ClientChange
 
-ENDS_KEPT_MAX = 100  # Deaths of neighbours that a broker remembers.
+ENDS_KEPT_MAX = 100  # Deaths of neighbours that are remembered for a broker.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,19 @@ class QueueCounters:
         self.bytes_in = 0
         self.bytes_out = 0
         self.busy_ms = 0.0
-        self.queue_length_max = 0  # Since telemetry last asked, which resets it.
+        self.queue_length_max = 0  # Since telemetry last read and reset it.
         self.wait_ms = 0.0
 
 
 class EmulatedBroker:
     """One life of a broker: its core behind one bounded service queue, and its telemetry.
 
-    ``is_outside``: it has no part in the overlay, so clients have to wait; ``turns_away``: it has refused one, as it
-    takes none now. ``is_suspended``: its loop is stopped; ``is_overdue``: it has stood still since the message in
-    service was due. ``arrives_from_ms``: nothing that this life sends arrives earlier, as those who knew the one before
-    must first hear of its end. ``lost``: notifications in it, or on their way to it, when it died; ``ends_beside``:
-    deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan takes this one in.
+    ``is_outside``: it is not part of the overlay, so clients must wait; ``turns_away``: it has refused a client,
+    because it accepts none now. ``is_suspended``: its loop is stopped; ``is_overdue``: the message in service fell due
+    while it was stopped. ``arrives_from_ms``: nothing that this life sends arrives before, because the neighbours of
+    the previous life must first learn of its end. ``lost``: notifications in it, or on their way to it, when it died;
+    ``ends_beside``: deaths of its neighbours. ``known_as``: the life that others know, an earlier one until a plan lets
+    this one join.
     """
 
     __slots__ = (
@@ -90,7 +91,7 @@ class EmulatedBroker:
         self.cells = cells
         self.changes: list[ClientChange] = []
         self.counters = QueueCounters()
-        self.queue: deque[tuple[str | None, Served, float]] = deque()  # With its arrival; the first one is in service.
+        self.queue: deque[tuple[str | None, Served, float]] = deque()  # With arrival time; the first is in service.
         self.service_began_ms = 0.0
         self.overflow_count = 0
         self.arrives_from_ms = 0.0
@@ -101,21 +102,21 @@ class EmulatedBroker:
         self.is_dead = self.is_outside = self.turns_away = self.is_suspended = self.is_overdue = False
 
     def handle(self, source: str | None, message: Served, now_ms: float) -> list[Effect]:
-        """Let its core take a message."""
+        """Let its core handle a message."""
         if isinstance(message, PeerLost):
             return self.core.lose_peer(message.peer, now_ms)
         return self.core.handle(source, message, now_ms)
 
     @property
     def is_waited_for(self) -> bool:
-        """May clients wait for it: has it had no part in the overlay, or turned one away?"""
+        """Whether clients may be waiting for it: it is outside the overlay, or has turned one away."""
         return self.is_outside or self.turns_away
 
 
 class LinkEnd:
-    """The outgoing end of a link: what is on its way from one broker to another, in the order it was sent.
+    """The outgoing end of a link: the messages on their way from one broker to another, in the order they were sent.
 
-    It reaches one life of the peer only, ``target``. Nothing arrives before ``first_arrival_ms``.
+    It reaches only one life of the peer, ``target``. Nothing arrives before ``first_arrival_ms``.
     """
 
     __slots__ = ("broker", "busy_until_ms", "counters", "last_arrival_ms", "on_the_way", "peer", "target", "waits_ms")
@@ -126,21 +127,21 @@ class LinkEnd:
         self.target = target
         self.counters = counters
         self.on_the_way: deque[Message] = deque()
-        self.waits_ms: deque[float] = deque()  # Of the same messages; empty where the bandwidth is not limited.
+        self.waits_ms: deque[float] = deque()  # Of the same messages; empty if bandwidth is unlimited.
         self.busy_until_ms = 0.0
         self.last_arrival_ms = first_arrival_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Homes:
-    """What clients find out about a broker when they turn to it."""
+    """What clients learn about a broker when they try to connect to it."""
 
     brokers: dict[str, EmulatedBroker]
 
     def is_serving(self, name: str) -> bool:
-        """Return True if a broker takes clients."""
+        """Return True if a broker accepts clients."""
         return not self.brokers[name].is_outside
 
     def may_take(self, name: str) -> bool:
-        """Return True if a broker lives and is in a live overlay, by which it may come to take clients."""
+        """Return True if a broker is alive and in a live overlay, so that it may come to accept clients."""
         return not self.brokers[name].is_dead and bool(self.brokers[name].core.live_neighbours)

@@ -1,7 +1,7 @@
 """Prometheus metrics and health of the emulator; names start with ``regraft_emulator_``. Durations are in ms.
 
-In: the emulator's status document, as often as it is made. Out: gauges that are scraped from another thread, which so
-never looks into the model itself.
+In: the emulator's status document, each time it is made. Out: gauges for scraping by another thread, which thus never
+reads the model itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEDGER_COUNTS = (
     "outstanding",
     "concurrent",
 )
-# Gauges whose name and meaning are those of a number in the status document.
+# Gauges with the name and meaning of a number in the status document.
 STATUS_GAUGES = {
     "behind_ms": "By how much the model's clock is behind the run's: the machine is too slow for the traffic.",
     "held_deliveries": "Deliveries that brokers hold back for a transition.",
@@ -69,14 +69,14 @@ class EmulatorMetrics:
         self.results = self.stage.counter("results", "Answers given by outcome.", ["outcome"])
 
     def show(self, document: Mapping[str, Any]) -> None:
-        """Set the gauges to what a status document says."""
+        """Set the gauges to the values of a status document."""
         for name in LEDGER_COUNTS:
             self._ledger.labels(name).set(document["ledger"][name])
         for name, each in self._status.items():
             each.set(document[name])
         for reason, count in document["ledger"]["lost_by_reason"].items():
             self._lost.labels(reason).set(count)
-        # An epoch that is over leaves no series behind, or they would grow with the plans.
+        # Remove the series of finished epochs, or their number would grow with the plans.
         self._brokers.clear()
         for epoch, count in document["brokers_by_epoch"].items():
             self._brokers.labels(epoch).set(count)
@@ -86,16 +86,16 @@ class EmulatorMetrics:
         self.results.labels(result.outcome).inc()
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Nothing: clients are counted by the register."""
+        """Do nothing: the register counts clients."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: the register does not distinguish advertised from connected."""
+        """Do nothing: the register does not distinguish advertised from connected."""
 
 
 class EmulatorHealth:
-    """How the emulator is, for /health and /ready; asked from other threads.
+    """The emulator's health, for /health and /ready; queried from other threads.
 
-    While it connects to Kafka, and while it waits at its end for Kafka, nothing turns and nothing is ill.
+    While it connects to Kafka, and while it waits for Kafka at its end, it is not ready and reports no fault.
     """
 
     def __init__(self, silence_s_max: float) -> None:
@@ -103,6 +103,6 @@ class EmulatorHealth:
         self.is_running = False
 
     def __call__(self) -> Health:
-        """Return how the emulator is now."""
+        """Return the emulator's health now."""
         fault = self.pulse.fault() if self.is_running else None
         return Health(self.is_running, () if fault is None else (fault,))

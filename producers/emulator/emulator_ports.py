@@ -1,6 +1,6 @@
-"""What the emulator needs of the world, as protocols, and each of them in memory for tests and the virtual clock.
+"""The emulator's interfaces to the outside, as protocols, and each in memory for tests and the virtual clock.
 
-No port blocks and none raises because the other side is away. Kafka's are in :mod:`producers.emulator.kafka_ports`.
+No port blocks, and none raises because the other side is away. Kafka's are in :mod:`producers.emulator.kafka_ports`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ RECORDS_KEPT_MAX = 1_000_000
 
 
 class TelemetrySink(Protocol):
-    """Where batches go."""
+    """Receives telemetry batches."""
 
     def send_batch(self, batch: TelemetryBatch) -> None:
-        """Hand the batch over; it is kept in a bounded buffer while the other side is away."""
+        """Send the batch; a bounded buffer keeps it while the other side is away."""
         ...
 
 
 class ResultSink(Protocol):
-    """Where answers to commands go."""
+    """Receives answers to commands."""
 
     def send_result(self, result: CommandResult) -> None:
-        """Hand the result over; it is kept in a bounded buffer while the other side is away."""
+        """Send the result; a bounded buffer keeps it while the other side is away."""
         ...
 
 
 class ClientSink(Protocol):
-    """Where it is known who is connected."""
+    """The register of connected clients."""
 
     def put_client(self, client: Client) -> None:
-        """Report that a client has come or changed."""
+        """Report that a client has connected or changed."""
         ...
 
     def remove_client(self, client: str) -> None:
@@ -47,26 +47,26 @@ class ClientSink(Protocol):
 
 
 class MembershipPort(Protocol):
-    """The way of a broker that is not a member to become one."""
+    """How a broker that is not a member becomes one."""
 
     def announce(self, announcement: Announcement) -> None:
         """Report that a broker asks to join."""
         ...
 
     def is_member(self, broker: str) -> bool:
-        """Return True if the broker has been let in, as far as is known without waiting."""
+        """Return True if the broker is a member, as far as is known without waiting."""
         ...
 
 
 class CommandSource(Protocol):
-    """Where commands come from, and how much to report."""
+    """The source of commands, and of the share of deliveries to report."""
 
     def share_asked(self) -> SampleRequest | None:
-        """Return how much the controller wants reported, None where it has said nothing."""
+        """Return the controller's request for what to report in full, or None if there is none."""
         ...
 
     def poll(self) -> list[Command]:
-        """Return what has come since, at most a bounded number; empty when nothing has."""
+        """Return the commands that have arrived since, at most a bounded number."""
         ...
 
 
@@ -114,7 +114,7 @@ class MemoryClients:
 
 @dataclass
 class MemoryMembership:
-    """Keeps what was announced; ``members`` are those that somebody has let in."""
+    """Keeps the announcements; ``members`` are the brokers that the test has admitted."""
 
     announced: deque[Announcement] = field(default_factory=lambda: deque(maxlen=RECORDS_KEPT_MAX))
     members: set[str] = field(default_factory=set)
@@ -124,13 +124,13 @@ class MemoryMembership:
         self.announced.append(announcement)
 
     def is_member(self, broker: str) -> bool:
-        """Return True if somebody has let the broker in."""
+        """Return True if the broker has been admitted."""
         return broker in self.members
 
 
 @dataclass
 class MemoryCommands:
-    """Hands out what was put in."""
+    """Returns the commands that were put in."""
 
     waiting: deque[Command] = field(default_factory=deque)
     asked: SampleRequest | None = None

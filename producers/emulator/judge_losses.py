@@ -1,12 +1,12 @@
-"""Which losses a death excuses: the path of each notification in the overlay it is stamped with, and the brokers that
-died on it.
+"""Which losses a death excuses: the path of each notification in the overlay it is stamped with, and deaths on it.
 
-In: the commands that brokers get, deaths, homes of subscriptions. Out: why a delivery that is missing may be missing.
-Ways follow from configurations alone: no broker's tables are used, so that their faults excuse nothing.
+In: the commands that brokers get, deaths, homes of subscriptions. Out: the excuse for a missing delivery. Paths follow
+from configurations alone: no broker's tables are used, so that their faults excuse nothing.
 
-A notification may be lost where its way, from its publisher's home to the subscription's, crosses a broker that was
-dead when it was published, or that it was in or on when that died, or that a neighbour of the dead one could send it to
-no more. Nothing else may. A broker that is considered dead while it lives excuses what is missing on ways across it.
+A notification may be lost if its path, from its publisher's home to the subscription's, crosses a dead broker: one that
+was dead when it was published, that it was in or on its way to at the death, or that a neighbour could no longer send
+it to. Nothing else may be lost. A broker that is considered dead while it is alive excuses all losses on paths across
+it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from regraft.producers.brokers.broker_messages import UNSTAMPED_EPOCH, Notificat
 from regraft.producers.emulator.overlay_ways import Passage, target_of, way_in
 from regraft.schemas.command import Command, CommandPhase
 
-LOST_WITH_BROKER = "lost_with_broker"  # It was in or on a broker that died.
-BROKER_WAS_DEAD = "broker_was_dead"  # It was published when a broker on its only way was dead already.
+LOST_WITH_BROKER = "lost_with_broker"  # It was in a broker that died, or on its way there.
+BROKER_WAS_DEAD = "broker_was_dead"  # It was published when a broker on its only path was already dead.
 EXCUSES = frozenset({LOST_WITH_BROKER, BROKER_WAS_DEAD})
 EPOCHS_KEPT_MAX = 1_000
 LIVES_KEPT_MAX = 1_000
 
-Passed = tuple[str, int, bool]  # Publisher, sequence number, whether it came from the rendezvous of its topic.
+Passed = tuple[str, int, bool]  # Publisher, sequence number, whether the copy came from its topic's rendezvous.
 
 
 def passage(notification: Notification) -> Passed:
-    """Return what identifies a notification and, on a ring, its copy on the way up or down."""
+    """Return what identifies a notification and, on a ring, which of its copies (up or down) this is."""
     return notification.publisher, notification.sequence, notification.from_rendezvous
 
 
@@ -54,7 +54,7 @@ class _Epoch:
 
 
 class LossJudge:
-    """What happened to brokers, and on which ways they were. Kept are the last epochs and the last ends of lives."""
+    """The deaths of brokers, and the overlays they took part in; keeps the last epochs and the last ends of lives."""
 
     def __init__(self, start: OverlayConfiguration) -> None:
         self._epochs = {start.epoch: _Epoch(start, dict.fromkeys(start.brokers, 0))}
@@ -66,17 +66,17 @@ class LossJudge:
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def place(self, subscription: str, home: str, epoch: int = 0) -> None:
-        """A subscription is served by ``home`` for what is stamped ``epoch`` or later."""
+        """Note that ``home`` serves a subscription for everything stamped ``epoch`` or later."""
         self._homes.setdefault(subscription, deque()).appendleft((epoch, home))
 
     def forget(self, subscription: str) -> None:
-        """Nothing can be missing any more at a subscription."""
+        """Forget a subscription of which nothing can be missing any more."""
         self._homes.pop(subscription, None)
 
     def see_command(self, command: Command) -> list[str]:
-        """Note the overlay that a plan leads to; it counts from when it is activated.
+        """Note the overlay that a plan leads to; it counts from its activation.
 
-        Returns the brokers that it takes for lost in the life that they are in: they are still alive.
+        Returns the brokers that the command names as lost although they are alive in that life.
         """
         key = command.epoch_to, command.digest
         if command.phase is CommandPhase.PREPARE and key not in self._prepared:
@@ -100,7 +100,7 @@ class LossJudge:
         ]
 
     def end_life(self, broker: str, end: LifeEnd) -> None:
-        """A life of a broker is over, the next one begins."""
+        """Note that a life of a broker has ended; the next one begins."""
         life = self._life_now.get(broker, 0)
         self._ends[broker, life] = end
         self._life_now[broker] = life + 1
@@ -108,14 +108,14 @@ class LossJudge:
             del self._ends[next(iter(self._ends))]
 
     def takes_part(self, broker: str, epoch: int) -> bool:
-        """Return True if a broker is, in its life of now, in the overlay of an epoch."""
+        """Return True if a broker, in its present life, is in the overlay of an epoch."""
         known = self._epochs.get(epoch)
         return known is not None and known.life_of.get(broker) == self._life_now.get(broker, 0)
 
     # --- what is missing ---------------------------------------------------------------------------------------------
 
     def reason_of(self, notification: Notification, subscription: str) -> str | None:
-        """Return why a notification need not have come to a subscription, None when nothing excuses that."""
+        """Return why a notification may be missing at a subscription, or None if nothing excuses that."""
         if not self._ends:
             return None
         if notification.epoch == UNSTAMPED_EPOCH:
@@ -139,7 +139,7 @@ class LossJudge:
         return LOST_WITH_BROKER if is_lost or end.is_alive else None
 
     def _lost_at_home(self, notification: Notification) -> str | None:
-        """Return the excuse of what its home never stamped: it died in its queue."""
+        """Return the excuse for a notification that its home never stamped: the home died with it in its queue."""
         ends = [end for (name, _), end in self._ends.items() if name == notification.home]
         is_lost = any(end.is_alive or passage(notification) in end.lost for end in ends)
         return LOST_WITH_BROKER if is_lost else None

@@ -1,7 +1,7 @@
 """The emulator's ports on Kafka: telemetry, results and clients out, commands and plans in.
 
-While Kafka is unavailable, output waits in librdkafka's bounded buffer and input waits in its topic; both resume by
-themselves when it is back. The producers are idempotent, so that waiting neither repeats nor reorders.
+While Kafka is unavailable, output waits in librdkafka's bounded buffer and input in its topic; both resume by
+themselves afterwards. The producers are idempotent, so that waiting neither repeats nor reorders.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from regraft.schemas.telemetry import TelemetryBatch
 from regraft.schemas.topics import ANNOUNCEMENTS, CLIENTS, COMMANDS, PLANS, RESULTS, TELEMETRY, topic_name
 
 COMMANDS_PER_POLL_MAX = 500
-TOMBSTONES_AT_ONCE_MAX = 500  # Below any buffer that may be set: none of them is dropped for lack of room.
-CALL_S = 2.0  # Longest wait for one answer of Kafka while starting.
+TOMBSTONES_AT_ONCE_MAX = 500  # Below the least permitted buffer size, so that none is dropped for lack of room.
+CALL_S = 2.0  # Longest wait for one answer from Kafka at the start.
 RETRY_S = 0.2
 
 log = structlog.get_logger(__name__)
 
 
 class KafkaUnreachableError(RuntimeError):
-    """Kafka or a topic of ours was not there in time; the message says which and what to do."""
+    """Kafka or one of our topics was not available in time; the message names which, and what to do."""
 
 
 class KafkaPorts:
-    """All ports of one emulator, or of an agent: who speaks for the brokers of ``topics``, and is silent on others.
+    """All ports of one emulator, or of an agent, which speaks only for the brokers of ``topics``.
 
     Telemetry has its own producer, so that its buffer never blocks results.
     """
@@ -65,17 +65,17 @@ class KafkaPorts:
         self._register = topic_name(CLIENTS, topics.namespace)
 
     def connect(self, wait_s_max: float) -> None:
-        """Find the end of the commands topic, from where commands are obeyed.
+        """Find the end of the commands topic, from which commands are obeyed.
 
-        Raises KafkaUnreachableError when that takes longer than ``wait_s_max``.
+        Raises KafkaUnreachableError if that takes longer than ``wait_s_max``.
         """
         self._commands.connect(wait_s_max)
 
     def withdraw_clients(self, brokers: Container[str], wait_s_max: float) -> int:
-        """Take the clients of these brokers out of the register, and return how many there were.
+        """Remove the clients of these brokers from the register, and return how many there were.
 
-        To be called before any client comes: what the register says of them is of an earlier run that was cut short.
-        Raises KafkaUnreachableError when register or tombstones take longer than ``wait_s_max``.
+        Call it before any client connects: the register's entries are from an earlier run that was cut short. Raises
+        KafkaUnreachableError if register or tombstones take longer than ``wait_s_max``.
         """
         deadline_s = time.monotonic() + wait_s_max
         register = self._register
@@ -96,12 +96,12 @@ class KafkaPorts:
         return len(earlier)
 
     def read_plans(self, wait_s_max: float, undecided_s_max: float) -> list[Plan]:
-        """Return the newest version of each plan; waits for one whose commit is still open.
+        """Return the newest version of each plan; wait while a plan is still undecided.
 
-        Brokers that began at the overlay before it would not be prepared for it when answers of those before them
-        commit it. After ``undecided_s_max`` nobody does that any more. To be called behind :meth:`connect`, so that no
-        command falls between. Raises KafkaUnreachableError when the plans cannot be read in ``wait_s_max``, and
-        UnreadableRecordError when one does not decode.
+        Answers of earlier brokers may still commit such a plan, and brokers that began at the overlay before it would
+        not be prepared for it. After ``undecided_s_max`` that can no longer happen. Call it after :meth:`connect`, so
+        that no command falls between. Raises KafkaUnreachableError if the plans cannot be read in ``wait_s_max``, and
+        UnreadableRecordError if one does not decode.
         """
         topic, reason = topic_name(PLANS, self._topics.namespace), "its end was not reached"
         deadline_s = time.monotonic() + wait_s_max
@@ -143,41 +143,41 @@ class KafkaPorts:
         self.answers.write(self._register, client, None)
 
     def announce(self, announcement: Announcement) -> None:
-        """Report that a broker asks to join, in the topic of its agent."""
+        """Report that a broker asks to join, on the topic of its agent."""
         if self._topics.speaks_for(announcement.broker):
             name = self._topics.name(ANNOUNCEMENTS, announcement.broker)
             self.answers.write(name, announcement.broker, announcement)
 
     def is_member(self, broker: str) -> bool:
-        """Return True if a broker is a member, by what has come of their topic; the first call only begins to read."""
+        """Return True if a broker is a member, as far as records have arrived; the first call only starts reading."""
         return broker in self.member_addresses()
 
     def member_addresses(self) -> dict[str, str]:
-        """Return the members with their known addresses, read the same way."""
+        """Return the members with their known addresses, as far as records have arrived."""
         if self._members is None:
             self._members = MemberReader(self._kafka, self._topics.namespace)
         return self._members.poll()
 
     def share_asked(self) -> SampleRequest | None:
-        """Return how much the controller wants reported, by what has come; the first call only begins to read."""
+        """Return the controller's request for what to report in full; the first call only starts reading."""
         if self._requests is None:
             self._requests = SampleReader(self._kafka, self._topics.namespace)
         return self._requests.poll()
 
     def poll(self) -> list[Command]:
-        """Return the commands that have come, and take in acknowledgements."""
+        """Return the commands that have arrived, and process acknowledgements."""
         self.telemetry.serve()
         self.answers.serve()
         return self._commands.poll()
 
     def flush(self, wait_s_max: float) -> int:
-        """Wait for pending records, at most this long; return how many are still unsent."""
+        """Wait up to ``wait_s_max`` for pending records; return how many are still unsent."""
         deadline_s = time.monotonic() + wait_s_max
         unsent = self.answers.flush(wait_s_max)
         return unsent + self.telemetry.flush(max(deadline_s - time.monotonic(), 0.0))
 
     def close(self) -> None:
-        """Stop reading, and give up what is still unsent."""
+        """Stop reading, and give up unsent records."""
         self._commands.close()
         for reader in (self._members, self._requests):
             if reader is not None:
@@ -187,7 +187,7 @@ class KafkaPorts:
 
 
 def _homes(messages: Iterable[Message]) -> dict[str, str]:
-    """Return the home of each client that is in the register; a record that does not decode stays as it is."""
+    """Return the home of each client in the register; skip and log records that do not decode."""
     homes: dict[str, str] = {}
     for message in messages:
         name = (message.key() or b"").decode(errors="replace")
@@ -202,7 +202,7 @@ def _homes(messages: Iterable[Message]) -> dict[str, str]:
 
 
 class CommandReader:
-    """Reads commands from where their topics ended when it connected; buries what does not decode or is not ours."""
+    """Reads commands from the ends of their topics; dead-letters records that do not decode or are not for us."""
 
     def __init__(self, kafka: KafkaAccess, topics: BrokerTopics, letters: RecordWriter) -> None:
         self._kafka, self._namespace, self._letters = kafka, topics.namespace, letters
@@ -227,7 +227,7 @@ class CommandReader:
         self._consumer.assign(ends)
 
     def poll(self) -> list[Command]:
-        """Return what has come since, at most ``COMMANDS_PER_POLL_MAX``, without waiting."""
+        """Return the commands that have arrived, at most ``COMMANDS_PER_POLL_MAX``, without waiting."""
         commands = []
         for message in self._consumer.consume(COMMANDS_PER_POLL_MAX, timeout=0):
             error = message.error()

@@ -1,10 +1,10 @@
-"""The delivery ledger: what every subscription is owed and what it got, computed apart from any broker's tables.
+"""The delivery ledger: what every subscription is owed and what it got, computed independently of any broker's tables.
 
 In: what clients did and what brokers handed over. Out: a LedgerSnapshot. A notification is owed once to each
-subscription that matches it, was confirmed before its publish time and was not cancelled before it. What was published
-while the confirmation or the end was on its way may be handed over, too: nobody is owed it, and it is not a fault. The
-ledger knows neither links nor epochs, so that it catches all their faults; whether a death excuses what is missing, it
-asks a judge (:mod:`producers.emulator.judge_losses`).
+subscription that matches it, was confirmed before its publish time and was not cancelled before it. Notifications
+published while the confirmation or the cancellation was on its way may be handed over too: they are not owed, and not a
+fault. The ledger knows neither links nor epochs, so that it catches all their faults; whether a death excuses a loss,
+it asks a judge (:mod:`producers.emulator.judge_losses`).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Protocol
 from regraft.producers.brokers.broker_messages import Notification
 from regraft.producers.brokers.match_content import Filter, MatchIndex, matches
 
-OVERDUE_COUNT_MAX = 100_000  # Notifications that stay open behind the settle time, in case they come very late.
-LINGERING_COUNT_MAX = 10_000  # Subscriptions long ended that no home has released, as those of homes that have died.
+OVERDUE_COUNT_MAX = 100_000  # Notifications that stay open after the settle time, in case they come very late.
+LINGERING_COUNT_MAX = 10_000  # Ended subscriptions that no home has released, such as those of homes that have died.
 UNEXPLAINED = "unexplained"
-_ANYWHERE = "anywhere"  # The ledger's index has one destination: it asks who matches, not where.
+_ANYWHERE = "anywhere"  # The index has one destination: the ledger asks which subscriptions match, not where.
 
 
 class Excuses(Protocol):
-    """Who says what a death may have cost."""
+    """Decides which losses deaths excuse."""
 
     def reason_of(self, notification: Notification, subscription: str) -> str | None:
-        """Return why a notification need not have come to a subscription, None when it should have."""
+        """Return why a notification may be missing at a subscription, or None if it may not."""
 
     def forget(self, subscription: str) -> None:
-        """Nothing can be missing any more at a subscription."""
+        """Forget a subscription of which nothing can be missing any more."""
 
 
 class _NoExcuses:
-    """Nobody ever dies."""
+    """For overlays in which no broker dies."""
 
     def reason_of(self, notification: Notification, subscription: str) -> str | None:
         return None
@@ -47,14 +47,15 @@ class _NoExcuses:
 class LedgerSnapshot:
     """The account at one moment.
 
-    All but ``published`` count pairs of notification and subscription: ``expected`` is what was owed and equals
-    ``delivered`` + ``lost`` + ``outstanding``. ``excused`` of the lost ones had to cross a broker that died, and are
-    not a fault. ``outstanding`` is owed but younger than the settle time; ``final`` means that it was settled, too,
-    after the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent``, what was published just before a
-    subscription was confirmed or after it was cancelled, come on top of ``delivered``. ``out_of_order`` counts
-    deliveries with a smaller sequence number than one before of the same publisher to the same subscription.
-    ``out_of_order_on_detours`` of them came around congested links, or behind one that did, and are not a fault: two
-    ways do not form one queue. ``delivery_ms_mean`` and ``delivery_ms_max`` run from publish time to hand-over.
+    All counts but ``published`` are pairs of notification and subscription. ``expected`` is what was owed and equals
+    ``delivered`` + ``lost`` + ``outstanding``. ``excused`` counts lost ones that had to cross a broker that died; they
+    are not a fault. ``outstanding`` is owed but younger than the settle time; ``final``: these were settled too, after
+    the model had become quiet. ``repeated``, ``unexpected`` and ``concurrent`` are not part of ``delivered``;
+    ``concurrent`` was published just before a subscription was confirmed or after it was cancelled. ``out_of_order``
+    counts deliveries with a smaller sequence number than an earlier one from the same publisher to the same
+    subscription. ``out_of_order_on_detours`` counts those that took a path around congested links, or came after one
+    that did; they are not a fault, because two paths do not form one queue. ``delivery_ms_mean`` and
+    ``delivery_ms_max`` run from publish time to delivery.
     """
 
     published: int = 0
@@ -75,9 +76,9 @@ class LedgerSnapshot:
 
     @property
     def is_clean(self) -> bool:
-        """Return True if all that was owed came exactly once, in order, and nothing else did; but for what is excused.
+        """Whether everything owed came exactly once, in order, and nothing else came, except for what is excused.
 
-        Deaths excuse what is lost, detours what is out of order.
+        Deaths excuse losses, detours excuse disorder.
         """
         disordered = self.out_of_order - self.out_of_order_on_detours
         return not any((self.lost - self.excused, self.repeated, disordered, self.unexpected, self.outstanding))
@@ -85,9 +86,9 @@ class LedgerSnapshot:
 
 @dataclass(slots=True)
 class _Account:
-    """One notification: which receivers got it (True) or not yet (False), and why it may be missing.
+    """One notification: which subscriptions got it (True) or not yet (False), and why it may be missing.
 
-    ``excuses``: the reasons of those among the overdue whom a death excuses.
+    ``excuses``: by overdue subscription, the reason why a death excuses it.
     """
 
     notification: Notification
@@ -100,7 +101,7 @@ class _Account:
 
 @dataclass(slots=True)
 class _Life:
-    """A subscription from its confirmation to its end, and until its home hands over no more: ``is_released``."""
+    """A subscription from its confirmation to its end, and on until its home delivers no more (``is_released``)."""
 
     filter_: Filter
     confirmed_ms: float
@@ -109,15 +110,15 @@ class _Life:
 
     @property
     def has_ended(self) -> bool:
-        """Return True if its client has ended it."""
+        """Whether its client has ended it."""
         return self.cancelled_ms < float("inf")
 
 
 class Ledger:
-    """Keeps an account of each notification until all who are owed have it and the settle time is over.
+    """Keeps an account of each notification until it is delivered to all that are owed it and the settle time is over.
 
-    ``settle_ms`` must exceed the longest time that a notification can be in transit or held back: only then is a
-    missing one counted as lost. When it comes still later it is counted as delivered after all.
+    ``settle_ms`` must exceed the longest time that a notification can be in transit or held back: only after it does a
+    missing one count as lost. One that comes even later counts as delivered after all.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class Ledger:
         self._lingering_count_max = lingering_count_max
         self._index = MatchIndex()
         self._confirmed_ms: dict[str, float] = {}
-        self._lives: dict[str, _Life] = {}  # Kept as long as order is.
+        self._lives: dict[str, _Life] = {}  # Kept as long as order is checked.
         self._cancelled: deque[tuple[float, str]] = deque()
         self._gone: deque[tuple[float, str]] = deque()
         self._lingering: dict[str, None] = {}
@@ -141,7 +142,7 @@ class Ledger:
         self._young: deque[tuple[str, int]] = deque()
         self._overdue: dict[tuple[str, int], None] = {}
         self._sequence_published_max: dict[str, int] = {}
-        # By subscription and publisher: the newest, and whether that came by a detour.
+        # By subscription and publisher: the newest sequence number, and whether it took a detour.
         self._newest_got: dict[str, dict[str, tuple[int, bool]]] = {}
         self._counts: Counter[str] = Counter()
         self._lost_by_reason: Counter[str] = Counter()
@@ -151,13 +152,13 @@ class Ledger:
     # --- what clients do -------------------------------------------------------------------------------------------
 
     def confirm(self, subscription: str, filter_: Filter, now_ms: float) -> None:
-        """Begin to owe the subscription what is published after now."""
+        """Owe the subscription everything published from now on."""
         self._index.add(subscription, filter_, _ANYWHERE)
         self._confirmed_ms[subscription] = now_ms
         self._lives[subscription] = _Life(filter_, now_ms)
 
     def confirm_partly(self, subscription: str, filter_: Filter) -> None:
-        """Owe nothing yet to a subscription that one of two homes has confirmed; that one may hand over already."""
+        """Owe nothing yet to a subscription that one of two homes has confirmed; that home may already deliver."""
         self._lives[subscription] = _Life(filter_, float("inf"))
 
     def confirm_ended(self, subscription: str, now_ms: float) -> None:
@@ -166,7 +167,7 @@ class Ledger:
         self._gone.append((now_ms, subscription))
 
     def cancel(self, subscription: str, now_ms: float) -> None:
-        """Stop owing the subscription what is published from now on; one that was never confirmed is owed nothing."""
+        """Owe the subscription nothing published from now on; one that was never confirmed is owed nothing at all."""
         if subscription in self._confirmed_ms:
             self._cancelled.append((now_ms, subscription))
         elif subscription in self._lives:
@@ -175,7 +176,7 @@ class Ledger:
             self._lives[subscription].cancelled_ms = now_ms
 
     def publish(self, notification: Notification) -> int:
-        """Open an account when a client hands the notification to its home; return how many are owed it."""
+        """Open an account when a client hands a notification to its home; return how many subscriptions are owed it."""
         self._forget_cancelled(notification.publish_ms)
         confirmed_ms = self._confirmed_ms
         owed = {
@@ -194,15 +195,15 @@ class Ledger:
     # --- what brokers do -------------------------------------------------------------------------------------------
 
     def stamp(self, notification: Notification) -> None:
-        """Remember in which epoch a notification was published."""
+        """Remember the epoch in which a notification was published."""
         account = self._accounts.get((notification.publisher, notification.sequence))
         if account is not None:
             account.notification = notification
 
     def release(self, subscription: str, now_ms: float) -> None:
-        """Note that the home of a subscription that has ended hands over to it no more.
+        """Note that the home of an ended subscription delivers nothing more to it.
 
-        It does as long as a neighbour has not heard of the end: if that is suspended, after the settle time, too.
+        It may deliver until all neighbours know of the end; if one is suspended, even after the settle time.
         """
         life = self._lives.get(subscription)
         if life is None or not life.has_ended:
@@ -213,10 +214,10 @@ class Ledger:
             self._gone.append((now_ms, subscription))
 
     def deliver(self, notification: Notification, subscription: str, now_ms: float) -> None:
-        """Book a hand-over: it settles what is owed, or is a repeat, or was never owed."""
+        """Record a delivery: it was owed, is a repeat, or was never owed."""
         account = self._accounts.get((notification.publisher, notification.sequence))
         if account is None:
-            # Accounts are closed only when all who are owed have it, so that what comes later is one too many.
+            # Accounts close only when all that are owed it have it, so a later delivery is one too many.
             was_published = notification.sequence <= self._sequence_published_max.get(notification.publisher, -1)
             self._counts["repeated" if was_published else "unexpected"] += 1
             return
@@ -254,7 +255,7 @@ class Ledger:
         return notification.publish_ms <= life.confirmed_ms or notification.publish_ms > life.cancelled_ms
 
     def drop(self, notification: Notification, reason: str) -> None:
-        """Remember why a notification went no further, for those that will not get it."""
+        """Remember why a notification went no further, for the subscriptions that will not get it."""
         account = self._accounts.get((notification.publisher, notification.sequence))
         if account is not None and not account.is_overdue:
             account.reason = reason
@@ -271,7 +272,7 @@ class Ledger:
     # --- settling --------------------------------------------------------------------------------------------------
 
     def settle(self, now_ms: float) -> None:
-        """Decide about everything older than the settle time and forget what is finished; call it now and then."""
+        """Decide everything older than the settle time and forget what is finished; call it now and then."""
         self._settle_until(now_ms - self._settle_ms)
         while len(self._overdue) > self._overdue_count_max:
             self._close_account(next(iter(self._overdue)))
@@ -293,11 +294,11 @@ class Ledger:
         self.excuses.forget(subscription)
 
     def snapshot(self) -> LedgerSnapshot:
-        """Return the account as it stands."""
+        """Return the present account."""
         return self._snapshot(is_final=False)
 
     def close(self) -> LedgerSnapshot:
-        """Settle everything, at any age, and return the final account; the model must be quiet."""
+        """Settle everything, however young, and return the final account; the model must be quiet."""
         self._settle_until(float("inf"))
         return self._snapshot(is_final=True)
 

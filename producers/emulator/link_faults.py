@@ -1,4 +1,4 @@
-"""Links that are slow or cut for a time: what is sent over them comes later, and nothing is lost."""
+"""Links that are slow or cut for a time: messages over them arrive later, and none is lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regraft.overlay.overlay_configuration import Link
 
 
 class LinkFaults:
-    """Which links are slow, and which are cut until when; both ways alike. ``until_ms`` bounds each fault."""
+    """Which links are slow, by which factor, and which are cut; each until a time, in both directions alike."""
 
     def __init__(self, env: simpy.Environment) -> None:
         self._env = env
@@ -17,19 +17,19 @@ class LinkFaults:
         self._cut_until_ms: dict[Link, float] = {}
 
     def slow(self, broker: str, peer: str, factor: float, for_ms: float) -> None:
-        """Let messages take ``factor`` times as long over a link for a time."""
+        """Multiply the delay of a link by ``factor`` for a time."""
         self._slow[link(broker, peer)] = factor, self._env.now + for_ms
 
     def cut(self, broker: str, peer: str, for_ms: float) -> None:
-        """Let nothing sent over a link arrive for a time; it comes then, in its order."""
+        """Cut a link for a time; messages sent over it arrive afterwards, in order."""
         self._cut_until_ms[link(broker, peer)] = self._env.now + for_ms
 
     def is_cut(self, broker: str, peer: str) -> bool:
-        """Return True if nothing gets over a link now."""
+        """Return True if a link is cut now."""
         return self._cut_until_ms.get(link(broker, peer), 0.0) > self._env.now
 
     def delayed_ms(self, broker: str, peer: str, delay_ms: float) -> float:
-        """Return how long what is sent now takes over a link that takes ``delay_ms`` as a rule."""
+        """Return how long a message sent now takes over a link whose usual delay is ``delay_ms``."""
         if not self._slow and not self._cut_until_ms:
             return delay_ms
         pair, now_ms = link(broker, peer), self._env.now

@@ -1,7 +1,7 @@
 """Log brokers' commands and answers, with the plan and its epoch on every line in between.
 
-In: commands as they are obeyed, results as they are given. Out: a line where a transition begins and ends for the
-brokers and for each refusal; ``plan`` and ``epoch`` are in the log's context of this thread meanwhile. One line for
+In: commands as they are obeyed, results as they are given. Out: one line each when a transition begins and ends for the
+brokers, and one for each refusal; meanwhile the log context of this thread holds ``plan`` and ``epoch``. One line for
 each command would be thousands.
 """
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class TransitionLog:
-    """Follows one transition at a time, the newest commanded; a listener of the overlay."""
+    """Follows one transition at a time, the one commanded last; a listener of the overlay."""
 
     def __init__(self, broker_count: int) -> None:
         self._broker_count = broker_count
@@ -37,7 +37,7 @@ class TransitionLog:
         log.info("transition_started_at_brokers", moves=len(command.moves), links=len(command.links_added))
 
     def on_result(self, result: CommandResult) -> None:
-        """Note an answer."""
+        """Note an answer; log it if it is a refusal or the last one of the transition."""
         if result.outcome is Outcome.REFUSED:
             log.warning(
                 "command_refused",
@@ -57,7 +57,7 @@ class TransitionLog:
             self._over.clear()
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """Nothing: clients come and go all the time."""
+        """Do nothing: clients come and go all the time."""
 
     def on_may_publish(self, publisher: str) -> None:
-        """Nothing: that is not a transition."""
+        """Do nothing: that is not a transition."""

@@ -1,6 +1,6 @@
-"""Measure how long what is published in bursts takes, apart for bursts with and without detours around congestion.
+"""Measure how long notifications of bursts take, separately for bursts with and without detours around congestion.
 
-In: when bursts begin and end, and deliveries. Out: figures for the status file. Nothing is decided by it.
+In: when bursts begin and end, and deliveries. Out: figures for the status file. No decision depends on them.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from regraft.producers.brokers.broker_messages import Notification
 
-DELAY_MS_MAX = 600_000  # What takes longer counts as this; delays are counted by the ms.
+DELAY_MS_MAX = 600_000  # Longer delays count as this; delays are counted in whole ms.
 BURSTS_MAX = 1_000
 
 
 @dataclass
 class Burst:
-    """One burst: from when to when it was published, and its outcome."""
+    """One burst: when its publishing began and ended, and the delays of its notifications."""
 
     is_dynamic: bool
     from_ms: float
@@ -26,23 +26,23 @@ class Burst:
 
 
 class BurstMeter:
-    """Called with bursts and deliveries; ``figures`` returns the results so far."""
+    """Receives bursts and deliveries; ``figures`` returns the results so far."""
 
     def __init__(self) -> None:
         self._bursts: list[Burst] = []
 
     def begin(self, now_ms: float, *, is_dynamic: bool) -> None:
-        """A burst begins; of very many bursts the later ones are not measured."""
+        """Begin a burst; those beyond BURSTS_MAX are not measured."""
         if len(self._bursts) < BURSTS_MAX:
             self._bursts.append(Burst(is_dynamic, now_ms))
 
     def end(self, now_ms: float) -> None:
-        """The burst is over."""
+        """End the current burst."""
         if self._bursts:
             self._bursts[-1].to_ms = min(self._bursts[-1].to_ms, now_ms)
 
     def take(self, notification: Notification, now_ms: float) -> None:
-        """A notification was delivered."""
+        """Count a delivered notification in the burst during which it was published."""
         for burst in reversed(self._bursts):
             if notification.publish_ms >= burst.from_ms:
                 if notification.publish_ms <= burst.to_ms:
@@ -52,11 +52,11 @@ class BurstMeter:
 
     @property
     def begun_ms(self) -> list[int]:
-        """When each burst began."""
+        """The time at which each burst began."""
         return [round(burst.from_ms) for burst in self._bursts]
 
     def figures(self) -> dict[str, float | None]:
-        """Return p95 of the delays and the mean time from a burst's end to its last delivery, None without a burst."""
+        """Return p95 of the delays and the mean time from a burst's end to its last delivery; None without bursts."""
         found: dict[str, float | None] = {}
         for name, is_dynamic in (("static", False), ("dynamic", True)):
             bursts = [one for one in self._bursts if one.is_dynamic is is_dynamic and one.delays_ms]

@@ -1,7 +1,7 @@
-"""Report to brokers of a structured cyclic overlay, window by window, what happens at the queues of their links.
+"""Report to brokers of a structured cyclic overlay, window by window, the traffic at the queues of their links.
 
-In: the emulated overlay's link ends, and a window. Out: one observation for each broker and window. What waits at a
-link is what its bandwidth has not sent yet, not what is on its way. When a queue is congested, the broker decides.
+In: the emulated overlay's link ends, and a window. Out: one observation for each broker and window. A link's queue is
+what its bandwidth has not sent yet, not what is on its way. The broker decides when a queue is congested.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Pair = tuple[str, str]
 class LinkMeter:
     """Measures all links each ``window_ms`` from :meth:`start` to :meth:`stop`, on the overlay's clock.
 
-    ``congested_windows`` counts links and windows in which a broker took its link for congested. ``is_dynamic``: do
-    brokers send notifications around such links?
+    ``congested_windows`` counts the windows, over all links, in which a broker considered its link congested.
+    ``is_dynamic``: whether brokers send notifications around such links.
     """
 
     def __init__(self, overlay: EmulatedOverlay, window_ms: float = WINDOW_MS) -> None:
         self._overlay = overlay
         self._window_ms = window_ms
-        self._before: dict[Pair, tuple[int, int]] = {}  # Messages that have ever entered, and those that wait.
+        self._before: dict[Pair, tuple[int, int]] = {}  # Messages entered since the start, messages queued.
         self._is_running = False
         self.congested_windows = 0
         self.is_dynamic = True
@@ -37,7 +37,7 @@ class LinkMeter:
         self._wait()
 
     def stop(self) -> None:
-        """Measure no more; brokers take their links for free from now on."""
+        """Stop measuring; brokers consider their links free from now on."""
         self._is_running = False
         for core in self._cores().values():
             core.observe_links({})

@@ -1,10 +1,10 @@
-"""Which brokers are to come to an emulated overlay while it runs, when, and with what is known of them.
+"""Which brokers join an emulated overlay while it runs, when, and what is known of them.
 
-In: texts of settings. Out: newcomers, and the inventory with them. How they come is in
-:mod:`producers.emulator.play_newcomers`.
+In: texts from settings. Out: newcomers, and the inventory with them. :mod:`producers.emulator.play_newcomers` lets them
+come.
 
-A text reads ``NAME at SECONDS by PEER=COST,PEER=COST``, or ``near X,Y`` instead of ``by``, with ``through AGENT`` after
-it if it has its own agent: ``x01 at 30 by b03=2.5,b07=4 through north``.
+A text reads ``NAME at SECONDS by PEER=COST,PEER=COST``, or ``near X,Y`` instead of ``by``, followed by ``through
+AGENT`` if it has its own agent: ``x01 at 30 by b03=2.5,b07=4 through north``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Newcomer:
 
 
 def newcomer_of(text: str) -> Newcomer:
-    """Return the newcomer that a text describes; raise ValueError if it describes none."""
+    """Return the newcomer that a text describes; raise ValueError if the text is invalid."""
     found = _TEXT.fullmatch(text.strip())
     wanted = f"newcomer {text!r}: write NAME at SECONDS by PEER=COST,... or near X,Y [through AGENT]"
     if found is None:
@@ -52,15 +52,15 @@ def newcomer_of(text: str) -> Newcomer:
             agent=agent or "",
         )
         checked = msgspec.convert(msgspec.to_builtins(facts), BrokerFacts)
-    except ValueError as error:  # One of msgspec's kinds, too.
+    except ValueError as error:  # Includes msgspec's errors.
         raise ValueError(f"{wanted} ({error})") from error
     return Newcomer(broker, float(at_s), checked)
 
 
 def with_newcomers(inventory: Inventory, newcomers: Iterable[Newcomer]) -> Inventory:
-    """Return the inventory with these brokers next to those of the first overlay; raise InventoryError for a known one.
+    """Return the inventory extended by these brokers; raise InventoryError if one is already in it.
 
-    What links to them cost holds as delays of the emulation, too.
+    The costs of links to them are also the emulated delays.
     """
     median = float(np.median(inventory.processing_cost))
     facts_of = {

@@ -1,7 +1,7 @@
-"""Hand to the clients what brokers say of plans that move them.
+"""Pass on to clients what brokers report about plans that move them.
 
-In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring. What subscribers
-moved by a plan take is reported separately from then on.
+In: one effect of a broker's core. Out: a call of the subscribers of a tree or the users of a ring. Deliveries to
+subscribers that a plan has moved are reported separately from then on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def notify_mover(
     users: UserClients,
     now_ms: float,
 ) -> None:
-    """Notify the client that an effect of a broker is about."""
+    """Notify the client that an effect of a broker concerns."""
     match effect:
         case SubscriberMoves(subscription, home_to, epoch):
             subscribers.move(subscription, home_to, epoch)

@@ -1,11 +1,11 @@
 """Which outages happen, and when: brokers that die or hang, links that are slow or cut.
 
-In: texts of settings, or what draws at random. Out: outages. What they do to an overlay is in
+In: texts from settings, or parameters of a random schedule. Out: outages. Their effect on an overlay belongs to
 :mod:`producers.emulator.play_outages`.
 
-A text reads ``WHAT WHOM at SECONDS for SECONDS``, with ``by FACTOR`` behind it for a slow link: ``death b03,b07 at 60
-for 60``, ``suspension b01 at 10 for 5``, ``slow b01,b02 at 20 for 10 by 20``, ``cut b01,b02 at 20 for 10``. Whom names
-brokers, of links both ends, or with ``site:4`` the four brokers that are nearest to one another.
+A text reads ``WHAT WHOM at SECONDS for SECONDS``, followed by ``by FACTOR`` for a slow link: ``death b03,b07 at 60 for
+60``, ``suspension b01 at 10 for 5``, ``slow b01,b02 at 20 for 10 by 20``, ``cut b01,b02 at 20 for 10``. WHOM names
+brokers, for a link its two ends, or with ``site:4`` the four brokers that are nearest to one another.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TEXT = re.compile(rf"(\w+) (\S+) at {_NUMBER} for {_NUMBER}(?: by {_NUMBER})?")
 
 
 class OutageKind(StrEnum):
-    """What can happen."""
+    """The kinds of outages."""
 
     DEATH = "death"
     SUSPENSION = "suspension"
@@ -37,13 +37,13 @@ class OutageKind(StrEnum):
 
     @property
     def is_of_link(self) -> bool:
-        """Return True if it happens to a link, not to brokers."""
+        """Whether it affects a link, not brokers."""
         return self in (OutageKind.SLOW, OutageKind.CUT)
 
 
 @dataclass(frozen=True)
 class Outage:
-    """One outage: it begins ``at_s`` after the start and lasts ``for_s``; ``factor`` is that of a slow link."""
+    """One outage: it begins ``at_s`` after the start and lasts ``for_s``; ``factor`` multiplies a slow link's delay."""
 
     kind: OutageKind
     whom: tuple[str, ...]
@@ -53,7 +53,7 @@ class Outage:
 
 
 def outage_of(text: str) -> Outage:
-    """Return the outage that a text asks for; raise ValueError when it asks for none."""
+    """Return the outage that a text describes; raise ValueError if the text is invalid."""
     found = _TEXT.fullmatch(text.strip())
     if found is None or found[1] not in set(OutageKind):
         raise ValueError(
@@ -66,7 +66,7 @@ def outage_of(text: str) -> Outage:
 
 
 def named(outage: Outage, inventory: Inventory) -> Outage:
-    """Return the outage with the names of its brokers; raise ValueError when the inventory does not have them."""
+    """Return the outage with its brokers' names resolved; raise ValueError if the inventory lacks one."""
     whom = outage.whom
     if len(whom) == 1 and whom[0].startswith(SITE):
         count = whom[0].removeprefix(SITE)
@@ -80,7 +80,7 @@ def named(outage: Outage, inventory: Inventory) -> Outage:
 
 
 def site_of(inventory: Inventory, count: int) -> tuple[str, ...]:
-    """Return the brokers with the least sum of link costs between one of them and the others."""
+    """Return the ``count`` brokers with the least sum of link costs from one of them to the others."""
     nearest = np.sort(inventory.link_cost, axis=1)[:, :count].sum(axis=1)
     middle = int(nearest.argmin())
     return tuple(sorted(inventory.brokers[place] for place in np.argsort(inventory.link_cost[middle])[:count]))
@@ -88,10 +88,11 @@ def site_of(inventory: Inventory, count: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Chaos:
-    """Random outages.
+    """Parameters of random outages.
 
-    ``every_s``: mean pause between two. ``for_s``: mean length. ``kinds``: which there are. ``down_share_max``: how
-    many of the brokers may be dead or suspended at once. ``until_s``: from when none begins, None for without end.
+    ``every_s``: mean pause between two. ``for_s``: mean length. ``kinds``: the kinds that occur. ``down_share_max``:
+    the largest share of brokers that may be dead or suspended at once. ``until_s``: time after which none begins, None
+    for no end.
     """
 
     every_s: float
@@ -102,7 +103,7 @@ class Chaos:
 
 
 def drawn(chaos: Chaos, brokers: Sequence[str], links: Sequence[Link], rng: random.Random) -> Iterator[Outage]:
-    """Yield random outages in the order of their times."""
+    """Yield random outages, ordered by time."""
     at_s = rng.expovariate(1 / chaos.every_s)
     while chaos.until_s is None or at_s < chaos.until_s:
         kind = rng.choice(chaos.kinds)

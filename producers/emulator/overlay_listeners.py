@@ -1,4 +1,4 @@
-"""Listeners to what happens in an emulated overlay."""
+"""Interfaces of listeners to an emulated overlay."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from regraft.schemas.command import CommandResult
 
 
 class OverlayListener(Protocol):
-    """Listens to what happens to clients and commands."""
+    """Listens to changes of clients and answers to commands."""
 
     def on_client_change(self, client: str, role: Role, home: str, filter_: Filter | None) -> None:
-        """A client has come or moved to another home, with its filter, or left, with None."""
+        """A client has connected or moved to another home, with its filter, or has left, with None."""
 
     def on_may_publish(self, publisher: str) -> None:
         """All brokers that must know the publisher do."""
@@ -23,7 +23,7 @@ class OverlayListener(Protocol):
 
 
 class UserListener(Protocol):
-    """Listens to what happens to the users of a ring."""
+    """Listens to changes of the users of a ring."""
 
     def on_user_change(self, user: str, home: str, topics: tuple[str, ...] | None) -> None:
-        """A user has come, moved to another home or wants other topics, or has left, with None."""
+        """A user has connected, moved to another home or changed its topics, or has left, with None."""

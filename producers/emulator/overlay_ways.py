@@ -1,4 +1,4 @@
-"""Which way a notification goes in an overlay and to which overlay a prepare leads, by kind, from configurations alone.
+"""Which path a notification takes in an overlay, and which overlay a prepare leads to, from configurations alone.
 
 For judging brokers: their cores have their own tables, which must agree.
 """
@@ -16,23 +16,23 @@ from regraft.producers.brokers.chord_trees import TOPIC
 from regraft.producers.brokers.epoch_change import change_asked, digest_mismatch
 from regraft.schemas.command import Command
 
-Passage = tuple[str, bool]  # A broker, and whether a notification comes to it from its topic's rendezvous.
+Passage = tuple[str, bool]  # A broker, and whether a notification reaches it from its topic's rendezvous.
 
 
 class OverlayWays(Protocol):
-    """What a kind of overlay says of ways and plans."""
+    """The paths and plans of one kind of overlay."""
 
     def way(self, overlay: Any, notification: Notification, home: str) -> list[Passage]:
-        """Return the brokers from the notification's home to a subscription's, both included."""
+        """Return the brokers on the path from the notification's home to a subscription's, both included."""
         ...
 
     def target(self, overlay: Any, command: Command) -> OverlayConfiguration:
-        """Return the overlay that a prepare leads to; raise ValueError when it cannot be."""
+        """Return the overlay that a prepare leads to; raise ValueError if it is impossible."""
         ...
 
 
 class _TreeWays:
-    """The one path there is."""
+    """The only path of a tree."""
 
     def way(self, overlay: Configuration, notification: Notification, home: str) -> list[Passage]:
         return [(broker, False) for broker in overlay.path(notification.home, home)]
@@ -44,7 +44,7 @@ class _TreeWays:
 
 
 class _RingWays:
-    """To the topic's rendezvous, and from there down its tree."""
+    """The path to the topic's rendezvous, and from there down its tree."""
 
     def way(self, overlay: ChordConfiguration, notification: Notification, home: str) -> list[Passage]:
         root = overlay.rendezvous(str(notification.content[TOPIC]))
@@ -56,7 +56,7 @@ class _RingWays:
 
 
 class _ScotWays:
-    """The way of static routing: a detour around congestion may meet a death that this does not excuse."""
+    """The path of static routing; so this does not excuse a loss to a death on a detour."""
 
     def way(self, overlay: ScotConfiguration, notification: Notification, home: str) -> list[Passage]:
         return [(broker, False) for broker in overlay.static_way(notification.home, home)]
@@ -75,14 +75,14 @@ WAYS: dict[str, OverlayWays] = {
 
 
 def way_in(overlay: OverlayConfiguration, notification: Notification, home: str) -> list[Passage]:
-    """Return the passages of a notification on its way to a subscription at ``home``; empty where an end is missing."""
+    """Return a notification's path to a subscription at ``home``; empty if one of its ends is not in the overlay."""
     if notification.home not in overlay.neighbours or home not in overlay.neighbours:
         return []
     return WAYS[overlay.KIND].way(overlay, notification, home)
 
 
 def target_of(overlay: OverlayConfiguration, command: Command) -> OverlayConfiguration | None:
-    """Return the overlay that a prepare leads to from this one, None when no broker can carry it out."""
+    """Return the overlay that a prepare leads to from this one, or None if no broker can execute it."""
     try:
         target = WAYS[overlay.KIND].target(overlay, command)
     except ValueError:

@@ -1,8 +1,8 @@
-"""Place brokers on measured hosts and choose the random tree, or the ring, that they start with.
+"""Place brokers on measured hosts, and choose the overlay that they start with: random tree, ring or regions.
 
-In: how many brokers and a seed. Out: an Inventory whose link cost is the one-way delay (half of the RTT) and whose
-processing cost is the service time, both in ms. The RTTs are a cut of PlanetLab's (data/SOURCES.md); more brokers than
-hosts get positions on a made-up plane.
+In: the number of brokers and a random source. Out: an Inventory whose link cost is the one-way delay (half of the RTT)
+and whose processing cost is the service time, both in ms. The RTTs are a subset of PlanetLab's (data/SOURCES.md); if
+there are more brokers than hosts, they get random positions on a synthetic plane.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from regraft.overlay.scot_configuration import ScotConfiguration
 from regraft.overlay.tree import random_tree
 
 DATA_DIRECTORY = Path(__file__).parents[1] / "data"
-RTT_STEPS_PER_MS = 10  # The cut keeps tenths of a millisecond.
-SYNTHETIC_SIDE_MS = 230.0  # Makes the median RTT of two random points about PlanetLab's 135 ms.
+RTT_STEPS_PER_MS = 10  # The shipped data has tenths of a millisecond.
+SYNTHETIC_SIDE_MS = 230.0  # With it the median RTT of two random points is about PlanetLab's 135 ms.
 SYNTHETIC_ACCESS_MS_MAX = 10.0
-# A broker that every notification crosses is still busy for less than 0.6 of the time at 49 publishers x 4 per second,
-# so that no overlay is unstable, while processing still distinguishes brokers.
+# Even a broker that every notification crosses is busy for less than 0.6 of the time at 49 publishers x 4 per second,
+# so that every overlay is stable, but processing still distinguishes brokers.
 PROCESSING_MS_MIN = 1.0
 PROCESSING_MS_MAX = 3.0
 REGION_DEGREE_MAX = 4
@@ -38,7 +38,7 @@ def place_overlay(
     rng: random.Random,
     processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
 ) -> Inventory:
-    """Return brokers on randomly chosen hosts, each with a service time drawn from ``processing_ms``."""
+    """Return brokers on random hosts and a random tree, each with a service time drawn from ``processing_ms``."""
     width = len(str(broker_count - 1))
     brokers = tuple(f"b{number:0{width}d}" for number in range(broker_count))
     rtt_ms = _rtt_ms(broker_count, rng)
@@ -52,7 +52,7 @@ def place_ring(
     processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
     bits: int = DEFAULT_BITS,
 ) -> Inventory:
-    """Return the same brokers on a Chord ring, with IDs by consistent hashing of their names."""
+    """Return the brokers of :func:`place_overlay` on a Chord ring, with IDs by consistent hashing of their names."""
     tree = place_overlay(broker_count, broker_count - 1, rng, processing_ms)
     ring = ChordConfiguration.hashed(0, bits, tree.brokers)
     return replace(tree, bootstrap=ring, degree_max=ring.degree_max)
@@ -64,9 +64,9 @@ def place_scot(
     rng: random.Random,
     processing_ms: tuple[float, float] = (PROCESSING_MS_MIN, PROCESSING_MS_MAX),
 ) -> Inventory:
-    """Return the same brokers as regions and clusters: each region of brokers near its first, regions on a random tree.
+    """Return the brokers of :func:`place_overlay` in regions of nearby brokers, linked by a random tree of regions.
 
-    Raises ValueError when ``broker_count`` is not a multiple of ``cluster_count`` with at least two regions.
+    Raises ValueError if ``broker_count`` is not a multiple of ``cluster_count`` with at least two regions.
     """
     region_count, rest = divmod(broker_count, cluster_count)
     if rest or region_count < 2:
@@ -87,7 +87,7 @@ def place_scot(
 
 
 def host_count() -> int:
-    """Return how many hosts were measured."""
+    """Return the number of measured hosts."""
     return int(measured_rtt_ms().shape[0])
 
 
@@ -100,7 +100,7 @@ def _rtt_ms(broker_count: int, rng: random.Random) -> NDArray[np.float64]:
 
 @cache
 def measured_rtt_ms() -> NDArray[np.float64]:
-    """Return the round-trip times between all measured hosts, symmetric, diagonal 0. One array: do not write to it."""
+    """Return the round-trip times in ms between all measured hosts: symmetric, diagonal 0, cached (do not write)."""
     with np.load(DATA_DIRECTORY / "planetlab_rtt.npz") as cut:
         count = int(cut["hosts"])
         rtt_ms = np.zeros((count, count))
@@ -109,7 +109,7 @@ def measured_rtt_ms() -> NDArray[np.float64]:
 
 
 def _synthetic_rtt_ms(broker_count: int, rng: random.Random) -> NDArray[np.float64]:
-    """Return distances between random points of a square, each with its own access delay."""
+    """Return distances in ms between random points of a square, plus an access delay for each."""
     points = np.array([(rng.random(), rng.random()) for _ in range(broker_count)]) * SYNTHETIC_SIDE_MS
     access_ms = np.array([rng.uniform(0.1, SYNTHETIC_ACCESS_MS_MAX) for _ in range(broker_count)])
     distance = np.hypot(points[:, 0, None] - points[None, :, 0], points[:, 1, None] - points[None, :, 1])

@@ -1,8 +1,8 @@
-"""Place brokers in cloud regions, with what traffic between them and to subscribers costs in money.
+"""Place brokers in cloud regions, with the price of traffic between them and to subscribers.
 
-In: how many brokers, the cap of links, what draws. Out: an Inventory of a random tree whose link cost is the measured
-one-way delay in ms and whose prices are the provider's list prices. Both are shipped (data/SOURCES.md). Every broker
-may pass the same.
+In: the number of brokers, the cap of links, a random source. Out: an Inventory of a random tree whose link cost is the
+measured one-way delay in ms and whose prices are the provider's list prices. Both are shipped (data/SOURCES.md). Every
+broker has the same load limit.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from regraft.producers.data.cut_data import INTERNET
 from regraft.producers.emulator.place_overlay import DATA_DIRECTORY, PROCESSING_MS_MAX, PROCESSING_MS_MIN
 
 CURRENCY = "USD"
-MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in packets that are seldom full.
-# 100 ms count as a twentieth of what a notification costs between the cheapest regions: enough to distinguish these.
+MESSAGE_BYTES = 1_000.0  # Assumed: quotes of some 130 bytes with headers, in packets that are rarely full.
+# 100 ms cost a twentieth of a notification between the cheapest regions: enough to distinguish these.
 DELAY_PRICE = 0.01
-# Some 70 % of what the demo publishes: brokers in the middle of a random tree pass more, and are relieved first.
+# Some 70 % of the demo's notifications: brokers in the middle of a random tree pass more, and are relieved first.
 LOAD_MAX_PER_S = 140.0
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The regions, sorted: USD per GB from each to each other one and to the internet, and round-trip times in ms."""
+    """The regions, sorted: USD per GB from each to each other and to the internet, and round-trip times in ms."""
 
     names: tuple[str, ...]
     per_gb: Floats
@@ -44,7 +44,7 @@ class Regions:
 
 @cache
 def shipped_regions() -> Regions:
-    """Read the shipped prices and times."""
+    """Return the shipped prices and round-trip times (cached)."""
     with (DATA_DIRECTORY / "aws_regions.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(line for line in stream if not line.startswith("#")))
     names = tuple(sorted({row["source"] for row in rows}))
@@ -61,14 +61,14 @@ def shipped_regions() -> Regions:
 
 
 def broker_count_max() -> int:
-    """Return how many brokers can be named: a letter each in its region."""
+    """Return how many brokers can be named, each by a letter in its region."""
     return len(shipped_regions().names) * len(string.ascii_lowercase)
 
 
 def place_regions(broker_count: int, degree_max: int, rng: random.Random) -> Inventory:
-    """Return brokers dealt out over the regions in turn, named by region and letter, on a random tree.
+    """Return brokers distributed over the regions in turn, named by region and letter, on a random tree.
 
-    A link costs the mean of both ways, in money as in delay. Raises ValueError for more than :func:`broker_count_max`.
+    A link's price and delay are the means of both directions. Raises ValueError for more than :func:`broker_count_max`.
     """
     if broker_count > broker_count_max():
         raise ValueError(f"{broker_count} brokers: {broker_count_max()} can be placed, a letter each in its region")

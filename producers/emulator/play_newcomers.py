@@ -1,7 +1,7 @@
-"""Let brokers come to an emulated overlay on its clock: each announces itself until it is a member.
+"""Let brokers join an emulated overlay on its clock: each announces itself until it is a member.
 
-In: newcomers, and the members admitted so far. Out: brokers outside the overlay, announcements, and telemetry from then
-on. Being taken into the overlay is the controller's affair.
+In: newcomers, and the members admitted so far. Out: brokers outside the overlay, announcements, and, once admitted,
+telemetry. The controller then lets them join the overlay.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from regraft.producers.emulator.newcomers import Newcomer
 from regraft.schemas.announcement import REPEAT_MS, Announcement
 
 SECOND_MS = 1_000.0
-LOOK_MS = 1_000.0  # Between two looks whether it has been let in.
+LOOK_MS = 1_000.0  # Between two checks for its admission.
 
 log = structlog.get_logger(__name__)
 
 
 class NewcomerPlayer:
-    """The newcomers of one run. One that the overlay has at the start has joined before, and just starts."""
+    """The newcomers of one run; one that is already in the overlay at the start is skipped."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class NewcomerPlayer:
         self._announced_ms: dict[str, float] = {}
 
     def start(self) -> None:
-        """Begin to count their times from now."""
+        """Schedule the newcomers, counting their times from now."""
         for one in self._newcomers.values():
             self._overlay.env.timeout(one.at_s * SECOND_MS, one.broker).callbacks.append(self._come)
 

@@ -1,6 +1,6 @@
-"""Play outages on an emulated overlay on its clock, and report what has happened.
+"""Play outages on an emulated overlay on its clock, and report them.
 
-In: outages, planned and random. Out: brokers that die, come back, hang and resume, links that are slow or cut.
+In: planned and random outages. Out: brokers that die, return, hang and resume, links that are slow or cut.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class OutageNote:
-    """One thing that has happened."""
+    """The beginning or the end of one outage."""
 
     time_ms: int
     kind: OutageKind
@@ -33,7 +33,7 @@ class OutageNote:
 
     @property
     def text(self) -> str:
-        """What has happened, in words."""
+        """The note in words."""
         return f"{', '.join(self.whom)}: {WORDS[self.kind][self.is_over]}"
 
 
@@ -46,7 +46,7 @@ WORDS = {
 
 
 class OutagePlayer:
-    """The outages of one run. ``notes`` are the newest that happened; ``counts`` how many began, by kind."""
+    """The outages of one run. ``notes`` holds the newest; ``counts`` how many began, by kind."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class OutagePlayer:
         self._is_running = False
 
     def start(self) -> None:
-        """Begin to count the outages' times from now."""
+        """Schedule the outages, counting their times from now."""
         self._is_running = True
         for outage in self._outages:
             self._after(outage.at_s, self._begin, outage)
@@ -76,18 +76,18 @@ class OutagePlayer:
             self._draw_next(drawn(self._chaos, bootstrap.brokers, bootstrap.links, self._rng), 0.0)
 
     def stop(self) -> None:
-        """Stop all outages; a suspended broker resumes, a dead one stays dead."""
+        """Stop all outages; suspended brokers resume, dead ones stay dead."""
         self._is_running = False
         for name in [name for name, kind in self._down.items() if kind is OutageKind.SUSPENSION]:
             self._overlay.resume(name)
             del self._down[name]
 
     def down(self, kind: OutageKind) -> list[str]:
-        """Return the dead, or the suspended, brokers, sorted."""
+        """Return the brokers that are dead, or those that are suspended, sorted."""
         return sorted(name for name, what in self._down.items() if what is kind)
 
     def status(self) -> dict[str, Any]:
-        """Return what the status file says of outages."""
+        """Return the outages' part of the status file."""
         return {
             "outages": dict(self.counts),
             "brokers_dead": len(self.down(OutageKind.DEATH)),
@@ -135,7 +135,7 @@ class OutagePlayer:
         self._after(outage.for_s, self._end, begun)
 
     def _taken_down(self, outage: Outage) -> tuple[str, ...]:
-        """Return those who are up, as many as may be down at once where that is bounded."""
+        """Return the brokers that go down: those that are up, limited to the share that may be down at once."""
         up = [name for name in outage.whom if name not in self._down]
         if self._chaos is not None:
             share_max = self._chaos.down_share_max

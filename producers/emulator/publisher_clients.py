@@ -1,10 +1,10 @@
-"""The publishers that are connected: where each is, what it may do, and how it changes from one home to the next.
+"""The connected publishers: where each is, what it may do, and how it changes from one home to the next.
 
-In: what a workload wants published, what brokers send publishers. Out: requests and notifications for the homes. A
-publisher between two homes keeps what it would publish until the next one has taken it: such a notification is
-published, and owed, from when it is handed over. So does one whose home has died or has ended its stay, until it may
-publish in a new one. Much that has waited it hands over at little more than its usual pace: no queue holds all of it.
-Subscribers and queues do not belong here.
+In: what a workload wants published, what brokers report to publishers. Out: requests and notifications for the homes. A
+publisher between two homes buffers its notifications until the next home has accepted it: a notification counts as
+published, and is owed, from when it is handed over. The same holds if its home has died or has ended its stay, until it
+may publish in a new one. A long backlog is handed over at little more than the usual pace, because no queue could hold
+all of it. Subscribers and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from regraft.producers.brokers.match_content import Content, Filter
 from regraft.producers.emulator.ledger import Ledger
 
 WAIT_OVERFLOW = "publisher_wait_overflow"
-WAITING_MAX = 100_000  # Notifications that one publisher keeps between two homes.
-HANDED_OVER_AT_ONCE_MAX = 20  # Of what one publisher keeps; 500 publishers together fill a queue of 10,000.
-# A publisher that catches up publishes this many times as fast as usual: a broker that every notification crosses is
-# busy for up to 0.6 of the time, so that it copes with all publishers of an overlay coming home together.
+WAITING_MAX = 100_000  # Notifications that one publisher buffers.
+HANDED_OVER_AT_ONCE_MAX = 20  # From one publisher's buffer; 500 publishers together fill a queue of 10,000.
+# A publisher that catches up is this many times as fast as usual: a broker that every notification crosses is busy for
+# up to 0.6 of the time, so it copes with all publishers of an overlay coming home at once.
 CATCH_UP_FACTOR = 1.5
-STAYS_KEPT_MAX = 100_000  # Publishers that have left and whose numbers continue when they return.
-WHOEVER_TAKES_IT = ""  # Where a publisher goes whose home has died; no broker has an empty name.
+STAYS_KEPT_MAX = 100_000  # Departed publishers whose numbering continues if they return.
+WHOEVER_TAKES_IT = ""  # Next home of a publisher whose home has died; no broker has an empty name.
 
 
 class ClientError(ValueError):
-    """A client asks for something that it may not, such as publishing before all brokers know it."""
+    """A client does something that is not allowed, such as publishing before all brokers know it."""
 
 
 def is_always_serving(_: str) -> bool:
-    """Assume that every broker accepts clients: for overlays where none dies."""
+    """Return True, for overlays in which no broker dies: every broker accepts clients."""
     return True
 
 
 @dataclass(slots=True)
 class MoveCounts:
-    """Publishers that changed their home: how many, how long they could not publish, and what had to wait."""
+    """Publishers that changed their home: how many, how long they could not publish, what they buffered."""
 
     moved: int = 0
     wait_ms_sum: float = 0.0
@@ -58,7 +58,7 @@ class MoveCounts:
 
 @dataclass(slots=True)
 class _Numbers:
-    """What carries over from one stay of a publisher to the next: stays and notifications never repeat a number."""
+    """What carries over between stays of a publisher: numbers of stays and notifications never repeat."""
 
     connection_next: int = 0
     sequence_next: int = 0
@@ -66,10 +66,11 @@ class _Numbers:
 
 @dataclass(slots=True)
 class _Publisher:
-    """A connected publisher. Between two homes ``goes_to`` names the next one; ``taken_by`` may have taken it before.
+    """A connected publisher.
 
-    ``has_published``: it might publish before, in this stay or an earlier one. ``waiting``: what it keeps, with when it
-    came; ``is_catching_up``: the next of it is handed over in time.
+    Between two homes ``goes_to`` is the next one; ``taken_by`` is a home that has accepted it, perhaps before it left.
+    ``has_published``: it was once allowed to publish, in this stay or an earlier one. ``waiting``: its buffer, with
+    arrival times; ``is_catching_up``: the next buffered notification is scheduled.
     """
 
     home: str
@@ -86,23 +87,23 @@ class _Publisher:
 
     @property
     def is_homeless(self) -> bool:
-        """Return True if its home has died, so that it waits for that one or another."""
+        """Whether its home has died or ended its stay, so that it waits for that one or another."""
         return self.goes_to == WHOEVER_TAKES_IT
 
     @property
     def may_hand_over(self) -> bool:
-        """Return True if it is at a home where it may publish."""
+        """Whether it is at a home where it may publish."""
         return self.goes_to is None and self.may_publish
 
 
 class PublisherClients:
     """All publishers of one overlay.
 
-    ``ask`` puts a request or notification into the queue of a home; ``on_change`` is called with the stay's number when
-    a publisher has come to a broker, with its filter, or has left, with None; ``on_move`` that it has come from one
-    home to the next. What brokers say of a stay that is over changes nothing. ``is_serving`` returns True if a broker
-    accepts clients; a client that comes to another waits. ``may_take`` returns True if one lives and is in a live
-    overlay, such as a joining one: a publisher asked to leave for any other waits as if that had died now.
+    ``ask`` puts a request or notification into the queue of a home. ``on_change`` is called with the stay's number when
+    a publisher has connected to a broker, with its filter, or has left, with None; ``on_move`` when it has moved from
+    one home to the next. Effects about finished stays are ignored. ``is_serving`` returns True if a broker accepts
+    clients; a client of any other waits. ``may_take`` returns True if a broker is alive and in a live overlay, such as
+    a joining one: a publisher asked to leave for any other waits as if that one had just died.
     """
 
     def __init__(
@@ -125,35 +126,35 @@ class PublisherClients:
         self._is_serving = is_serving
         self._may_take = may_take
         self._publishers: dict[str, _Publisher] = {}
-        self._numbers: dict[str, _Numbers] = {}  # Also of those that have left, in the order of their last coming.
+        self._numbers: dict[str, _Numbers] = {}  # Also of departed ones, ordered by their last connect.
         self._is_stopped = False
 
     @property
     def is_any_moving(self) -> bool:
-        """Return True if a publisher is on its way to a home that is known."""
+        """Whether a publisher is on its way to a known home."""
         return any(client.goes_to for client in self._publishers.values())
 
     @property
     def waiting_count(self) -> int:
-        """How many wait for a home."""
+        """Number of publishers that wait for a home."""
         return sum(client.is_homeless for client in self._publishers.values())
 
     @property
     def kept_count(self) -> int:
-        """How many notifications publishers keep until they can hand them over."""
+        """Number of notifications in the publishers' buffers."""
         return sum(len(client.waiting) for client in self._publishers.values())
 
     def stop(self) -> None:
-        """Let those who catch up hand over no more: what they keep is not published any more."""
+        """Stop catching up: what publishers still buffer is not published any more."""
         self._is_stopped = True
 
     def home_of(self, publisher: str) -> str | None:
-        """Return the home that a publisher has or had last; None when it is not connected."""
+        """Return the home that a publisher has or had last, or None if it is not connected."""
         client = self._publishers.get(publisher)
         return None if client is None else client.home
 
     def connect(self, publisher: str, home: str, filter_: Filter) -> None:
-        """Connect a publisher to its home; raise ClientError when it is already connected."""
+        """Connect a publisher to its home; raise ClientError if it is already connected."""
         if publisher in self._publishers:
             raise ClientError(f"publisher {publisher} is already connected, to {self._publishers[publisher].home}")
         numbers = self._numbers[publisher] = self._numbers.pop(publisher, _Numbers())
@@ -167,7 +168,7 @@ class PublisherClients:
         self._ask(home, AdvertiseRequest(publisher, filter_, connection))
 
     def disconnect(self, publisher: str) -> None:
-        """Disconnect a publisher; one between two homes, or with more to hand over, as soon as all is handed over."""
+        """Disconnect a publisher; one between two homes, or with a backlog, only once everything is handed over."""
         client = self._publishers[publisher]
         if client.goes_to or (client.waiting and client.may_hand_over):
             client.is_ending = True
@@ -179,17 +180,17 @@ class PublisherClients:
         self._end_at_next_home(publisher, gone)
 
     def allow(self, publisher: str, connection: int) -> bool:
-        """Let a publisher publish from now on; return True if it is still connected and never might before."""
+        """Let a publisher publish from now on; return True if it is still connected and never could before."""
         client = self._stay(publisher, connection)
         if client is None:
             return False
         is_first, client.may_publish, client.has_published = not client.has_published, True, True
         if client.goes_to is None:
-            self._hand_over_waiting(publisher, client, HANDED_OVER_AT_ONCE_MAX)  # What has waited for this stay.
+            self._hand_over_waiting(publisher, client, HANDED_OVER_AT_ONCE_MAX)  # The backlog of this stay.
         return is_first and publisher in self._publishers
 
     def publish(self, publisher: str, content: Content, size_bytes: int) -> None:
-        """Hand a notification to its publisher's home, or keep it while it has none or others wait before it.
+        """Hand a notification to its publisher's home, or buffer it behind others or until there is a home.
 
         Raises ClientError before all brokers know the publisher.
         """
@@ -214,14 +215,14 @@ class PublisherClients:
                 client.home, client.goes_to = home_to, WHOEVER_TAKES_IT
 
     def lose_home(self, broker: str) -> None:
-        """Let the publishers of a broker that died go to whichever broker takes them, or wait for a home."""
+        """Let the publishers of a dead broker go to the home that has accepted them, or wait for one."""
         for publisher, client in list(self._publishers.items()):
             if client.taken_by == broker:
                 client.taken_by = None
             if client.home == broker and client.goes_to is None:
                 self._go(publisher, client, client.taken_by or WHOEVER_TAKES_IT)
             elif client.goes_to == broker:
-                client.home, client.goes_to = broker, WHOEVER_TAKES_IT  # It has left the old one.
+                client.home, client.goes_to = broker, WHOEVER_TAKES_IT  # It has left the old home.
 
     def come_home(self, broker: str) -> None:
         """Let the publishers that wait for a broker reconnect to it."""
@@ -230,7 +231,7 @@ class PublisherClients:
                 self.reconnect(publisher, broker)
 
     def reconnect(self, publisher: str, home: str) -> None:
-        """Let a publisher that has lost its home begin a new stay at this one; others stay where they are."""
+        """Begin a new stay at this home for a publisher that has lost its own; others stay where they are."""
         client = self._publishers.get(publisher)
         if client is None or not client.is_homeless:
             return
@@ -242,9 +243,9 @@ class PublisherClients:
         self._ask(home, AdvertiseRequest(publisher, client.filter_, client.connection))
 
     def drop(self, publisher: str, connection: int, *, may_return: bool) -> bool:
-        """Note that its home has ended a publisher's stay; return False if it is not a current stay.
+        """Note that a publisher's home has ended its stay; return False if that is not the current stay.
 
-        It begins a new one there as soon as it may return; a stay that was about to end has ended.
+        It begins a new one there if it may return at once; one that was about to disconnect is gone.
         """
         client = self._stay(publisher, connection)
         if client is None or client.is_homeless:
@@ -260,24 +261,24 @@ class PublisherClients:
         return True
 
     def take(self, publisher: str, connection: int, home: str) -> None:
-        """Let a broker take a publisher, which comes as soon as it has left its old home."""
+        """Note that a broker has accepted a publisher, which arrives there as soon as it has left its old home."""
         client = self._stay(publisher, connection)
         if client is None:
-            self._ask(home, UnadvertiseRequest(publisher, connection))  # It has begun another stay, or is gone.
+            self._ask(home, UnadvertiseRequest(publisher, connection))  # It is in another stay, or gone.
             return
         client.taken_by = home
         if client.goes_to in (home, WHOEVER_TAKES_IT):
             self._arrive(publisher, client, home)
 
     def _stay(self, publisher: str, connection: int) -> _Publisher | None:
-        """Return a publisher that is connected in this stay of its, else None."""
+        """Return a publisher that is connected in this stay, or None."""
         client = self._publishers.get(publisher)
         return client if client is not None and client.connection == connection else None
 
     def _end_at_next_home(self, publisher: str, client: _Publisher) -> None:
-        """End a stay also at a home that has taken the publisher before the old one asked it to leave.
+        """Also end a stay at a home that has accepted the publisher before the old one asked it to leave.
 
-        The old home lets that know, too, but a broker that dies between the two takes its word along.
+        The old home reports the end, too, but that report is lost if a broker between the two dies.
         """
         if client.taken_by is not None and client.taken_by != client.home:
             self._ask(client.taken_by, UnadvertiseRequest(publisher, client.connection))
@@ -301,7 +302,7 @@ class PublisherClients:
         self._hand_over_waiting(publisher, client, HANDED_OVER_AT_ONCE_MAX)
 
     def _hand_over_waiting(self, publisher: str, client: _Publisher, count_max: int) -> None:
-        """Hand over this many now and the others in time; then end a stay that has waited for that."""
+        """Hand over this many buffered notifications now and the rest in time; then end a stay that is ending."""
         if client.may_hand_over and client.waiting:
             for _ in range(min(count_max, len(client.waiting))):
                 kept_ms, content, size_bytes = client.waiting.popleft()

@@ -1,7 +1,6 @@
-"""Read from Kafka which brokers are members, for those that wait to be one, and where nodes listen.
+"""Read from Kafka which brokers are members, for brokers that wait to become one, and where nodes listen.
 
-In: the compacted topic of members. Out: names and addresses. What a state means to a broker in the overlay its commands
-say.
+In: the compacted topic of members. Out: names and addresses. Brokers act on commands, not on the states in this topic.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ RECORDS_PER_POLL_MAX = 5_000
 
 
 class MemberReader:
-    """The topic of members from its beginning on; a broker that has left is not a member."""
+    """The topic of members from its beginning; a broker that has left is not a member."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._tail = TopicTail(kafka, topic_name(MEMBERS, namespace), Member, RECORDS_PER_POLL_MAX)

@@ -1,6 +1,6 @@
-"""Read from Kafka how much of what is delivered the controller asks brokers to report in full.
+"""Read from Kafka what share of deliveries the controller asks brokers to report in full.
 
-In: the compacted topic of sampling. Out: the newest request. What a broker makes of it belongs to the brokers.
+In: the compacted topic of sampling. Out: the newest request. Brokers apply it themselves.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ RECORDS_PER_POLL_MAX = 100
 
 
 class SampleReader:
-    """The topic of sampling from its beginning on; of a leader's request one of an earlier term changes nothing."""
+    """The topic of sampling from its beginning; a request of an earlier term is ignored."""
 
     def __init__(self, kafka: KafkaAccess, namespace: str) -> None:
         self._tail = TopicTail(kafka, topic_name(SAMPLING, namespace), SampleRequest, RECORDS_PER_POLL_MAX)
         self._newest: SampleRequest | None = None
 
     def poll(self) -> SampleRequest | None:
-        """Take in what has come since, without waiting; return the newest request, None where none is known."""
+        """Read new records without waiting; return the newest request, or None if there is none."""
         for _, request in self._tail.poll():
             if request is not None and (self._newest is None or request.term >= self._newest.term):
                 self._newest = request

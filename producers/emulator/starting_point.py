@@ -1,8 +1,8 @@
 """Where brokers begin: at the overlay of the newest committed plan, with the clients where plans have put them. Pure.
 
-In: the stored plans. Out: a starting point. A committed plan can only be executed: where all brokers start together,
-nothing is under way, so its overlay is the one to begin with whether or not the plan is over. A broker that starts
-while others run begins outside that overlay, whether or not it was in it in an earlier life. Reading the plans belongs
+In: the stored plans. Out: a starting point. A committed plan can only be executed: when all brokers start together,
+nothing is in transit, so its overlay is the one to begin with whether or not the plan is over. A broker that starts
+while others run begins outside that overlay, whether or not an earlier life of it was in it. Reading the plans belongs
 to :mod:`producers.emulator.kafka_ports`.
 """
 
@@ -22,10 +22,10 @@ from regraft.schemas.plan_life import LIFE
 
 @dataclass(frozen=True)
 class StartingPoint:
-    """The overlay that brokers begin with; ``plan`` and its ``digest`` led there, empty at the bootstrap overlay.
+    """The overlay that brokers begin with; ``plan`` and its ``digest`` led there, empty for the bootstrap overlay.
 
-    ``term`` is the highest that the plans name: brokers obey no leader of before. ``homes`` are those that plans have
-    set, by client.
+    ``term`` is the highest that the plans name: brokers obey no leader of an earlier one. ``homes`` are those that
+    plans have set, by client.
     """
 
     configuration: OverlayConfiguration
@@ -39,12 +39,12 @@ class StartingPoint:
         return self._begun(core_of(broker, self.configuration, boot_ms))
 
     def brokers_of(self, inventory: Inventory) -> list[str]:
-        """Return the brokers of an inventory that begin at once; those it has next to the first overlay come later."""
+        """Return the brokers of an inventory that begin at once: those of its bootstrap overlay and of this one."""
         first = {*inventory.bootstrap.brokers, *self.configuration.brokers}
         return [broker for broker in inventory.brokers if broker in first]
 
     def outsider(self, broker: str, boot_ms: int) -> BrokerProtocol:
-        """Return the core of a broker that starts alone, while others run: a plan must let it join."""
+        """Return the core of a broker that starts while others run: a plan must let it join."""
         return self._begun(core_of(broker, self.configuration, boot_ms, is_outside=True))
 
     def _begun(self, core: BrokerProtocol) -> BrokerProtocol:
@@ -53,14 +53,14 @@ class StartingPoint:
         return core
 
     def first_home(self, client: str, drawn: str) -> str:
-        """Return where a client comes first: to where plans have put it, else to the home that was drawn for it."""
+        """Return a client's first home: where plans have put it, or else the one that was drawn for it."""
         return self.homes.get(client, drawn)
 
 
 def starting_point(inventory: Inventory, plans: Iterable[Plan]) -> StartingPoint:
-    """Return where the brokers of an inventory begin, by the newest version of each plan.
+    """Return where the brokers of an inventory begin, given the newest version of each plan.
 
-    Raises NotATreeError, RingError or ValueError when the plans are about other brokers or another kind of overlay.
+    Raises NotATreeError, RingError or ValueError if the plans are about other brokers or another kind of overlay.
     """
     by_epoch = sorted(plans, key=lambda plan: plan.epoch_to)
     committed = [plan for plan in by_epoch if LIFE[plan.phase].is_committed]
@@ -75,5 +75,5 @@ def starting_point(inventory: Inventory, plans: Iterable[Plan]) -> StartingPoint
 
 
 def is_undecided(plan: Plan) -> bool:
-    """Return True if answers of brokers that are no more may still commit the plan: who begins now would not know."""
+    """Return True if answers of earlier brokers may still commit the plan: brokers that begin now would not know."""
     return plan.phase is PlanPhase.PREPARING

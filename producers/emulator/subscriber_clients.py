@@ -1,7 +1,7 @@
-"""The subscribers of a tree, each with one subscription: where each is, and how it comes again after its home has died.
+"""The subscribers of a tree, each with one subscription: where each is, and how it returns after its home has died.
 
 In: what a workload wants, what brokers send and what happens to them. Out: requests for homes. Each stay of a
-subscriber asks for a new subscription, as names of subscriptions are never reused: a move continues the same stay.
+subscriber has a new subscription, because names of subscriptions are never reused; a move continues the same stay.
 Publishers and queues do not belong here.
 """
 
@@ -22,15 +22,15 @@ from regraft.producers.brokers.broker_messages import (
 from regraft.producers.brokers.match_content import Filter
 from regraft.producers.emulator.ledger import Ledger
 
-STAY_MARK = "~"  # Between a subscriber's name and the number of its stay, from the second on.
+STAY_MARK = "~"  # Separates a subscriber's name from the number of its stay, from the second stay on.
 
 
 @dataclass(slots=True)
 class _Subscriber:
     """A subscriber; ``subscription`` is that of its stay, empty while it waits for its home.
 
-    ``goes_to`` is the next home that a plan has for it, for ``epoch``. It stays set when that plan is called off: the
-    end of a subscription that never came there is none.
+    ``goes_to`` is the next home that a plan has for it, in ``epoch``. It stays set if that plan is aborted: cancelling
+    a subscription that never came there does nothing.
     """
 
     home: str
@@ -44,9 +44,10 @@ class _Subscriber:
 class SubscriberClients:
     """All subscribers of one overlay.
 
-    ``ask`` puts a request into the queue of a home; ``on_change`` is called with a subscription at a broker and its
-    filter, or None when it has ended, ``on_move`` when a subscriber has come to another home. ``is_serving`` says
-    whether a broker takes clients; until it does they wait.
+    ``ask`` puts a request into the queue of a home. ``on_change`` is called with a subscriber at a broker and its
+    filter, or None when it has ended; ``on_move`` when a subscriber has moved to another home. ``is_serving`` returns
+    True if a broker accepts clients; until it does they wait. ``place`` is called with the broker of a subscription
+    from an epoch on.
     """
 
     def __init__(
@@ -69,33 +70,33 @@ class SubscriberClients:
         self._is_serving = is_serving
         self._place = place
         self._subscribers: dict[str, _Subscriber] = {}
-        self._owners: dict[str, str] = {}  # By subscription, until it is ended.
+        self._owners: dict[str, str] = {}  # Subscriber by subscription, until that ends.
 
     @property
     def waiting_count(self) -> int:
-        """How many wait for their home."""
+        """Number of subscribers that wait for their home."""
         return sum(not one.subscription for one in self._subscribers.values())
 
     def subscribe(self, name: str, home: str, filter_: Filter) -> None:
-        """Connect a subscriber to its home, or let it wait until that takes clients."""
+        """Connect a subscriber to its home, or let it wait until that accepts clients."""
         self._subscribers[name] = _Subscriber(home, filter_)
         if self._is_serving(home):
             self._connect(name, self._subscribers[name])
 
     def cancel(self, name: str) -> None:
-        """End a subscriber's subscription; nothing happens when it has ended before."""
+        """End a subscriber's subscription; do nothing if it has already ended."""
         found = self._subscribers.pop(name, None)
         if found is not None:
             self._end(found)
             self._on_change(name, found.home, None)
 
     def drop(self, subscription: str) -> None:
-        """Note that its home has ended a subscriber's stay; nothing happens when that is over."""
+        """Note that a subscriber's home has ended its stay; do nothing if the stay is already over."""
         if subscription in self._owners:
             self.cancel(self._owners[subscription])
 
     def confirm(self, subscription: str) -> bool:
-        """A subscription stands; return False if it has ended, or is none of a subscriber."""
+        """Note that a subscription is confirmed; return False if it has ended or does not belong to a subscriber."""
         name = self._owners.get(subscription)
         if name is None:
             return False
@@ -103,7 +104,7 @@ class SubscriberClients:
         return True
 
     def move(self, subscription: str, home_to: str, epoch: int) -> None:
-        """Bring a subscription to the next home that a plan has for it, too; nothing happens when it has ended."""
+        """Bring a subscription to the next home that a plan has for it, too; do nothing if it has ended."""
         if subscription not in self._owners:
             return
         one = self._subscribers[self._owners[subscription]]
@@ -116,9 +117,9 @@ class SubscriberClients:
             self._ask(self._subscribers[self._owners[subscription]].home, ReadyRequest(epoch, subscription))
 
     def take(self, subscription: str, home: str, epoch: int) -> str:
-        """Take a broker for the home of a subscription from now on, and return the home that it had.
+        """Make a broker the home of a subscription, and return its previous home.
 
-        One that has ended was ended there, too; it had none.
+        Returns an empty string if the subscription has ended: its end has also reached the new home.
         """
         if subscription not in self._owners:
             return ""
@@ -131,9 +132,9 @@ class SubscriberClients:
         return home_from
 
     def lose_home(self, broker: str) -> None:
-        """End the stays at a broker that died, or that were to move there; its clients wait for it.
+        """End the stays at a dead broker, and those that were to move there; their clients wait for it.
 
-        A subscriber whose other home is left reconnects there, in a new stay: a broker may be the home of one epoch
+        A subscriber whose other home is alive reconnects there, in a new stay: a broker may be the home of one epoch
         only.
         """
         for name, one in self._subscribers.items():
@@ -149,7 +150,7 @@ class SubscriberClients:
                 self._connect(name, one)
 
     def come_home(self, broker: str) -> None:
-        """Let those who wait for a broker connect to it."""
+        """Let the subscribers that wait for a broker connect to it."""
         for name, one in self._subscribers.items():
             if one.home == broker and not one.subscription:
                 self.reconnected_count += one.stays > 0

@@ -1,7 +1,7 @@
-"""Follow a compacted topic of one partition from its beginning on, without waiting.
+"""Follow a compacted topic of one partition from its beginning, without waiting.
 
-In: a topic and the record it holds. Out: key and record of what has come since. What a record means belongs to who
-reads it.
+In: a topic and the type of its records. Out: key and record of what has arrived since. The meaning of a record belongs
+to the reader.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class TopicTail(Generic[Record]):
-    """Where one partition is read next; ``records_per_poll_max`` bounds one :meth:`poll`."""
+    """A reading position in one partition; ``records_per_poll_max`` bounds one :meth:`poll`."""
 
     def __init__(self, kafka: KafkaAccess, name: str, record_type: type[Record], records_per_poll_max: int) -> None:
         self._client_id, self._record_type, self._records_max = kafka.client_id, record_type, records_per_poll_max
@@ -28,7 +28,7 @@ class TopicTail(Generic[Record]):
         self._consumer.assign([TopicPartition(name, 0, OFFSET_BEGINNING)])
 
     def poll(self) -> Iterator[tuple[str, Record | None]]:
-        """Yield what has come since; None stands for a deletion, and for what cannot be read, which is logged."""
+        """Yield keys and records that have arrived since; None means deleted, or unreadable, which is logged."""
         for message in self._consumer.consume(self._records_max, timeout=0):
             if (error := message.error()) is not None:
                 report_error(self._client_id, error)

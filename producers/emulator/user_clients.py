@@ -1,9 +1,9 @@
-"""The users that are connected: where each is, what it wants, and how it changes from one home to the next.
+"""The connected users of a ring: where each is, what it wants, and how it changes from one home to the next.
 
-In: what a workload wants for its users, what brokers send them. Out: requests for homes. A user that moves is attached
-at both homes: the old one serves it to the end of the older epoch, the next one from the beginning of the newer. From
-the request to move until its next home has accepted it, it makes all its requests at both. A user whose home has died
-comes again in a new stay. Publishers and queues do not belong here.
+In: what a workload wants for its users, what brokers send them. Out: requests for homes. A moving user is attached at
+both homes: the old one serves it to the end of the older epoch, the next one from the beginning of the newer. From the
+request to move until its next home has accepted it, it sends all its requests to both. A user whose home has died
+returns in a new stay. Publishers and queues do not belong here.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from regraft.producers.emulator.publisher_clients import ClientError, is_always_
 
 
 def topic_filter(topic: str) -> Filter:
-    """Return the filter of who publishes on or subscribes to a topic."""
+    """Return the filter of publishers on, or subscribers to, a topic."""
     return (Predicate(TOPIC, Operator.EQ, topic),)
 
 
 def place_nowhere(subscription: str, home: str, epoch: int) -> None:
-    """Note nothing of where a subscription is: where no broker dies."""
+    """Do nothing: for overlays in which no broker dies, nobody asks where a subscription is."""
 
 
 class BrokerTopics:
     """Which broker subscribes to which topic because of its users, and how often that has changed.
 
-    A broker subscribes to a topic as long as one of its users does (Zhao13, section 3). ``changes`` is what the
-    paper calls brokers' subscription changes.
+    A broker subscribes to a topic as long as one of its users does (Zhao13, section 3). ``changes`` is what the paper
+    calls brokers' subscription changes.
     """
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class BrokerTopics:
         self._users: Counter[tuple[str, str]] = Counter()
 
     def add(self, home: str, topics: Iterable[str]) -> None:
-        """A user of this broker wants these topics from now on."""
+        """Add a user's topics at this broker."""
         for topic in topics:
             self._users[home, topic] += 1
             self.changes += self._users[home, topic] == 1
 
     def remove(self, home: str, topics: Iterable[str]) -> None:
-        """A user of this broker wants them no longer."""
+        """Remove a user's topics at this broker."""
         for topic in topics:
             self._users[home, topic] -= 1
             if not self._users[home, topic]:
@@ -64,13 +64,13 @@ class BrokerTopics:
 
     @property
     def subscription_count(self) -> int:
-        """How many (broker, topic) pairs there are."""
+        """Number of (broker, topic) pairs."""
         return len(self._users)
 
 
 @dataclass(slots=True)
 class UserCounts:
-    """Users that changed their home, and what they asked for on the way: how often, how long until it was confirmed."""
+    """Users that changed their home, and the requests they made meanwhile: how many, and how long until confirmed."""
 
     moved: int = 0
     asked: int = 0
@@ -82,9 +82,9 @@ class UserCounts:
 class _User:
     """A connected user.
 
-    ``has``: its subscription to each topic it wants. ``unconfirmed``: by subscription the homes that are still to
-    confirm it. Between two homes ``goes_to`` is the next one, for ``epoch``; ``asked_ms``: what it asked for on the way
-    and is unconfirmed, with when. ``brought``: subscriptions that moved and its old home ``came_from`` still serves.
+    ``has``: its subscription to each topic it wants. ``unconfirmed``: by subscription, the homes that have yet to
+    confirm it. Between two homes ``goes_to`` is the next one, in ``epoch``; ``asked_ms``: when each still unconfirmed
+    request of that time was made. ``brought``: moved subscriptions that its old home ``came_from`` still serves.
     """
 
     home: str
@@ -103,7 +103,7 @@ class _User:
 
 @dataclass(slots=True)
 class _HomelessUser:
-    """A user that waits for ``home``, what it wants meanwhile, and what its next stay continues."""
+    """A user that waits for ``home``, the topics it wants meanwhile, and what its next stay continues."""
 
     home: str
     first_home: str
@@ -114,10 +114,10 @@ class _HomelessUser:
 class UserClients:
     """All users of one overlay.
 
-    ``ask`` puts a request into the queue of a home; ``on_change`` is called with a user at a broker and its topics, or
-    None when it has left, and how many changes it has made; ``on_move`` that it has come to another home.
-    ``is_serving`` returns True if a broker accepts clients; a client that comes to another waits. ``place`` is called
-    with the broker of a subscription from an epoch on.
+    ``ask`` puts a request into the queue of a home. ``on_change`` is called with a user at a broker and its topics, or
+    None when it has left, and the number of changes it has made; ``on_move`` when it has moved to another home.
+    ``is_serving`` returns True if a broker accepts clients; a client of any other waits. ``place`` is called with the
+    broker of a subscription from an epoch on.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class UserClients:
         self.reconnected_count = 0
         self.counts = UserCounts()
         self.topics = BrokerTopics()
-        self.topics_at_first_homes = BrokerTopics()  # As if nobody had ever moved.
+        self.topics_at_first_homes = BrokerTopics()  # As if no user had ever moved.
         self._env = env
         self._ledger = ledger
         self._ask = ask
@@ -143,44 +143,44 @@ class UserClients:
         self._place = place
         self._users: dict[str, _User] = {}
         self._homeless: dict[str, _HomelessUser] = {}
-        self._owners: dict[str, tuple[str, str]] = {}  # Subscription -> user, topic; until it is ended.
+        self._owners: dict[str, tuple[str, str]] = {}  # Subscription -> user, topic; until it ends.
         self._named = 0
         self._connected = 0
 
     @property
     def user_count(self) -> int:
-        """How many users are connected."""
+        """Number of connected users."""
         return len(self._users)
 
     @property
     def waiting_count(self) -> int:
-        """How many users wait for a home."""
+        """Number of users that wait for a home."""
         return len(self._homeless)
 
     @property
     def subscription_count(self) -> int:
-        """How many subscriptions they have together."""
+        """Number of subscriptions of all users."""
         return len(self._owners)
 
     @property
     def is_any_moving(self) -> bool:
-        """Return True if a user is between two homes."""
+        """Whether a user is between two homes."""
         return any(user.goes_to is not None for user in self._users.values())
 
     def home_of(self, user: str) -> str | None:
-        """Return the home that a user has or waits for, None when it is gone."""
+        """Return the home that a user has or waits for, or None if it is gone."""
         found = self._users.get(user) or self._homeless.get(user)
         return None if found is None else found.home
 
     def filter_of(self, subscription: str) -> Filter | None:
-        """Return the filter of a subscription that has not ended, else None."""
+        """Return the filter of a subscription, or None if it has ended."""
         owner = self._owners.get(subscription)
         return None if owner is None else topic_filter(owner[1])
 
     # --- what users do -----------------------------------------------------------------------------------------------
 
     def connect(self, user: str, home: str, topics: Iterable[str]) -> None:
-        """Connect a user to its home; raise ClientError when it is already connected."""
+        """Connect a user to its home; raise ClientError if it is already connected."""
         if user in self._users or user in self._homeless:
             raise ClientError(f"user {user} is already connected, to {self.home_of(user)}")
         if not self._is_serving(home):
@@ -191,7 +191,7 @@ class UserClients:
         self.change_topics(user, topics)
 
     def change_topics(self, user: str, topics: Iterable[str]) -> None:
-        """Let a user want these topics and no others; raise ClientError when it is not connected."""
+        """Set the topics that a user subscribes to; raise ClientError if it is not connected."""
         wanted = frozenset(topics)
         if user in self._homeless:
             self._homeless[user].wants = wanted
@@ -229,7 +229,7 @@ class UserClients:
             self._ask(user.goes_to, GoneRequest(name, user.connection))
 
     def drop(self, user: str, connection: int) -> bool:
-        """Note that a home has ended a stay; return False if it is not a current stay."""
+        """Note that a home has ended a stay; return False if that is not the current stay."""
         found = self._users.get(user)
         if found is None or found.connection != connection:
             return False
@@ -237,10 +237,10 @@ class UserClients:
         return True
 
     def lose_home(self, broker: str) -> None:
-        """End the stays of the users of a broker that died, and of those that were about to go there.
+        """End the stays of a dead broker's users, and of those that were about to move there.
 
-        A user whose other home is left reconnects there, the others wait. Users that have moved on from there repeat
-        what it had not confirmed yet.
+        A user whose other home is alive reconnects there, the others wait. Users that have moved on from the dead
+        broker repeat the requests that it had not confirmed yet.
         """
         for name, user in [(name, user) for name, user in self._users.items() if broker in (user.home, user.goes_to)]:
             left = user.goes_to if user.home == broker else user.home
@@ -260,7 +260,7 @@ class UserClients:
             self.reconnect(name, broker)
 
     def reconnect(self, user: str, home: str) -> None:
-        """Let a user that has lost its home begin a new stay at this one; others stay where they are."""
+        """Begin a new stay at this home for a user that has lost its own; others stay where they are."""
         waiting = self._homeless.pop(user, None)
         if waiting is None:
             return
@@ -270,7 +270,7 @@ class UserClients:
         self._ask_for(user, found, waiting.wants)
 
     def _follow(self, name: str, user: _User) -> None:
-        """End what the user no longer wants, and ask for what it wants: between two homes at both."""
+        """End subscriptions that the user no longer wants, and make those it wants: at both homes if it has two."""
         for topic in sorted(set(user.has) - user.wants):
             self._end(user, topic)
         for topic in sorted(user.wants - set(user.has)):
@@ -311,9 +311,9 @@ class UserClients:
     # --- what brokers send users -------------------------------------------------------------------------------------
 
     def confirm(self, subscription: str, broker: str) -> bool:
-        """A subscription stands at a home; return False if its user has ended it.
+        """Note that a home has confirmed a subscription; return False if its user has ended it.
 
-        When it stands at all homes that it was asked for at, what is published from now on is owed to it.
+        Once all its homes have confirmed it, everything published from then on is owed to it.
         """
         owner = self._owners.get(subscription)
         if owner is None:
@@ -329,7 +329,7 @@ class UserClients:
 
     def _owe(self, user: _User, topic: str, subscription: str) -> None:
         if user.unconfirmed.pop(subscription, None) is None:
-            return  # It was confirmed before.
+            return  # It was already confirmed.
         self._ledger.confirm(subscription, topic_filter(topic), self._env.now)
         asked_ms = user.asked_ms.pop(subscription, None)
         if asked_ms is not None:
@@ -339,10 +339,10 @@ class UserClients:
             self.counts.wait_ms_max = max(self.counts.wait_ms_max, wait_ms)
 
     def move(self, user: str, connection: int, home_to: str, epoch: int) -> None:
-        """Its home asks a user to move to another one: it attaches there with all that it has asked for so far.
+        """Attach a user, with all its subscriptions so far, to the next home that its home asks it to move to.
 
-        The next home waits for that before it is prepared, so nobody can publish in the new epoch before it stands
-        there: what the old home is still to confirm, that one confirms alone.
+        The next home is prepared only after that, so nothing is published in the new epoch before the subscriptions are
+        in place there: the old home alone confirms what it has yet to confirm.
         """
         found = self._users.get(user)
         if found is None or found.connection != connection or found.goes_to is not None:
@@ -356,7 +356,7 @@ class UserClients:
         self._attach(user, found, home_to, found.has)
 
     def stay(self, user: str, connection: int) -> None:
-        """The move was called off."""
+        """Note that the move was aborted."""
         found = self._users.get(user)
         if found is None or found.connection != connection or found.goes_to is None:
             return
@@ -367,7 +367,7 @@ class UserClients:
                 self._owe(found, self._owners[subscription][1], subscription)
 
     def take(self, user: str, broker: str) -> None:
-        """``broker`` is the user's home from now on."""
+        """Make ``broker`` the user's home from now on."""
         found = self._users.get(user)
         if found is None or found.goes_to != broker:
             return
@@ -378,11 +378,11 @@ class UserClients:
         for subscription in found.brought:
             self._place(subscription, broker, found.epoch)
         self.counts.moved += 1
-        self._ask(broker, MoveAckRequest(user, found.connection))  # Nothing follows that its old home serves, too.
+        self._ask(broker, MoveAckRequest(user, found.connection))  # From now on its old home gets no new requests.
         self._on_move(user, broker, tuple(sorted(found.wants)))
 
     def drain(self, user: str, subscription: str, home_to: str) -> None:
-        """The old home has handed over all of a subscription that moved: say so at the next one."""
+        """Report to the next home that the old one has handed over everything of a moved subscription."""
         self._ask(home_to, DrainedRequest(subscription))
         found = self._users.get(user)
         if found is not None:
