@@ -1,1 +1,1 @@
-"""Telemetry in, commands applied: the edge of the overlay. Imports neither streaming nor controller."""
+"""The edge of the overlay: telemetry out, commands executed. Imports neither streaming nor controller."""

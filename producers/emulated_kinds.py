@@ -1,6 +1,6 @@
-"""What the emulator does otherwise for each kind of overlay: where brokers are placed, which clients there are.
+"""What differs in the emulator between the kinds of overlay: where brokers are placed and which clients there are.
 
-The core of a broker is in :mod:`producers.brokers.broker_cores`, by the same names.
+The brokers' cores, by the same names, are in :mod:`producers.brokers.broker_cores`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from regraft.producers.workloads.scot_workload import ScotWorkload
 from regraft.producers.workloads.stock_settings import Detours, WorkloadSettings
 from regraft.producers.workloads.stock_workload import StockWorkload
 
-CLUSTERS = 4  # Of a structured cyclic overlay that is placed for a demo.
+CLUSTERS = 4  # Clusters of a demo's structured cyclic overlay.
 
 
 class Workload(Protocol):
-    """Who publishes and wants what. ``regime_changed_ms``: when interests shifted, None when they have not."""
+    """Who publishes and subscribes to what. ``regime_changed_ms``: when interests shifted, None if they have not."""
 
     regime_changed_ms: float | None
 
@@ -35,10 +35,10 @@ class Workload(Protocol):
         """Connect clients and let them publish."""
 
     def stop(self) -> None:
-        """Publish and change nothing any more."""
+        """Stop publishing and changing anything."""
 
     def publisher_rate_per_s(self, publisher: str) -> float:
-        """Return what a publisher publishes on average."""
+        """Return how many notifications per second a publisher sends on average."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class EmulatedKind:
     """One kind of overlay as the emulator runs it.
 
     ``place`` puts brokers on measured hosts, given their number, the cap of links and the random source.
-    ``settings_of`` takes the workload's settings out of the emulator's. ``workload`` makes the clients; ``counts`` is
-    what the status file says of them.
+    ``settings_of`` selects the workload's settings from the emulator's. ``workload`` makes the clients; ``counts``
+    returns their part of the status file.
     """
 
     place: Callable[[int, int, random.Random], Inventory]
@@ -57,7 +57,7 @@ class EmulatedKind:
 
 
 def workload_of(overlay: EmulatedOverlay, settings: EmulatorSettings, rng: random.Random) -> Workload:
-    """Return the workload that the kind of overlay asks for: topics on a ring, content on others."""
+    """Return the workload for the kind of overlay: topics on a ring, content on the others."""
     return EMULATED_KINDS[overlay.inventory.bootstrap.KIND].workload(overlay, settings, rng)
 
 

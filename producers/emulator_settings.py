@@ -1,6 +1,6 @@
 """Settings of the emulator: one frozen value, checked as a whole before anything starts.
 
-Neither reads files nor the environment; ``regraft`` fills it.
+Reads neither files nor the environment; ``regraft`` fills it.
 """
 
 from __future__ import annotations
@@ -28,43 +28,49 @@ class EmulatorSettings:
     """All settings of the emulator; brokers, links and service times are in the inventory.
 
     ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs to emulate, as JSON.
-    ``brokers``: emulated ones, or nats or mqtt for real NATS servers or Mosquittos on this machine with a node next to
-    each, on whose links the inventory's costs are delays in ms; nodes are not suspended then.
-    ``status_file``: where the state of the run is written each second. ``namespace``: prefix of the topic names.
-    ``seed``: of every random choice.
-    ``workload``: who publishes and subscribes what on a tree. ``checkins``: who wants what where on a ring.
-    ``control_service_ms``: how long a broker takes to serve anything but a notification. ``queue_length_max``: messages
-    in front of a broker beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each
-    direction, none for no limit. ``flush_ms``: pause between two telemetry batches of a broker.
-    ``command_poll_ms``: pause between two polls for commands. ``settle_s``: age from which a missing notification
-    counts as lost; longer than any outage, since a transition that waits for its controller holds deliveries back.
-    ``drain_s_max``: how long the end may wait until the model is quiet. ``kafka_outage_s_max``: how long telemetry and
-    results wait while Kafka is unreachable. ``kafka_buffer_records_max``: how many of them may wait.
-    ``outages``: brokers that die or hang and links that are slow or cut, each as "WHAT WHOM at SECONDS for
-    SECONDS", such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20",
-    "cut b01,b02 at 20 for 10"; whom may be "site:4", the four brokers nearest to one another.
-    ``chaos_every_s``: mean pause between two random outages, none for no random outages. ``chaos_until_s``: time after
-    which none starts, none for no end.
-    ``chaos_for_s``: how long one of them lasts on average. ``chaos_kinds``: which kinds occur: death, suspension, slow,
-    cut. ``chaos_down_share_max``: how many of the brokers may be down at once, as a share.
-    ``candidate_probes_per_s``: how many probes a second all brokers together send over links that are not in the
+    ``brokers``: emulated, or nats or mqtt for real NATS or Mosquitto servers on this machine with a node next to each,
+    on whose links the inventory's costs are delays in ms, and without suspensions. ``status_file``: where the state of
+    the run is written each second. ``namespace``: prefix of the topic names. ``seed``: seed of every random choice.
+    ``workload``: who publishes and subscribes to what on a tree. ``checkins``: which users want which topics where on a
+    ring.
+
+    ``control_service_ms``: how long a broker takes to serve anything but a notification. ``queue_length_max``: length
+    of a broker's queue beyond which notifications are dropped. ``link_bytes_per_ms``: bandwidth of a link in each
+    direction, none for no limit. ``flush_ms``: pause between two telemetry batches of a broker. ``command_poll_ms``:
+    pause between two polls for commands.
+
+    ``settle_s``: age from which a missing notification counts as lost; longer than any outage, because a transition
+    that waits for its controller holds deliveries back. ``drain_s_max``: how long the end waits at most for the model
+    to become quiet. ``kafka_outage_s_max``: how long telemetry and results wait while Kafka is unreachable.
+    ``kafka_buffer_records_max``: how many telemetry and result records may wait.
+
+    ``outages``: brokers that die or hang and links that are slow or cut, each as "WHAT WHOM at SECONDS for SECONDS",
+    such as "death b03,b07 at 60 for 60", "suspension b01 at 10 for 5", "slow b01,b02 at 20 for 10 by 20", "cut b01,b02
+    at 20 for 10"; WHOM may be "site:4", the four brokers nearest to one another. ``chaos_every_s``: mean pause between
+    two random outages, none for no random outages. ``chaos_until_s``: time after which no random outage starts, none
+    for no end. ``chaos_for_s``: mean length of a random outage. ``chaos_kinds``: which kinds occur: death, suspension,
+    slow, cut. ``chaos_down_share_max``: largest share of the brokers that may be down at once.
+
+    ``candidate_probes_per_s``: how many probes per second all brokers together send over links that are not in the
     overlay, each broker in turn to its 40 nearest peers, so that the controller knows what these links would cost; 0
-    for none. Default 40: each of 40 brokers has probed all others within 40 s.
-    ``newcomers``: brokers that come while it runs and announce themselves (docs/members.md), each as "x01 at 60 by
-    b03=2.5,b07=4", SECONDS and what links cost, or "x01 at 60 near 11.6,48.1", with "through AGENT" behind it.
-    ``outage_notice_ms``: how long until neighbours notice a death, at least.
+    for none. Default 40: each of 40 brokers has probed all others within 40 s. ``newcomers``: brokers that join while
+    it runs and announce themselves (docs/members.md), each as "x01 at 60 by b03=2.5,b07=4" (time in s, link costs) or
+    "x01 at 60 near 11.6,48.1", optionally followed by "through AGENT". ``outage_notice_ms``: time until neighbours
+    notice a death, at least.
+
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
-    the default host is this one. ``clock``: what time it is; the wall clock unless a run is sped up.
-    ``security``: Kafka's TLS and SASL. ``agents``: the agents of the inventory for whose brokers it sends telemetry and
-    answers commands, as an absent agent leaves its brokers silent; empty means all. ``detours``: on a structured cyclic
-    overlay, whether notifications go around congested links: always, never, or alternate, in every second burst.
-    ``subscribers_told``: how many subscribers of each broker it reports separately, those that receive most, so that
-    they can move by themselves; each costs some additional cells. Default 0. ``sample_share``: the share of all
-    notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less telemetry, costs
-    become estimates (docs/sampling.md). ``sample_run``: how many consecutive notifications of a publisher are in it
-    together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer runs save more of busy
-    publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds deliveries of the others
-    are counted together, a divisor of the window.
+    the default host is this machine. ``clock``: the run's clock; the wall clock unless a run is sped up. ``security``:
+    Kafka's TLS and SASL. ``agents``: the agents of the inventory for whose brokers it sends telemetry and answers
+    commands; an absent agent leaves its brokers silent, and empty means all. ``detours``: on a structured cyclic
+    overlay, whether notifications go around congested links: always, never, or alternate for every second burst.
+
+    ``subscribers_told``: how many subscribers each broker reports separately, those that receive most, so that they can
+    move by themselves; each costs some additional cells. Default 0. ``sample_share``: the share of all notifications
+    that are reported in full, 1, 0.5, 0.25 and so on, the same at all brokers: less telemetry, but costs become
+    estimates (docs/sampling.md). ``sample_run``: how many consecutive notifications of a publisher are sampled
+    together, 4, 8, 16, 32 or 64: about as many as it publishes in a second. Default 4: longer runs save more for busy
+    publishers, short ones show more of slow ones. ``sample_counts_s``: over how many seconds deliveries of all other
+    notifications are counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -111,7 +117,7 @@ class EmulatorSettings:
 
     @property
     def kafka(self) -> KafkaAccess:
-        """How this stage reaches Kafka."""
+        """How the emulator reaches Kafka."""
         return KafkaAccess(self.bootstrap, "regraft-emulator", self.security)
 
     @property
@@ -123,7 +129,7 @@ class EmulatorSettings:
         return Chaos(self.chaos_every_s, self.chaos_for_s, kinds, self.chaos_down_share_max, self.chaos_until_s)
 
     def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = too_small(
             [
                 ("control_service_ms", self.control_service_ms, 0.0, "it is a time"),

@@ -1,6 +1,6 @@
 """Settings of a node: one frozen value, checked as a whole before anything starts.
 
-Neither reads files nor the environment; ``regraft`` fills it.
+Reads neither files nor the environment; ``regraft`` fills it.
 """
 
 from __future__ import annotations
@@ -19,46 +19,54 @@ from regraft.schemas.topics import DEFAULT_NAMESPACE
 class NodeSettings:
     """All settings of one node: which broker it is, the real broker next to it, and where other nodes listen.
 
-    ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs, as JSON, the same for all.
-    ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
+    ``bootstrap``: Kafka servers as host:port. ``inventory_path``: the brokers and costs, as JSON, the same for all
+    nodes. ``status_file``: where its state is written each second. ``namespace``: prefix of the topic names.
     ``broker``: which broker of the inventory this node is; `regraft node --broker` gives it.
+
     ``door``: the real broker next to it, as nats://HOST:PORT of the leaf port of a NATS server, mqtt://HOST:PORT of an
     MQTT 5 broker or amqp://HOST:PORT/VHOST of a RabbitMQ; tls, mqtts and amqps are the same with TLS; `regraft node
-    --door` gives it.
-    ``door_user``, ``door_password_file``: who logs in there, and the file that holds the password; none for nobody.
-    ``door_ca_file``: whose certificates a broker may have, as PEM; none takes what the system trusts.
-    ``door_certificate_file``, ``door_key_file``: the certificate by which the node is known there; none has none.
-    ``door_filters``: topics, with + and #, that the node wants from the others whatever clients want, of MQTT brokers
-    and RabbitMQ: if nothing reports what clients want, and for retained messages that every broker is to have.
-    ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: the address of its management
-    interface, such as http://127.0.0.1:15672, which lists what was bound before; none hears only of later bindings. Of
-    a NATS server, that of its monitoring port: the door is then its port for clients, for servers without leaf port.
-    Of an EMQX, that of its REST interface, such as http://127.0.0.1:18083, which lists what clients want.
-    ``door_api_user``, ``door_api_password_file``: who asks there, and the file that holds the password: of an EMQX an
-    API key and its secret. None asks a RabbitMQ as ``door_user``, others without a login.
-    ``door_log_file``: the file in which Mosquitto keeps its log, where the node may read it, so that it learns what was
-    subscribed while it was away; none hears of that only when clients subscribe again.
-    ``door_session_s``: how long what an MQTT client wants stands after it has left, as its session may continue.
-    ``durable_stream``: a JetStream stream of the NATS server, whose messages cross from there and are acknowledged once
-    neighbours have them; none takes messages as they are published. ``durable_session``: the same by a session that an
-    MQTT broker keeps for the node, of QoS 1 and 2, or by a quorum queue of a RabbitMQ.
+    --door` gives it. ``door_user``, ``door_password_file``: the login at the real broker, and the file that holds the
+    password; none for no login. ``door_ca_file``: the CAs whose certificates the real broker may have, as PEM; none
+    accepts those the system trusts. ``door_certificate_file``, ``door_key_file``: the node's client certificate for the
+    real broker, and its key; none for no certificate.
+
+    ``door_filters``: topics, with + and #, that the node always requests from the others, for MQTT brokers and
+    RabbitMQ: if nothing reports what clients want, and for retained messages that every broker should have.
+    ``door_exchange``: the topic exchange of a RabbitMQ that takes part. ``door_api``: for a RabbitMQ, the address of
+    its management interface, such as http://127.0.0.1:15672, which lists existing bindings; none learns only of later
+    bindings; for a NATS server, the address of its monitoring port, and the door is then its client port, for servers
+    without a leaf port; for an EMQX, the address of its REST interface, such as http://127.0.0.1:18083, which lists
+    what clients want. ``door_api_user``, ``door_api_password_file``: the login at the management or REST interface, and
+    the file that holds the password: for an EMQX an API key and its secret; with none, a RabbitMQ is queried as the
+    door's user, others without a login.
+
+    ``door_log_file``: Mosquitto's log file, if the node may read it, so that it learns of subscriptions made while it
+    was away; with none, it learns of those only when clients subscribe again. ``door_session_s``: how long the
+    subscriptions of an MQTT client remain after it has left, because its session may continue. ``durable_stream``: a
+    JetStream stream of the NATS server, whose messages are forwarded from there and acknowledged once neighbours have
+    them; none forwards messages as they are published. ``durable_session``: whether messages are forwarded from a
+    session that an MQTT broker keeps for the node (QoS 1 and 2), or from a quorum queue of a RabbitMQ, and acknowledged
+    once neighbours have them.
+
     ``peers_path``: where every node listens for links, as JSON: {"b01": "10.0.0.1:7411", ...}, the same for all nodes;
-    none is peers.json next to the inventory.
-    ``listen``: host:port to listen on if that is another than what the others call; none for the same.
-    ``ca_file``, ``certificate_file``, ``key_file``: mutual TLS between nodes, as PEM; the certificate must name the
-    broker as a DNS name. None for links in the clear.
+    none is peers.json next to the inventory. ``listen``: host:port to listen on if it differs from the address that
+    other nodes call; none for the same. ``ca_file``, ``certificate_file``, ``key_file``: mutual TLS between nodes, as
+    PEM; the certificate must contain the broker's name as a DNS name; none for unencrypted links.
+
     ``flush_ms``: pause between two telemetry batches. ``command_poll_ms``: pause between two polls for commands.
-    ``link_bytes_max``: what a peer has not acknowledged, beyond which notifications to it are dropped and counted.
-    ``link_silence_ms_max``: time after which a link over which nothing came is made again.
-    ``kafka_outage_s_max``: how long telemetry and results wait while Kafka is unreachable.
-    ``kafka_buffer_records_max``: how many of them may wait.
+    ``link_bytes_max``: how much a peer may leave unacknowledged before notifications to it are dropped and counted.
+    ``link_silence_ms_max``: time without input after which a link is reopened. ``kafka_outage_s_max``: how long
+    telemetry and results wait while Kafka is unreachable. ``kafka_buffer_records_max``: how many telemetry and result
+    records may wait.
+
     ``metrics_port``, ``metrics_host``: where Prometheus may scrape, and /health and /ready answer; none opens no port,
-    the default host is this one. ``security``: Kafka's TLS and SASL.
+    the default host is this machine. ``security``: Kafka's TLS and SASL.
+
     ``sample_share``: the share of all notifications that are reported in full, 1, 0.5, 0.25 and so on, the same at all
-    brokers: less telemetry, costs become estimates (docs/sampling.md). ``sample_run``: how many consecutive
-    notifications of a publisher are in it together, 4, 8, 16, 32 or 64: about as many as it publishes in a second.
-    Default 4: longer runs save more of busy publishers, short ones show more of slow ones. ``sample_counts_s``: over
-    how many seconds deliveries of the others are counted together, a divisor of the window.
+    brokers: less telemetry, but costs become estimates (docs/sampling.md). ``sample_run``: how many consecutive
+    notifications of a publisher are sampled together, 4, 8, 16, 32 or 64: about as many as it publishes in a second.
+    Default 4: longer runs save more for busy publishers, short ones show more of slow ones. ``sample_counts_s``: over
+    how many seconds deliveries of all other notifications are counted together, a divisor of the window.
     """
 
     bootstrap: str
@@ -106,7 +114,7 @@ class NodeSettings:
 
     @property
     def kafka(self) -> KafkaAccess:
-        """How this stage reaches Kafka."""
+        """How the node reaches Kafka."""
         return KafkaAccess(self.bootstrap, f"regraft-node-{self.broker or 'none'}", self.security)
 
     @property
@@ -116,21 +124,21 @@ class NodeSettings:
 
     @property
     def life_file(self) -> Path:
-        """The file that says that this node has begun before."""
+        """The file that marks that this node has begun before."""
         return self.status_file.with_name(f"node-{self.broker}.life")
 
     @property
     def interest_file(self) -> Path:
-        """The file that keeps what clients of an MQTT broker want for the node's next life."""
+        """The file that keeps what clients of an MQTT broker want, for the node's next life."""
         return self.status_file.with_name(f"node-{self.broker}.interest.json")
 
     @property
     def peers_file(self) -> Path:
-        """Where the addresses of the nodes stand."""
+        """The file with the addresses of the nodes."""
         return self.peers_path or self.inventory_path.with_name("peers.json")
 
     def faults(self) -> list[str]:
-        """Return every fault as one sentence with the value, the limit and what to do; empty when all is well."""
+        """Return every fault as one sentence with the value, the limit and what to do; empty if there is none."""
         found = too_small(
             [
                 ("flush_ms", self.flush_ms, 10.0, "each flush is a Kafka record"),

@@ -1,8 +1,7 @@
-"""Run the emulated overlay on the wall clock, with Kafka on its other side; the emulator's entry point.
+"""Run the emulated overlay on the wall clock, connected to Kafka; the emulator's entry point.
 
-In: EmulatorSettings and an event that says stop. Out: telemetry, results and the register of clients in Kafka, a status
-file each second, and the final account of the ledger. What is emulated belongs to
-:mod:`producers.emulator.emulate_overlay`.
+In: EmulatorSettings and a stop event. Out: telemetry, results and the register of clients in Kafka, a status file each
+second, and the final account of the ledger. The model belongs to :mod:`producers.emulator.emulate_overlay`.
 """
 
 from __future__ import annotations
@@ -48,13 +47,13 @@ from regraft.schemas.status_file import StatusFile
 log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
-CELLS_KEPT_S = 120  # Publish time after which a cell is no longer sent again; far above any delivery time.
+CELLS_KEPT_S = 120  # Age, by publish time, after which a cell is not sent again; far above any delivery time.
 CONNECT_S_MAX = 60.0
-UNDECIDED_S_MAX = 60.0  # For a plan that is being prepared; three times what a controller gives it.
-TURN_MS = 100.0  # Wall time between two looks at the stop event.
+UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times its controller's limit.
+TURN_MS = 100.0  # Wall time between two checks of the stop event.
 FLUSH_S_MAX = 30.0
-STATUS_MS = 1_000.0  # Of wall time.
-SILENCE_S_MAX = 30.0  # The model looks up every 100 ms unless it is hopelessly behind.
+STATUS_MS = 1_000.0  # In wall time.
+SILENCE_S_MAX = 30.0  # The model checks in every 100 ms unless it is hopelessly behind.
 
 
 class EmulatorPorts(TelemetrySink, ResultSink, ClientSink, MembershipPort, CommandSource, Protocol):
@@ -66,9 +65,9 @@ def run_emulator(settings: EmulatorSettings, stop: threading.Event) -> LedgerSna
 
     The brokers start from the overlay of the last committed plan.
 
-    Raises ValueError when settings are wrong or the stored plans are about another inventory, InventoryError when that
-    is wrong, KafkaUnreachableError when Kafka is not there, UnreadableRecordError when a plan cannot be read,
-    MetricsPortError when the metrics port is in use.
+    Raises ValueError if settings are wrong or the stored plans are about another inventory, InventoryError if that is
+    wrong, KafkaUnreachableError if Kafka is not available, UnreadableRecordError if a plan cannot be read,
+    MetricsPortError if the metrics port is in use.
     """
     faults = settings.faults()
     if faults:
@@ -112,7 +111,7 @@ def _topics(inventory: Inventory, settings: EmulatorSettings) -> BrokerTopics:
 
 
 def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
-    """Return what the status file says of records on their way to Kafka; nothing of ports that are not Kafka's."""
+    """Return the status file's counts of records on their way to Kafka; empty for in-memory ports."""
     if not isinstance(ports, KafkaPorts):
         return {}
     writers = (ports.telemetry, ports.answers)
@@ -124,7 +123,7 @@ def _port_counts(ports: EmulatorPorts) -> dict[str, int]:
 
 
 def _outages(overlay: EmulatedOverlay, settings: EmulatorSettings) -> OutagePlayer:
-    """Return the outages that the settings ask for; raise ValueError when they name brokers that there are not."""
+    """Return the outages that the settings ask for; raise ValueError if they name unknown brokers."""
     planned = [named(outage_of(text), overlay.inventory) for text in settings.outages]
     rng = random.Random(f"outages {settings.seed}")
     return OutagePlayer(overlay, planned, settings.outage_notice_ms, settings.chaos, rng)
@@ -133,12 +132,12 @@ def _outages(overlay: EmulatedOverlay, settings: EmulatorSettings) -> OutagePlay
 def _newcomers(
     overlay: EmulatedOverlay, settings: EmulatorSettings, emitter: TelemetryEmitter, membership: MembershipPort
 ) -> NewcomerPlayer:
-    """Return the brokers that the settings let come."""
+    """Return the newcomers that the settings ask for."""
     return NewcomerPlayer(overlay, map(newcomer_of, settings.newcomers), emitter, membership)
 
 
 def _client_counts(overlay: EmulatedOverlay) -> dict[str, int]:
-    """Return how many clients wait for a home, and how many have come again after theirs had died."""
+    """Return how many clients wait for a home, and how many have reconnected after theirs had died."""
     groups = (overlay.publishers, overlay.subscribers, overlay.users)
     return {
         "clients_waiting": sum(group.waiting_count for group in groups),
@@ -147,7 +146,7 @@ def _client_counts(overlay: EmulatedOverlay) -> dict[str, int]:
 
 
 class WallClockEmulator:
-    """The model on the run's clock, one run: ``run`` until asked to stop and quiet, then ``finish``."""
+    """One run of the model on the run's clock: ``run`` until stopped and quiet, then ``finish``."""
 
     def __init__(
         self,
@@ -193,7 +192,7 @@ class WallClockEmulator:
     def run(self, stop: threading.Event) -> None:
         """Let the clock run until ``stop`` is set, then until the model is quiet or ``drain_s_max`` is over.
 
-        Commands are obeyed to the end: a transition under way holds deliveries back until it is through.
+        Commands are obeyed to the end: a transition under way holds deliveries back until it is over.
         """
         self._emitter.start()
         self._workload.start()

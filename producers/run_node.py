@@ -1,11 +1,10 @@
-"""Run one node: a broker's protocol core next to a real broker, with Kafka on its other side; the node's entry point.
+"""Run one node: a broker's protocol core next to a real broker, connected to Kafka; the node's entry point.
 
-In: NodeSettings and an event that says stop. Out: messages over links and through the door, telemetry, results and the
-register of clients in Kafka, a status file each second. What a node does with a message belongs to
-:mod:`producers.nodes.broker_node`.
+In: NodeSettings and a stop event. Out: messages over links and through the door, telemetry, results and the register of
+clients in Kafka, a status file each second. :mod:`producers.nodes.broker_node` handles the messages.
 
-The first life of a node begins in the overlay of the last committed plan. Every later one begins outside it, as others
-went on without it, and a plan takes it in.
+The first life of a node begins in the overlay of the last committed plan. Every later one begins outside it, because
+the others continued without it, and a plan lets it join.
 """
 
 from __future__ import annotations
@@ -50,17 +49,17 @@ log = structlog.get_logger(__name__)
 
 SECOND_MS = 1_000.0
 CONNECT_S_MAX = 60.0
-UNDECIDED_S_MAX = 60.0  # For a plan that is being prepared; three times what a controller gives it.
+UNDECIDED_S_MAX = 60.0  # Wait for a plan that is being prepared; three times its controller's limit.
 FLUSH_S_MAX = 10.0
 STATUS_S = 1.0
 PROBES_PER_SILENCE = 5
 
 
 def run_node(settings: NodeSettings, stop: threading.Event) -> None:
-    """Be one broker until ``stop`` is set, which to the others is a death.
+    """Run one broker until ``stop`` is set; to the others, that is a death.
 
-    Raises NodeError when settings, files or Kafka are not what they must be, when the real broker is not there, or when
-    the protocol fails.
+    Raises NodeError if settings, files or Kafka are not as required, if the real broker is not available, or if the
+    protocol fails.
     """
     inventory = Inventory.load(settings.inventory_path)
     broker = broker_of(settings, inventory)
@@ -84,7 +83,7 @@ def run_node(settings: NodeSettings, stop: threading.Event) -> None:
 
 
 def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: KafkaPorts) -> BrokerProtocol:
-    """Return the core with which the node begins, once Kafka has shown where."""
+    """Return the core with which the node begins, after reading from Kafka where that is."""
     if inventory.bootstrap.KIND != Configuration.KIND:
         raise NodeError(f"{settings.inventory_path} has a {inventory.bootstrap.KIND}: nodes are brokers of a tree")
     ports.connect(CONNECT_S_MAX)
@@ -97,7 +96,7 @@ def _core_of(settings: NodeSettings, inventory: Inventory, broker: str, ports: K
 
 
 class _NodeRun:
-    """One life of a node, on one loop."""
+    """One life of a node, on one event loop."""
 
     def __init__(
         self,

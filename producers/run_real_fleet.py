@@ -1,8 +1,8 @@
-"""Run real brokers with a node next to each, and their clients, on this machine: in place of the emulator.
+"""Run real brokers with a node next to each, and their clients, on this machine, in place of the emulator.
 
-In: EmulatorSettings and an event that says stop. Out: telemetry, results and the register of clients in Kafka, a status
-file each second with the same fields as the emulator's, and the final account of the clients' ledger. Servers are
-processes, nodes share this one.
+In: EmulatorSettings and a stop event. Out: telemetry, results and the register of clients in Kafka, a status file each
+second with the same fields as the emulator's, and the final account of the clients' ledger. Servers are processes;
+nodes share this one.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ CONNECT_S_MAX = 60.0
 UNDECIDED_S_MAX = 60.0
 FLUSH_S_MAX = 30.0
 STATUS_S = 1.0
-WORKLOAD_S = 0.005  # Between two looks of the workload at its clock.
+WORKLOAD_S = 0.005  # Interval at which the workload checks its clock.
 LEAVE_S = 0.1
-BEHIND_MS_MAX = 200.0  # With more publishers wait: this process cannot keep up, and brokers hold nobody back.
-SETTLE_S = 2.0  # Before clients come, so that all links are there.
+BEHIND_MS_MAX = 200.0  # Beyond it publishers wait: this process cannot keep up, and brokers do not slow them down.
+SETTLE_S = 2.0  # Before clients connect, so that all links are up.
 
 
 class FleetError(StackError):
-    """The fleet cannot start or continue; the message says why and what to do."""
+    """The fleet cannot start or continue; the message gives the reason and what to do."""
 
 
 def run_real_fleet(settings: EmulatorSettings, stop: threading.Event) -> LedgerSnapshot:
-    """Run until ``stop`` is set, let all under way arrive, and return the final account.
+    """Run until ``stop`` is set, let everything in transit arrive, and return the final account.
 
-    Raises FleetError when something is missing, Kafka is not there or a node's protocol fails, ServiceFailedError when
+    Raises FleetError if something is missing, Kafka is not available or a node's protocol fails, ServiceFailedError if
     a server cannot run, InventoryError and ValueError as the emulator does.
     """
     kind = broker_kind(settings.brokers)
@@ -96,12 +96,12 @@ class RecordCounts(Protocol):
 
     @property
     def waiting_count(self) -> int:
-        """How many have not been acknowledged."""
+        """Number of records not acknowledged yet."""
         ...
 
 
 class FleetPorts(NodePorts, Protocol):
-    """What a fleet needs of Kafka: see KafkaPorts."""
+    """What a fleet needs from Kafka: see KafkaPorts."""
 
     @property
     def telemetry(self) -> RecordCounts:
@@ -110,14 +110,14 @@ class FleetPorts(NodePorts, Protocol):
 
     @property
     def answers(self) -> RecordCounts:
-        """The writer of all else."""
+        """The writer of everything else."""
         ...
 
     def connect(self, wait_s_max: float) -> None:
-        """Begin to hear commands."""
+        """Start receiving commands."""
 
     def withdraw_clients(self, brokers: Container[str], wait_s_max: float) -> int:
-        """Take clients of an earlier run out of the register."""
+        """Remove clients of an earlier run from the register; return how many there were."""
         ...
 
     def read_plans(self, wait_s_max: float, undecided_s_max: float) -> list[Plan]:
@@ -125,20 +125,20 @@ class FleetPorts(NodePorts, Protocol):
         ...
 
     def share_asked(self) -> SampleRequest | None:
-        """Return how much the controller wants reported."""
+        """Return the controller's request for what to report in full, or None if there is none."""
         ...
 
     def poll(self) -> list[Command]:
-        """Return the commands that have come."""
+        """Return the commands that have arrived."""
         ...
 
     def flush(self, wait_s_max: float) -> int:
-        """Wait for what is still to be sent; return how many records are unsent."""
+        """Wait for pending records; return how many are still unsent."""
         ...
 
 
 class RealFleet:
-    """One run, on one loop."""
+    """One run, on one event loop."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class RealFleet:
         return self._kind.door_of(self._servers[broker], broker)
 
     async def run(self, stop: threading.Event) -> LedgerSnapshot:
-        """Run the whole course."""
+        """Run from start to final account."""
         try:
             await self._nodes.begin()
             await self._clients.connect()
@@ -199,7 +199,7 @@ class RealFleet:
         return self._clients.ledger.snapshot(_now_ms())
 
     async def _go_on(self, is_over: Callable[[], bool]) -> None:
-        """Let everything run until a condition holds. Each kind of work is done when its time has come."""
+        """Run until a condition holds, doing each kind of work when it is due."""
         works: list[tuple[float, Callable[[], None]]] = [
             (WORKLOAD_S, self._turn),
             (self._settings.command_poll_ms / SECOND_MS, self._obey),

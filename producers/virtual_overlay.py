@@ -1,4 +1,4 @@
-"""A whole emulated overlay on the virtual clock, for tests and experiments: runs as fast as it can, step by step.
+"""A whole emulated overlay on the virtual clock, for tests and experiments: as fast as possible, step by step.
 
 In: an inventory, perhaps a workload, and any delay as a function. Out: everything that would go to Kafka, in memory,
 and the ledger. Wall clock and Kafka belong to :mod:`producers.run_emulator`.
@@ -53,14 +53,15 @@ DRAIN_STEP_MS = 100.0
 class VirtualSettings:
     """How a virtual overlay runs.
 
-    ``start_ms``: epoch time at which it starts. ``flush_ms``: pause between two telemetry batches of a broker, none
-    for no telemetry. ``start``: where brokers begin, none for the bootstrap overlay. ``settle_ms``: age from which a
-    missing notification counts as lost. ``timing``: none takes the inventory's costs as ms. ``command_delay_ms``: from
-    sending a command until it is in its broker's queue. ``outages``, ``chaos``: what befalls brokers and links, from
-    ``start_ms`` on; ``notice_ms``: how long until neighbours notice a death, at least. ``candidate_probes_per_s``:
-    probes of links that are not in the overlay, of all brokers together; ``candidates_max``: to how many peers of
-    each. ``newcomers``: brokers that come later and announce themselves. ``sampling``: which blocks brokers report in
-    full. ``subscribers_told``: how many single subscribers of each broker are reported separately.
+    ``start_ms``: epoch time at which it starts. ``flush_ms``: pause between two telemetry batches of a broker, None for
+    no telemetry. ``start``: where brokers begin, None for the bootstrap overlay. ``settle_ms``: age from which a
+    missing notification counts as lost. ``timing``: None for the inventory's costs as ms. ``command_delay_ms``: time
+    from sending a command until it is in its broker's queue. ``outages``, ``chaos``: outages of brokers and links,
+    counted from ``start_ms``; ``notice_ms``: time until neighbours notice a death, at least.
+    ``candidate_probes_per_s``: probes, by all brokers together, of links that are not in the overlay;
+    ``candidates_max``: how many peers each broker probes. ``newcomers``: brokers that come later and announce
+    themselves. ``sampling``: which blocks brokers report in full. ``subscribers_told``: how many single subscribers
+    each broker reports separately.
     """
 
     seed: int = 1
@@ -84,8 +85,8 @@ class VirtualSettings:
 class VirtualOverlay:
     """Brokers, links, clients, telemetry and ledger on one virtual clock.
 
-    ``workload`` None leaves all clients to the caller, through ``overlay``. ``telemetry_sink`` replaces the one in
-    memory, ``telemetry``, which then stays empty.
+    ``workload`` None leaves all clients to the caller, through ``overlay``. ``telemetry_sink`` replaces the in-memory
+    ``telemetry``, which then stays empty.
     """
 
     def __init__(
@@ -167,16 +168,16 @@ class VirtualOverlay:
 
     @property
     def results(self) -> MemoryResults:
-        """What brokers have answered."""
+        """The answers of brokers."""
         return self._results
 
     @property
     def clients(self) -> MemoryClients:
-        """Who is connected."""
+        """The connected clients."""
         return self._clients
 
     def send_command(self, command: Command) -> None:
-        """Send a command; it is in its broker's queue after ``command_delay_ms``, so commands may overtake."""
+        """Send a command; it reaches its broker's queue after ``command_delay_ms``, so commands may be reordered."""
         delay_ms = self.settings.command_delay_ms(command)
         self.env.timeout(delay_ms).callbacks.append(lambda _: self.overlay.obey(command))
 
@@ -188,7 +189,7 @@ class VirtualOverlay:
         return True
 
     def run_until(self, time_ms: float) -> None:
-        """Advance the clock to this time, second by second, settling the ledger on the way."""
+        """Advance the clock to this time, settling the ledger every second."""
         while self.env.now < time_ms:
             self.env.run(until=min(self.env.now + SECOND_MS, time_ms))
             self.ledger.settle(self.env.now)
@@ -198,10 +199,10 @@ class VirtualOverlay:
         self.run_until(self.env.now + duration_ms)
 
     def finish(self, drain_ms_max: float = 60_000.0) -> LedgerSnapshot:
-        """End all traffic and outages, run until the model is quiet, flush all telemetry and return the final account.
+        """End all traffic and outages, run until the model is quiet, flush all telemetry, return the final account.
 
-        The account is not final when the model has not become quiet within ``drain_ms_max``, as while a transition
-        that nobody drives holds deliveries back.
+        The account is not final if the model has not become quiet within ``drain_ms_max``, for example while a
+        transition that no controller drives holds deliveries back.
         """
         if self.workload:
             self.workload.stop()

@@ -1,10 +1,10 @@
-"""Cut the shipped data from the original files; SOURCES.md says where those come from.
+"""Extract the shipped data from the original files; SOURCES.md lists where those come from.
 
 Run as ``python producers/data/cut_data.py ORIGINALS``. ORIGINALS holds ``planetlab_rtt.npz`` (``rtt_ms``, slices x
 hosts x hosts), ``padres_stockquotes.csv.gz`` (symbol, date, open, high, low, close, volume; newest first),
-``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value), ``gowalla_nyc.npz`` (``user``, ``time``
-in seconds since 1970, ``lat``, ``lon`` in degrees; oldest first), ``aws_2020_06_05_rtt.npz`` (``regions``, ``avg_ms``)
-and ``aws_transfer_costs.csv`` (src, dst, cost in USD per GB). The same originals give the same bytes.
+``padres_subscriptions.csv.gz`` (subscription, attribute, operator, value), ``gowalla_nyc.npz`` (``user``, ``time`` in
+seconds since 1970, ``lat``, ``lon`` in degrees; oldest first), ``aws_2020_06_05_rtt.npz`` (``regions``, ``avg_ms``) and
+``aws_transfer_costs.csv`` (src, dst, cost in USD per GB). The same originals give the same bytes.
 """
 
 import csv
@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-RTT_SLICE = 17  # The last slice, and the one whose slowest pair (782 ms) is the least of an outlier.
+RTT_SLICE = 17  # The last slice, and the one whose slowest pair (782 ms) is least of an outlier.
 RTT_STEPS_PER_MS = 10  # Tenths of a millisecond fit 16 bits and halve the file.
 QUOTES_PER_SYMBOL_MAX = 400  # About 100 s of publishing at 4 per second before a symbol starts over.
 
 INTERNET = "internet"
-SAME_REGION_USD_PER_GB = "0.01"  # The price list has none.
+SAME_REGION_USD_PER_GB = "0.01"  # Not in the price list.
 REGIONS_HEAD = (
     "What a GB sent from an Amazon region costs in USD, and mean round-trip times of pings in ms: SOURCES.md.",
     "Prices: skyplane-project/skyplane@4602d9cec208, skyplane/data/aws_transfer_costs.csv, Apache License 2.0; list",
@@ -33,7 +33,7 @@ REGIONS_HEAD = (
 
 CHECKINS_FROM = datetime(2010, 8, 23, 4, tzinfo=UTC)  # A Monday, 0:00 in New York: the eight fullest whole weeks.
 CHECKIN_DAYS = 56
-CHECKIN_GAP_S_MIN = 15 * 60  # Many users record a whole day at once, seconds apart: nobody moves so fast.
+CHECKIN_GAP_S_MIN = 15 * 60  # Many users record a whole day at once, seconds apart; no user moves that fast.
 CHECKINS_PER_USER_MIN = 3
 CHECKIN_STEPS_PER_DEGREE = 1_000  # 111 m north, 84 m east: a street corner, not a door.
 
@@ -70,7 +70,7 @@ def cut_quotes(original: Path, cut: Path, symbols: set[str]) -> None:
 
 
 def cut_checkins(original: Path, cut: Path) -> None:
-    """Keep user, minute and rounded position of one span, thinned out, of the users who then have several.
+    """Keep user, minute and rounded position of one span, thinned out, for the users with several left.
 
     Users are numbered from 0 in the order of their original numbers; minutes count from the start of the span.
     """
@@ -94,7 +94,7 @@ def cut_checkins(original: Path, cut: Path) -> None:
 
 
 def cut_regions(original_rtts: Path, original_prices: Path, cut: Path) -> None:
-    """Write what a GB costs from each measured region to each other one and to the internet, and the round trip."""
+    """Write the price per GB from each measured region to each other and to the internet, and the round-trip time."""
     with np.load(original_rtts) as columns:
         regions, rtt_ms = [str(name) for name in columns["regions"]], columns["avg_ms"]
     with original_prices.open(encoding="utf-8", newline="") as stream:
@@ -115,7 +115,7 @@ def read_rows(path: Path) -> Iterable[dict[str, str]]:
 
 
 def write_rows(path: Path, names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a gzipped CSV file without the time of writing, so that equal rows are equal bytes."""
+    """Write a gzipped CSV file without a timestamp, so that equal rows give equal bytes."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
@@ -124,7 +124,7 @@ def write_rows(path: Path, names: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 
 def main(originals: Path, cuts: Path) -> None:
-    """Make all cuts."""
+    """Extract all files."""
     cut_rtt(originals / "planetlab_rtt.npz", cuts / "planetlab_rtt.npz")
     symbols = cut_subscriptions(originals / "padres_subscriptions.csv.gz", cuts / "stock_subscriptions.csv.gz")
     cut_quotes(originals / "padres_stockquotes.csv.gz", cuts / "stock_quotes.csv.gz", symbols)
