@@ -268,7 +268,7 @@ class ScotChange(ContentChange[ScotTables, ScotPlanUnderWay]):
         return taken + self.movers.take_over(under_way)
 
     def _allow_orphans(self, under_way: ScotPlanUnderWay) -> list[Effect]:
-        """Allow publishers that moved here from a dead home to publish: that home may have died before it did.
+        """Allow publishers that moved here from a dead home to publish: that home may have died before doing so.
 
         All brokers were prepared, so their region knows them in the new epoch. A second confirmation does no harm.
         """

@@ -1,4 +1,4 @@
-"""One structured cyclic broker's knowledge in one epoch: subscriptions, publishers, and which flows have ended.
+"""What one broker of a structured cyclic overlay knows in one epoch: subscriptions, publishers, ended flows.
 
 Pure data with the queries that routing and draining need; :mod:`producers.brokers.scot_interests` and
 :mod:`producers.brokers.scot_change` decide what is sent and when.

@@ -134,8 +134,7 @@ class RoutingTables:
         self.index = MatchIndex()
         self.ends_received: set[str] = set()
         self.ends_sent: set[str] = set()
-        # Filters sent to a neighbour, by their eq predicates: covering is counted only among equal ones, to keep it
-        # cheap.
+        # Filters sent to a neighbour, by their eq predicates; covering is counted only among equals, which is cheap.
         self._sent: dict[tuple[str, Filter], dict[str, Filter]] = {}
 
     def install(self, entry: Entry) -> None:

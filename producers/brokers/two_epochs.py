@@ -145,7 +145,7 @@ class TwoEpochBroker(AnsweringBroker, Generic[Tables, Plan]):
     def takes_clients(self) -> bool:
         """Whether clients may connect: the broker is in the overlay of every live epoch.
 
-        A joining broker is not until the older epoch is retired: nothing published in that comes here.
+        A joining broker accepts none until the older epoch is retired: nothing published in that comes here.
         """
         return not any(tables.is_outside for tables in self.tables.values())
 
